@@ -1,0 +1,50 @@
+# Everything a person does with this tree, one word each. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+export PYTHON TORCH_INDEX PYTHONDONTWRITEBYTECODE
+
+BIN := .venv/bin
+SOURCES := e2c_dl layers_services tests benchmarks
+
+.PHONY: help
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
+
+.PHONY: setup
+setup: ## put in place what is needed: Debian packages, .venv with pinned versions (PYTHON=... chooses the interpreter)
+	@scripts/setup
+
+.PHONY: demo
+demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
+	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
+
+.PHONY: lint
+lint: setup
+	@echo '== ruff'
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/ruff format --quiet --check $(SOURCES)
+	@echo '== mypy --strict'
+	@$(BIN)/mypy --strict e2c_dl
+	@echo '== import contracts'
+	@.venv-lint/bin/lint-imports --no-cache --no-logo
+
+.PHONY: test-fast
+test-fast: lint ## lint, types, import contracts, unit tests and laws (under 2 minutes)
+	@echo '== unit tests and laws'
+	@$(BIN)/python -m pytest tests/unit tests/laws
+
+.PHONY: test
+test: test-fast ## test-fast, then real runs on this machine; as root (under 25 minutes)
+	@echo '== runs on this machine'
+	@$(BIN)/python -m pytest tests/local
+
+.PHONY: bench
+bench: setup ## campaigns and side-by-side measurements, as long as they take; results go to benchmarks/
+	@for entry in benchmarks/*/run.py; do echo "== $$entry"; $(BIN)/python "$$entry"; done
+
+.PHONY: clean
+clean: ## remove environments, caches and builds from this tree (archives of runs stay)
+	rm -rf .venv .venv-lint build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find e2c_dl layers_services tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""From a Trace to a frozen Report, without side effects: states, replay, bottleneck, culprits."""

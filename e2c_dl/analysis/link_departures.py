@@ -1,0 +1,138 @@
+"""The verdict on links: the thresholds of :mod:`e2c_dl.analysis.links`, applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl.analysis.departure import Departure, low_median, warm_up
+from e2c_dl.analysis.links import Carried, in_service_order, wire_bits
+from e2c_dl.analysis.model import Element, ElementKind, Reference
+from e2c_dl.analysis.replay import Change
+from e2c_dl.topology import Link
+from e2c_dl.trace.messages import Messages
+from e2c_dl.trace.model import Trace
+
+MIN_SLOWDOWN = 1.5
+MIN_EXCESS_NS = 2_000_000
+MIN_ADDED_DELAY_NS = 10_000_000
+MIN_LINKS_FOR_COMMON = 3
+COMMON_WORTH_SAYING = 1.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """One link with its two ratios."""
+
+    carried: Carried
+    slowdown: float
+    slowdown_of_fast: float
+
+
+def carried_by_link(trace: Trace, messages: Messages, iterations: int, reference: Reference) -> tuple[Carried, ...]:
+    """What every link carried that carried anything, by (src rank, dst rank); added delay is found already."""
+    ranks = {rank.rank: rank for rank in trace.ranks}
+    found = []
+    for (src, dst), rows in messages.by_link().items():
+        uncertainty_ns = ranks[src].clock.uncertainty_ns + ranks[dst].clock.uncertainty_ns
+        asked = reference.topology.link(ranks[src].host, ranks[dst].host) if reference.network_emulated else Link()
+        carried = Carried(
+            src=ranks[src].host,
+            dst=ranks[dst].host,
+            rows=in_service_order(rows),
+            asked=asked,
+            uncertainty_ns=uncertainty_ns,
+            first_iteration=warm_up(iterations),
+        )
+        found.append(_with_added_delay(carried) if _judgeable(carried) else carried)
+    return tuple(found)
+
+
+def link_departures(carried: Sequence[Carried], reference: Reference) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+    """The links that are slower than asked, in order of ``carried``, and what could not be judged."""
+    if not reference.network_emulated:
+        return (), ("No verdict on links: the network is as it is, nothing was asked of it.",)
+    caveats = _unjudged(carried)
+    judged = [
+        _Judged(carried=link, slowdown=link.slowdown(), slowdown_of_fast=link.slowdown_of_fast())
+        for link in carried
+        if _judgeable(link) and link.judged.any()
+    ]
+    common = 1.0
+    if len(judged) >= MIN_LINKS_FOR_COMMON:
+        common = max(1.0, low_median([link.slowdown for link in judged]))
+    if common >= COMMON_WORTH_SAYING:
+        caveats.append(f"Most links carry messages {common:.1f} x slower than asked: no single one is blamed for it.")
+    slow = {(link.carried.src, link.carried.dst): link for link in judged if _rate_departs(link, common)}
+    departures = [
+        _departure(link, slow.get((link.src, link.dst)))
+        for link in carried
+        if (link.src, link.dst) in slow or link.added_delay_ns
+    ]
+    return tuple(departures), tuple(caveats)
+
+
+def _judgeable(link: Carried) -> bool:
+    return link.asked.rate_bps is not None and link.asked.loss == 0
+
+
+def _with_added_delay(link: Carried) -> Carried:
+    late_ns = link.late_ns() - link.uncertainty_ns
+    departs = late_ns > max(MIN_ADDED_DELAY_NS, link.delay_ns)
+    return replace(link, added_delay_ns=round(late_ns)) if departs else link
+
+
+def _rate_departs(link: _Judged, common: float) -> bool:
+    both = min(link.slowdown, link.slowdown_of_fast) / common
+    return both >= MIN_SLOWDOWN and link.carried.excess_ns() >= MIN_EXCESS_NS
+
+
+def _unjudged(carried: Sequence[Carried]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for link in carried:
+        if link.asked.rate_bps is None:
+            reason = "no rate was asked for"
+        elif link.asked.loss:
+            reason = "segments are lost by design, so TCP's rate is not known beforehand"
+        elif not link.judged.any():
+            reason = "no message of 8 KiB or more after warm-up"
+        else:
+            continue
+        reasons.setdefault(reason, []).append(f"{link.src} -> {link.dst}")
+    return [f"No verdict on the rate of {', '.join(links)}: {reason}." for reason, links in reasons.items()]
+
+
+def _departure(link: Carried, slow: _Judged | None) -> Departure:
+    """The departure of a link whose rate departs (``slow``), or whose delay does, or both."""
+    element = Element(kind=ElementKind.LINK, src=link.src, dst=link.dst)
+    asked_bps = link.asked.rate_bps or 0.0
+    evidence = []
+    if slow is not None:
+        slowdown, observed, expected = slow.slowdown, asked_bps / slow.slowdown, asked_bps
+        evidence.append(
+            f"{element} carried {int(link.judged.sum())} messages at {observed / 1e6:.3g} Mbit/s, "
+            f"asked for {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
+        )
+    else:
+        bits = float(np.median(wire_bits(link.rows["nbytes"])))
+        asked_s = link.asked.delay_s + bits / asked_bps
+        late_s = asked_s + link.added_delay_ns / 1e9
+        slowdown, observed, expected = late_s / asked_s, bits / late_s, bits / asked_s
+    if link.added_delay_ns:
+        evidence.append(
+            f"{element} delivers {link.added_delay_ns / 1e6:.0f} ms later than its rate and its delay of "
+            f"{link.asked.delay_s * 1e3:.3g} ms explain, whatever the size."
+        )
+    return Departure(
+        element=element,
+        slowdown=slowdown,
+        observed=observed,
+        expected=expected,
+        evidence=" ".join(evidence),
+        restored=Change(
+            scale={element: 1 / slow.slowdown} if slow is not None else {},
+            less_delay_ns={element: link.added_delay_ns} if link.added_delay_ns else {},
+        ),
+    )

@@ -1,0 +1,130 @@
+"""What each rank was doing at every moment of its training: exactly one State, so that states sum to wall time.
+
+::
+
+    spans        |==FORWARD==|==BACKWARD==|      |=REDUCE=|
+    messages                          |-----on its way-----|
+    awaits                   |~~~~~~~~~~~~~~~~~~~|        |~~~~~~~|
+    state        |     compute            |prop. |compute | |wait |other
+
+The first that applies, in the order of :class:`State`, wins. COMPUTE is the union of all computing spans of the rank.
+PROPAGATE is the union, over messages from or to this rank, of first byte's departure to last byte's arrival; of a
+message without a second half, what its own rank saw. WAIT is the union of all AWAIT spans. All arithmetic is in whole
+nanoseconds: the sum over states is the wall time exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.messages import Messages
+from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Spans, State, Trace
+
+Times = npt.NDArray[np.int64]
+STATES = tuple(State)
+"""By precedence; a timeline's codes are indices into it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One rank's states: ``codes[i]`` (an index into STATES) holds from ``bounds_ns[i]`` to ``bounds_ns[i + 1]``.
+
+    Neighbouring codes differ; ``bounds_ns`` rises strictly, on the reference clock.
+    """
+
+    rank: int
+    host: str
+    bounds_ns: Times  # (k + 1,)
+    codes: npt.NDArray[np.uint8]  # (k,)
+
+    @property
+    def wall_ns(self) -> int:
+        return int(self.bounds_ns[-1] - self.bounds_ns[0])
+
+    def totals_ns(self, start_ns: int | None = None, end_ns: int | None = None) -> dict[State, int]:
+        """Nanoseconds in each state between two moments (by default: all); they sum to that interval exactly."""
+        low = self.bounds_ns[0] if start_ns is None else start_ns
+        high = self.bounds_ns[-1] if end_ns is None else end_ns
+        lengths = np.diff(np.clip(self.bounds_ns, low, high))
+        return {state: int(lengths[self.codes == code].sum()) for code, state in enumerate(STATES)}
+
+    def intervals_s(self, origin_ns: int) -> list[tuple[float, float, State]]:
+        """(start, end, state) in seconds since ``origin_ns``, in order of time: what plots take."""
+        seconds = ((self.bounds_ns - origin_ns) / 1e9).tolist()
+        states = [STATES[code] for code in self.codes]
+        return list(zip(seconds[:-1], seconds[1:], states, strict=True))
+
+
+def timelines(trace: Trace, messages: Messages) -> tuple[Timeline, ...]:
+    """One Timeline per rank, over its TRAINING span. Raises: AnalysisError, if a rank has none."""
+    return tuple(timeline(rank, messages) for rank in trace.ranks)
+
+
+def timeline(rank: RankTrace, messages: Messages) -> Timeline:
+    """The states of one rank over its TRAINING span. Raises: AnalysisError, if it has none."""
+    start_ns, end_ns = training_ns(rank)
+    sets = (
+        _intervals(rank.spans, COMPUTE),
+        _on_the_way(rank.rank, messages),
+        _intervals(rank.spans, WAIT),
+    )
+    bounds, codes = partition(start_ns, end_ns, sets)
+    return Timeline(rank=rank.rank, host=rank.host, bounds_ns=bounds, codes=codes)
+
+
+def per_iteration_ns(rank: RankTrace, states: Timeline) -> npt.NDArray[np.int64]:
+    """Nanoseconds in each state, shape (iterations, len(STATES)); row i is the rank's i-th ITERATION span."""
+    iterations = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+    iterations = iterations[np.argsort(iterations["iteration"], kind="stable")]
+    rows = [list(states.totals_ns(int(i["start_ns"]), int(i["end_ns"])).values()) for i in iterations]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(STATES))
+
+
+def training_ns(rank: RankTrace) -> tuple[int, int]:
+    """Start and end of the rank's TRAINING span. Raises: AnalysisError, if it has none or it is empty."""
+    found = rank.spans[rank.spans["phase"] == Phase.TRAINING]
+    if len(found) != 1 or found["end_ns"][0] <= found["start_ns"][0]:
+        raise AnalysisError(
+            f"trace of {rank.host}: {len(found)} TRAINING spans instead of one that lasts; "
+            "the run ended before its first iteration did: look at this host's worker.log"
+        )
+    return int(found["start_ns"][0]), int(found["end_ns"][0])
+
+
+def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times, npt.NDArray[np.uint8]]:
+    """Bounds (k + 1,) and codes (k,) of [start_ns, end_ns): the index of the first set that covers, else len(sets).
+
+    A set is an array (n, 2) of intervals [start, end), in any order, overlapping or not; empty and reversed ones cover
+    nothing.
+    """
+    clipped = [np.clip(s[s[:, 1] > s[:, 0]], start_ns, end_ns) for s in sets]
+    ends = np.array([start_ns, end_ns], dtype=np.int64)
+    bounds = np.unique(np.concatenate([ends, *(s.ravel() for s in clipped)]))
+    codes = np.full(len(bounds) - 1, len(sets), dtype=np.uint8)
+    for code in reversed(range(len(sets))):
+        change = np.zeros(len(bounds), dtype=np.int64)
+        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 0]), 1)
+        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 1]), -1)
+        codes[np.cumsum(change)[:-1] > 0] = code
+    kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))
+    return np.append(bounds[kept], bounds[-1]), codes[kept]
+
+
+def _intervals(spans: Spans, phases: frozenset[Phase]) -> Times:
+    chosen = spans[np.isin(spans["phase"], sorted(phases))]
+    return np.stack([chosen["start_ns"], chosen["end_ns"]], axis=1).astype(np.int64)
+
+
+def _on_the_way(rank: int, messages: Messages) -> Times:
+    """When messages from or to ``rank`` travelled, (n, 2); halves count for what their own rank saw."""
+    joined = messages.joined[(messages.joined["src"] == rank) | (messages.joined["dst"] == rank)]
+    whole = np.stack([joined["send_start_ns"], joined["recv_end_ns"]], axis=1)
+    sent = messages.unreceived[messages.unreceived["src"] == rank]
+    received = messages.unsent[messages.unsent["dst"] == rank]
+    halves = [np.stack([half["start_ns"], half["end_ns"]], axis=1) for half in (sent, received)]
+    return np.concatenate([whole, *halves]).astype(np.int64)

@@ -1,0 +1,1 @@
+"""One run's directory: everything needed to believe, read and replay it."""

@@ -1,0 +1,46 @@
+"""The files of an archive, by name: the one place that knows where things stand.
+
+::
+
+    ARCHIVE/
+      run.json                     outcome, times, versions, seeds, what could not be honoured
+      ro-crate-metadata.json       the same for machines that know RO-Crate 1.1
+      manifest-sha256.txt          checksums of every other file ("sha256  path", as sha256sum prints)
+      scenario/                    the scenario's files as they were run
+      links.json                   emulation: every link as designed, as asked of the emulator, as measured
+      hosts/HOST/                  what that host's worker left:
+        spans.bin                    its trace as it was recorded, readable even if cut off
+        spans.parquet                the same, columns named as in trace.model.SPAN (own clock)
+        metrics.csv                  CPU, memory, network, once a second
+        facts.json                   hardware, kernel, versions
+        clock.json                   alignment to the reference clock
+        links.json                   what this host measured of its outgoing links
+        progress.jsonl               one line per report of progress
+        outcome.json                 how its worker ended; absent if it died without a word
+        worker.log
+      model.npz                    final parameters of rank 0
+      logs/                        E2Clab's, the relay's, this program's
+      report.json  report.html
+"""
+
+from __future__ import annotations
+
+RUN = "run.json"
+CRATE = "ro-crate-metadata.json"
+MANIFEST = "manifest-sha256.txt"
+SCENARIO = "scenario"
+LINKS = "links.json"
+HOSTS = "hosts"
+SPANS_RAW = "spans.bin"
+SPANS = "spans.parquet"
+METRICS = "metrics.csv"
+FACTS = "facts.json"
+CLOCK = "clock.json"
+HOST_LINKS = "links.json"
+PROGRESS = "progress.jsonl"
+OUTCOME = "outcome.json"
+WORKER_LOG = "worker.log"
+MODEL = "model.npz"
+LOGS = "logs"
+REPORT_JSON = "report.json"
+REPORT_HTML = "report.html"

@@ -1,0 +1,137 @@
+"""What a run says of itself: the content of ``run.json``, written while it happens and read back as one frozen Run.
+
+The keys are a closed set, so that a misspelt one is found when it is written and not when it is missed. Whatever has no
+key of its own goes under ``facts``. A run.json is valid JSON at every moment of a run, and complete in the sense that
+every key has a value; the values a run has not reached yet are the defaults below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.errors import ArchiveError
+
+RUN_FORMAT = 1
+
+
+class Outcome(Enum):
+    """How a run ended. An archive that still says RUNNING was left by a process that was killed, or is not over."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a campaign: check, deploy, emulate, train, collect, ..."""
+
+    step: str
+    seconds: float
+    outcome: str  # done, failed, interrupted, skipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run's facts. Times are ISO 8601 with an offset, as in ``2025-01-31T10:00:00+00:00``."""
+
+    format: int = RUN_FORMAT
+    run_id: str
+    outcome: Outcome = Outcome.RUNNING
+    what_happened: tuple[str, ...] = ()  # sentences, oldest first: what went wrong or was unusual
+    could_not_honour: tuple[str, ...] = ()  # sentences: what was asked for and not given
+    scenario: str = ""  # its name
+    testbed: str = ""  # local, docker, g5k, ...
+    command: tuple[str, ...] = ()  # what was typed, as words
+    started: str = ""
+    ended: str = ""  # empty until the run is over
+    versions: Mapping[str, str] = field(default_factory=dict)  # program or library -> version
+    host_facts: Mapping[str, Any] = field(default_factory=dict)  # host -> hardware, kernel, ...
+    seeds: Mapping[str, int] = field(default_factory=dict)  # what was drawn -> from which seed
+    emulation: Mapping[str, Any] = field(default_factory=dict)  # backend; compute: method, cores and speed by host; ...
+    hosts: tuple[Mapping[str, Any], ...] = ()  # name, layer, rank, address, ...
+    steps: tuple[Step, ...] = ()
+    injected: Mapping[str, Any] = field(default_factory=dict)  # ground truth: seed, compute, links
+    licence: str = ""  # of the data, an SPDX name or an address; empty: none is stated
+    facts: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
+
+
+KEYS = tuple(f.name for f in fields(Run))
+
+
+def check_key(key: str, where: str) -> None:
+    """Nothing, if ``key`` is one of a Run's. Raises: ArchiveError, naming the closest key."""
+    if key not in KEYS:
+        close = get_close_matches(key, KEYS, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else "put it under 'facts'"
+        raise ArchiveError(f"{where}: unknown key {key!r}; {remedy}")
+
+
+def plain(value: Any) -> Any:
+    """``value`` for json.dumps: mappings with string keys, enums by value, paths and other odd leaves as text."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Step):
+        return {"step": value.step, "seconds": value.seconds, "outcome": value.outcome}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """``old`` with ``new`` over it: mappings merge key by key, at any depth; everything else is replaced."""
+    merged = dict(old)
+    for key, value in new.items():
+        before = merged.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(before, value) if both else value  # type: ignore[arg-type]  # both are mappings
+    return merged
+
+
+def to_bytes(facts: Mapping[str, Any], where: str) -> bytes:
+    """``facts`` as the bytes of a JSON file. Raises: ArchiveError for values JSON does not know (NaN, objects)."""
+    try:
+        text = json.dumps(plain(facts), indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArchiveError(f"{where}: a fact cannot be written as JSON: {error}; record numbers and text") from error
+    # A lone surrogate (a file name that is not UTF-8) becomes \udcxx, which JSON readers turn back into itself.
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def from_mapping(facts: Any, where: str) -> Run:
+    """The Run that ``facts`` (a parsed run.json) describes. Raises: ArchiveError, one line."""
+    if not isinstance(facts, dict):
+        raise ArchiveError(f"{where}: is not a JSON object; the archive is damaged")
+    for key in facts:
+        check_key(key, where)
+    if facts.get("format") != RUN_FORMAT:
+        raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
+    try:
+        known: dict[str, Any] = {key: _checked(key, value) for key, value in facts.items()}
+        return Run(**known)
+    except (TypeError, ValueError) as error:
+        raise ArchiveError(f"{where}: {' '.join(str(error).split())}; the archive is damaged") from error
+
+
+def _checked(key: str, value: Any) -> Any:
+    """``value`` of a parsed run.json as Run wants it. Raises: TypeError, ValueError."""
+    if key == "outcome":
+        return Outcome(value)
+    if key in ("what_happened", "could_not_honour", "command", "hosts", "steps"):
+        if not isinstance(value, list):
+            raise TypeError(f"{key!r} is not a list")
+        return tuple(Step(**v) for v in value) if key == "steps" else tuple(value)
+    if key in ("versions", "host_facts", "seeds", "emulation", "injected", "facts") and not isinstance(value, dict):
+        raise TypeError(f"{key!r} is not an object")
+    if key in ("run_id", "scenario", "testbed", "started", "ended", "licence") and not isinstance(value, str):
+        raise TypeError(f"{key!r} is not text")
+    return value

@@ -1,0 +1,74 @@
+"""Is an archive what it was when it was sealed? Every departure in one sentence.
+
+Checked: every file against its checksum, files that came or went, run.json and the RO-Crate metadata as JSON. It says
+nothing of whether a run succeeded: a sealed archive of a failed run verifies.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import unquote
+
+from e2c_dl.archive import layout, manifest
+from e2c_dl.archive.run import from_mapping
+from e2c_dl.archive.write import read_facts
+from e2c_dl.errors import ArchiveError
+
+
+def verify(path: Path) -> tuple[str, ...]:
+    """What is wrong with the archive at ``path``, one sentence each, sorted by file; empty if nothing.
+
+    Raises: ArchiveError if ``path`` is no archive at all.
+    """
+    if not path.is_dir():
+        raise ArchiveError(f"{path}: is not a directory; name the directory that a run printed")
+    problems = [*_run_problems(path), *_crate_problems(path)]
+    try:
+        expected = manifest.read(path)
+    except ArchiveError as error:
+        return (*problems, str(error))
+    return (*problems, *_file_problems(path, expected))
+
+
+def _run_problems(path: Path) -> list[str]:
+    try:
+        from_mapping(read_facts(path), str(path / layout.RUN))
+    except ArchiveError as error:
+        return [str(error)]
+    return []
+
+
+def _crate_problems(path: Path) -> list[str]:
+    """Sentences about the metadata: missing, not JSON, no graph, or describing files that are not there."""
+    file = path / layout.CRATE
+    try:
+        graph = json.loads(file.read_bytes())["@graph"]
+        kinds = {str(entity["@id"]): entity.get("@type") for entity in graph}
+    except FileNotFoundError:
+        return [f"{layout.CRATE}: missing"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"{layout.CRATE}: is not RO-Crate metadata ({type(error).__name__}: {error})"]
+    problems = [f"{layout.CRATE}: has no {entity!r}" for entity in ("./", layout.CRATE) if entity not in kinds]
+    described = [unquote(name) for name, kind in kinds.items() if kind == "File"]
+    return problems + [f"{layout.CRATE}: describes {name}, missing" for name in described if not (path / name).exists()]
+
+
+def _file_problems(path: Path, expected: dict[str, str]) -> list[str]:
+    problems: dict[str, str] = {}
+    present = frozenset(manifest.files(path))
+    for name in present - expected.keys():
+        problems[name] = f"{name}: was not there when the archive was sealed"
+    for name, digest in expected.items():
+        if name not in present:
+            problems[name] = f"{name}: missing"
+        elif (path / name).is_symlink() or not (path / name).is_file():
+            problems[name] = f"{name}: is a link or no plain file any more"
+        else:
+            try:
+                altered = manifest.checksum(path / name) != digest
+            except OSError as error:
+                problems[name] = f"{name}: cannot be read: {error.strerror}"
+            else:
+                problems.update({name: f"{name}: was altered since the archive was sealed"} if altered else {})
+    return [problems[name] for name in sorted(problems)]

@@ -1,0 +1,214 @@
+"""Writing an archive: one directory that says what happened from its first moment to its last.
+
+::
+
+    Archive.create(path)  ->  record(...), happened(...), add_file(...)  ->  seal()
+      run.json: running         run.json grows, valid at every moment          checksums, RO-Crate; no reserve
+
+What a full disk, Ctrl-C or a lost host leaves is an archive that can be read; :meth:`Archive.seal` makes it one that
+can be believed. Sealing twice is allowed, and :func:`amend` renews single files of a sealed archive.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from e2c_dl.archive import crate, leaks, manifest
+from e2c_dl.archive.layout import CRATE, HOSTS, RUN, SPANS, SPANS_RAW
+from e2c_dl.archive.reserve import ReservedFile
+from e2c_dl.archive.run import Outcome, Run, Step, check_key, from_mapping, merge, plain
+from e2c_dl.archive.run import to_bytes as run_bytes
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.store import convert as to_parquet
+
+Convert = Callable[[Path], Path]
+"""Takes hosts/HOST; its spans.parquet, read back and compared with spans.bin, or an ArchiveError."""
+
+
+class Archive:
+    """One run's archive while it is written. Not for several processes at once."""
+
+    def __init__(self, path: Path, facts: dict[str, Any]) -> None:
+        self.path = path
+        self._facts = facts
+        self._run_file = ReservedFile(path / RUN)
+
+    @classmethod
+    def create(cls, path: Path, run_id: str, *, started: str, **facts: Any) -> Archive:
+        """A new archive at ``path`` whose run.json says *running*.
+
+        ``started`` is ISO 8601 with an offset; ``facts`` as for :meth:`record`.
+        Raises: ArchiveError if ``path`` exists and is not an empty directory, or cannot be written.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise ArchiveError(f"{path}: is not empty; name a new directory with --archive")
+        except OSError as error:
+            raise ArchiveError(f"{path}: cannot be made: {error.strerror}; name another with --archive") from error
+        archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
+        archive._run_file.keep()
+        archive.record(**facts)
+        return archive
+
+    @classmethod
+    def resume(cls, path: Path) -> Archive:
+        """The archive at ``path``, to go on writing it. Raises: ArchiveError if its run.json is missing or damaged."""
+        facts = read_facts(path)
+        from_mapping(facts, str(path / RUN))
+        archive = cls(path, facts)
+        archive._run_file.keep()
+        return archive
+
+    @property
+    def run(self) -> Run:
+        """The run as recorded so far."""
+        return from_mapping(plain(self._facts), str(self.path / RUN))
+
+    def record(self, **facts: Any) -> None:
+        """run.json holds ``facts`` (keys of :class:`Run`) as well, on the disk.
+
+        Mappings merge key by key, at any depth; everything else replaces what was there.
+        Raises: ArchiveError for an unknown key, a value JSON does not know, or a disk so full that not even the reserve
+        helps; what was recorded before then stands.
+        """
+        where = str(self.path / RUN)
+        for key in facts:
+            check_key(key, where)
+        merged = merge(self._facts, plain(facts))
+        from_mapping(merged, where)
+        self._run_file.replace(run_bytes(merged, where))
+        self._facts = merged
+
+    def happened(self, sentence: str) -> None:
+        """One more sentence of ``what_happened``."""
+        self.record(what_happened=[*self._facts["what_happened"], sentence])
+
+    def could_not_honour(self, sentence: str) -> None:
+        """One more sentence of ``could_not_honour``."""
+        self.record(could_not_honour=[*self._facts["could_not_honour"], sentence])
+
+    def step(self, step: str, seconds: float, outcome: str) -> None:
+        """One more step of the campaign, in order."""
+        self.record(steps=[*self._facts["steps"], Step(step=step, seconds=seconds, outcome=outcome)])
+
+    def end(self, outcome: Outcome, ended: str, *sentences: str) -> None:
+        """The run is over; ``sentences`` say what happened."""
+        self.record(outcome=outcome, ended=ended, what_happened=[*self._facts["what_happened"], *sentences])
+
+    def add_file(self, source: Path, name: str) -> Path:
+        """Where the archive now holds a copy of ``source``: ``name`` is relative, with ``/``.
+
+        Raises: ArchiveError if ``name`` leaves the archive or stands there already, or on a full disk.
+        """
+        target = self._place(name)
+        if target.exists():
+            raise ArchiveError(f"{target}: is there already; nothing in an archive is overwritten")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            raise ArchiveError(f"{source}: cannot be copied to {target}: {error.strerror}") from error
+        return target
+
+    def add_tree(self, source: Path, name: str) -> tuple[str, ...]:
+        """Paths below ``source`` that were left out: links out of it, sockets, pipes. All else is copied to ``name``.
+
+        Raises: ArchiveError as :meth:`add_file`, or if ``source`` is not a directory.
+        """
+        if not source.is_dir():
+            raise ArchiveError(f"{source}: is not a directory, so it cannot be archived as {name}")
+        home = source.resolve()
+        left_out: list[str] = []
+        for path in sorted(source.rglob("*")):
+            relative = path.relative_to(source).as_posix()
+            if path.is_file() and path.resolve().is_relative_to(home):
+                self.add_file(path, f"{name}/{relative}")
+            elif path.is_symlink() or not path.is_dir():
+                left_out.append(relative)
+        return tuple(left_out)
+
+    def seal(self, secrets: Sequence[bytes] = (), *, convert: Convert = to_parquet) -> None:
+        """The archive is closed: no secret in it, traces as Parquet, RO-Crate metadata, checksums of every file.
+
+        Each hosts/HOST/spans.bin is removed once ``convert`` returned; one that cannot be converted (cut off in its
+        header, no room) is kept as recorded, and ``could_not_honour`` says so.
+        Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
+        """
+        _refuse_odd_files(self.path)
+        leaks.refuse(self.path, manifest.files(self.path), secrets)
+        for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
+            self._convert(raw, convert)
+        self._run_file.release()
+        try:
+            _close(self.path, self.run)
+        except BaseException:
+            self._run_file.keep()
+            raise
+
+    def _convert(self, raw: Path, convert: Convert) -> None:
+        try:
+            convert(raw.parent)
+        except ArchiveError as error:
+            # The Parquet file would be believed first: without a verified one there must be none.
+            (raw.parent / SPANS).unlink(missing_ok=True)
+            sentence = f"{raw.relative_to(self.path).as_posix()} is kept as recorded: {error}"
+            if sentence not in self.run.could_not_honour:
+                self.could_not_honour(sentence)
+        else:
+            raw.unlink()
+
+    def _place(self, name: str) -> Path:
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            raise ArchiveError(f"{name!r}: is not a path inside an archive")
+        return self.path / pure
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The content of the run.json in ``path``, unchecked but for being an object. Raises: ArchiveError."""
+    file = path / RUN
+    try:
+        facts = json.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ArchiveError(f"{file}: is not valid JSON ({error}); the archive is damaged") from error
+    if not isinstance(facts, dict):
+        raise ArchiveError(f"{file}: is not a JSON object; the archive is damaged")
+    return facts
+
+
+def amend(path: Path, names: Sequence[str]) -> None:
+    """The sealed archive vouches for the files ``names``, which were written anew; for the others nothing changes.
+
+    Other files keep the checksums they were sealed with, so that amending never hides an alteration.
+    Raises: ArchiveError if the archive is not sealed or a file is missing.
+    """
+    sealed = manifest.read(path)
+    known = {**sealed, **dict.fromkeys(names, "")}
+    parts = sorted(name for name in known if name != CRATE and (path / name).is_file())
+    crate.write(from_mapping(read_facts(path), str(path / RUN)), parts, path)
+    manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
+
+
+def _close(path: Path, run: Run) -> None:
+    names = [name for name in manifest.files(path) if name != CRATE]
+    crate.write(run, names, path)
+    manifest.write(path, manifest.checksums(path, [*names, CRATE]))
+
+
+def _refuse_odd_files(path: Path) -> None:
+    """Raises: ArchiveError for what no checksum can vouch for (links, special files) or no crate can name."""
+    for name in manifest.files(path):
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise ArchiveError(f"{path / name!r}: its name is not UTF-8; rename it, then seal again")
+        if (path / name).is_symlink() or not (path / name).is_file():
+            raise ArchiveError(f"{path / name}: is a link or no plain file; remove it, then seal again")

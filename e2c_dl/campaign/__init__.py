@@ -1,0 +1,1 @@
+"""A run from beginning to end: check, deploy, emulate, train, collect, verify, report; ``steps.STEPS`` is the list."""

@@ -1,0 +1,92 @@
+"""After the run: why it ended, whether the network was as asked, and what slowed training down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.analysis.analyse import analyse
+from e2c_dl.analysis.model import Reference, Report
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.campaign.links import joined
+from e2c_dl.errors import AnalysisError, E2cDlError, FidelityError, TrainingError
+from e2c_dl.report import activity
+from e2c_dl.report import write as report_writing
+from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import Scenario
+
+NOT_AS_ASKED = "not as asked"
+"""What the reason of a worker that --strict stopped says."""
+
+
+def explained(archive: ReadArchive, scenario: Scenario) -> tuple[tuple[str, ...], E2cDlError | None]:
+    """What happened to the workers, in sentences, and the error that says it best; none if all of them finished.
+
+    A worker that died without a word is the cause; that others then lost it is the consequence.
+    """
+    said: dict[str, str] = {}
+    for host in scenario.topology.ranks:
+        outcome = archive.host_outcome(host.name)
+        if outcome is None:
+            said[host.name] = "died without a word (killed, or its host is gone)"
+        elif outcome.get("status") != "finished":
+            said[host.name] = f"{outcome.get('status')}: {outcome.get('reason')}"
+    sentences = tuple(f"the worker on {host} {what}" for host, what in said.items())
+    if not said:
+        return sentences, None
+    unfaithful = next((what for what in said.values() if NOT_AS_ASKED in what), None)
+    if unfaithful is not None:
+        return sentences, FidelityError(unfaithful.partition(": ")[2])
+    causes = [sentence for sentence in sentences if "lost" not in sentence and "stopped" not in sentence]
+    return sentences, TrainingError(f"{(causes or list(sentences))[0]}; see hosts/ in the archive")
+
+
+def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
+    """Write links.json: every link designed, asked, measured; one sentence per link that is not as asked."""
+    rows = joined(archive, scenario)
+    (archive.path / layout.LINKS).write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
+    return tuple(sentence for row in rows for sentence in row.deviations())
+
+
+def judge(archive: ReadArchive) -> Report:
+    """The analysis of an archive's trace against what its scenario asked for. Raises: AnalysisError, ArchiveError."""
+    return analyse(archive.trace(), reference_of(archive, load(archive.scenario)))
+
+
+def write_report(path: Path) -> Report:
+    """Analyse the archive at ``path`` and write report.json and report.html into it.
+
+    Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError.
+    """
+    archive = open_archive(path)
+    if not archive.hosts:
+        raise AnalysisError("no worker left a trace, so there is nothing to analyse")
+    report = judge(archive)
+    report_writing.write_report(archive, report, activity.from_trace(archive.trace()))
+    return report
+
+
+def reference_of(archive: ReadArchive, scenario: Scenario) -> Reference:
+    """What ``scenario`` asked for by design. What was injected stays out of it: diagnosis must find that by itself."""
+    emulation = archive.run.emulation
+    compute: Mapping[str, Any] = emulation.get("compute", {})
+    ranks = scenario.topology.ranks
+    return Reference(
+        topology=scenario.topology,
+        compute_factors={host.name: scenario.compute.factor(host.name) for host in ranks},
+        batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
+        hardware={host: hardware_class(archive, host) for host in archive.hosts},
+        compute_valid=not compute.get("oversubscribed", False),
+        network_emulated=emulation.get("backend", "none") != "none",
+    )
+
+
+def hardware_class(archive: ReadArchive, host: str) -> str:
+    """Hosts with the same answer are comparable: processor model and number of cores."""
+    if not (archive.path / layout.HOSTS / host / layout.FACTS).is_file():
+        return "unknown"
+    facts = archive.host_facts(host)
+    return f"{facts.get('cpu_model', '?')} x {facts.get('cores', '?')}"

@@ -1,0 +1,54 @@
+"""An archive of what plain ``e2clab deploy`` left: the same pieces, with the network as E2Clab applied it."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timezone
+from pathlib import Path
+
+from e2c_dl.analysis.model import Report
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import collect, judge
+from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.scenario import stage
+from e2c_dl.scenario.load import load
+
+AS_APPLIED = (
+    "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the asked ones"
+)
+
+
+def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
+    """Make the archive ``target`` of E2Clab's ``output_dir`` (the scenario's folder named by date and time).
+
+    Raises: InputError if there is nothing of ours in ``output_dir``; ScenarioError, ArchiveError, AnalysisError.
+    """
+    scenario = load(scenario_dir)
+    packed = output_dir / layout.HOSTS
+    if not packed.is_dir():
+        raise InputError(f"{packed}: no such folder; name the folder that E2Clab made, and see the workflow's finalize")
+    begun = datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc).astimezone()
+    archive = Archive.create(target, secrets.token_hex(4), started=begun.isoformat(timespec="seconds"))
+    stage.overridden(scenario_dir, target / layout.SCENARIO)
+    archive.record(
+        scenario=scenario.name,
+        testbed="as E2Clab reserved it",
+        seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
+        emulation={"backend": "e2clab", "compute": {"method": "sleep"}},
+    )
+    archive.could_not_honour(AS_APPLIED)
+    missing = collect.unpack(output_dir, scenario, target)
+    if len(missing) == len(scenario.topology.ranks):
+        raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")
+    collect.keep_logs(output_dir, {}, target)
+    sentences, cause = judge.explained(open_archive(target), scenario)
+    for sentence in [*sentences, *judge.write_links(open_archive(target), scenario)]:
+        archive.happened(sentence)
+    ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+    archive.end(Outcome.FAILED if cause else Outcome.FINISHED, ended)
+    report = judge.write_report(target)
+    archive.seal()
+    return report

@@ -1,0 +1,50 @@
+"""What a user asks of a run, and what a run tells while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One run, as asked for on the command line. Paths are absolute."""
+
+    scenario: Path
+    artifacts: Path
+    testbed: str  # local
+    archive: Path | None = None  # None: runs/SCENARIO-TIME-RUN in the working directory
+    strict: bool = False  # a link that measures differently than asked is an error
+    seed: int | None = None  # places the injected departures anew
+    healthy: bool = False  # leaves the injected departures out
+    keep: bool = False  # leaves the hosts up when the run has ended
+    command: tuple[str, ...] = ()  # what was typed; kept in the archive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where training stands, as rank 0 reports it."""
+
+    iteration: int  # finished ones
+    iterations: int
+    loss: float | None
+    accuracy: float | None  # of the last evaluation, 0..1
+    elapsed_s: float
+    remaining_s: float | None
+
+
+class Console(Protocol):
+    """Who listens to a run. Called from the main thread and, for ``progress``, from one other."""
+
+    def step(self, name: str, what: str) -> None:
+        """A step begins; ``what`` is a sentence for people."""
+        ...
+
+    def done(self, name: str, seconds: float) -> None: ...
+
+    def failed(self, name: str, why: str) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def progress(self, progress: Progress) -> None: ...

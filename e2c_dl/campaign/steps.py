@@ -1,0 +1,283 @@
+"""The steps of a run, in order, as a tuple one can read; each is one function of the Campaign that they share."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import TypeVar
+
+from e2c_dl import resources
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import collect, follow, judge
+from e2c_dl.campaign.checks import checked
+from e2c_dl.campaign.request import Console, Request
+from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError, Interrupted
+from e2c_dl.scenario import stage as staging
+from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds.experiment import Session
+from e2c_dl.testbeds.local_run import LocalRun
+
+T = TypeVar("T")
+
+PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "scikit-learn", "pyarrow")
+
+
+@dataclass
+class Campaign:
+    """What the steps of one run share. Grows from step to step; only this package changes it."""
+
+    request: Request
+    console: Console
+    scenario: Scenario | None = None
+    archive: Archive | None = None
+    testbed: LocalRun | None = None
+    session: Session | None = None
+    lost: str | None = None  # why the emulation died, if it did
+    cause: E2cDlError | None = None  # says better than the first failure what went wrong
+    secrets: tuple[bytes, ...] = ()  # must not stand in the archive
+    failures: list[E2cDlError] = field(default_factory=list)
+
+    @property
+    def started(self) -> bool:
+        """Whether anything exists that has to be collected, released and sealed."""
+        return self.archive is not None
+
+    @property
+    def archive_path(self) -> Path:
+        return self.the_archive.path
+
+    @property
+    def the_archive(self) -> Archive:
+        return _there(self.archive)
+
+    @property
+    def the_scenario(self) -> Scenario:
+        return _there(self.scenario)
+
+    @property
+    def the_testbed(self) -> LocalRun:
+        return _there(self.testbed)
+
+    @property
+    def the_session(self) -> Session:
+        return _there(self.session)
+
+    @property
+    def work_dir(self) -> Path:
+        """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
+        return self.archive_path / ".e2clab"
+
+    def note(self, step: Step, seconds: float, error: E2cDlError | None) -> None:
+        """Record how a step ended, as far as there is an archive to record it in."""
+        if error is not None:
+            self.failures.append(error)
+        if self.archive is not None and not step.last:
+            self.archive.step(step.name, round(seconds, 3), "done" if error is None else _ending(error))
+            if error is not None:
+                self.archive.happened(f"{step.name}: {error}")
+
+    def keep_traceback(self, text: str) -> None:
+        if self.archive is not None:
+            logs = self.archive.path / layout.LOGS
+            logs.mkdir(exist_ok=True)
+            (logs / "defect.txt").write_text(text)
+        else:
+            print(text, file=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step. ``always``: done after a failure too. ``last``: writes the final record itself."""
+
+    name: str
+    what: str  # for people
+    act: Callable[[Campaign], None]
+    always: bool = False
+    last: bool = False
+
+
+def check(campaign: Campaign) -> None:
+    """Read and validate everything; start nothing."""
+    campaign.scenario = checked(campaign.request)
+
+
+def stage(campaign: Campaign) -> None:
+    """Create the archive, put into it the scenario as it will be run, and claim a run id."""
+    request, scenario = campaign.request, campaign.the_scenario
+    now = datetime.now(timezone.utc).astimezone()
+    testbed = LocalRun.claim(scenario)
+    campaign.testbed = testbed
+    path = request.archive or Path.cwd() / "runs" / f"{scenario.name}-{now:%Y%m%d-%H%M%S}-{testbed.run_id}"
+    try:
+        archive = Archive.create(path, testbed.run_id, started=now.isoformat(timespec="seconds"))
+    except E2cDlError:
+        testbed.release()
+        raise
+    campaign.archive = archive
+    staging.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    shutil.copytree(path / layout.SCENARIO, campaign.work_dir)
+    campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
+    testbed.adopt(scenario, archive=path, strict=request.strict)
+    archive.record(
+        scenario=scenario.name,
+        testbed=request.testbed,
+        command=request.command,
+        versions=_versions(),
+        seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
+        emulation=testbed.facts(),
+        injected={
+            "compute": dict(scenario.injected.compute),
+            "links": {f"{src} -> {dst}": factor for (src, dst), factor in scenario.injected.links.items()},
+        },
+        facts={"training": vars(scenario.training), "strict": request.strict, "kernel": platform.release()},
+    )
+    campaign.console.say(f"run {testbed.run_id}, archive {path}")
+    for caveat in testbed.caveats:
+        campaign.console.say(caveat)
+        archive.could_not_honour(caveat)
+
+
+def deploy(campaign: Campaign) -> None:
+    """Bring the hosts up and let E2Clab deploy the services on them."""
+    testbed = campaign.the_testbed
+    session = Session(
+        scenario_dir=campaign.work_dir,
+        artifacts_dir=campaign.request.artifacts,
+        state_dir=testbed.state_dir,
+        hosts=len(campaign.the_scenario.topology.hosts),
+        provider=testbed.provider(),
+        service_dirs=[resources.layers_services_dir()],
+    )
+    campaign.session = session.__enter__()
+    session.infrastructure()
+    campaign.the_archive.record(hosts=testbed.host_facts())
+
+
+def emulate(campaign: Campaign) -> None:
+    """Apply the whole topology at once."""
+    campaign.the_testbed.emulate()
+    campaign.the_archive.record(emulation=campaign.the_testbed.facts())
+
+
+def prepare(campaign: Campaign) -> None:
+    """The workflow's prepare."""
+    campaign.the_session.workflow("prepare")
+
+
+def train(campaign: Campaign) -> None:
+    """The workflow's launch: the workers measure their links, then train."""
+    testbed = campaign.the_testbed
+
+    def lost(why: str) -> None:
+        campaign.lost = why
+        follow.stop_workers(testbed.accesses)
+
+    try:
+        with (
+            follow.followed(testbed.rank0, campaign.console.progress),
+            follow.watched(testbed.emulation_failure, lost),
+        ):
+            campaign.the_session.workflow("launch")
+    except Interrupted:
+        follow.stop_workers(testbed.accesses)
+        raise
+    finally:
+        campaign.cause = None if campaign.lost is None else EmulationError(campaign.lost)
+    if campaign.cause is not None:
+        raise campaign.cause
+
+
+def collected(campaign: Campaign) -> None:
+    """The workflow's finalize, then everything into its place in the archive; what became of the workers is said."""
+    if campaign.session is None or not campaign.the_testbed.accesses:
+        return
+    archive, scenario = campaign.the_archive, campaign.the_scenario
+    campaign.the_testbed.end_emulation()
+    campaign.session.workflow("finalize")
+    collect.unpack(campaign.session.output_dir, scenario, archive.path)
+    sentences, cause = judge.explained(open_archive(archive.path), scenario)
+    for sentence in sentences:
+        archive.happened(sentence)
+    campaign.cause = campaign.cause or cause
+
+
+def release(campaign: Campaign) -> None:
+    """Give the hosts back and remove all that was made on this machine, or keep it if asked."""
+    testbed = campaign.the_testbed
+    campaign.secrets = testbed.secrets()
+    try:
+        if campaign.session is not None:
+            collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
+            campaign.session.__exit__(None, None, None)
+    finally:
+        shutil.rmtree(campaign.work_dir, ignore_errors=True)
+        if campaign.request.keep and not campaign.failures:
+            campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
+        else:
+            testbed.release()
+
+
+def verify(campaign: Campaign) -> None:
+    """Every link designed, asked and measured, side by side; what is not as asked is said."""
+    for sentence in judge.write_links(open_archive(campaign.archive_path), campaign.the_scenario):
+        campaign.console.say(f"not as asked: {sentence}")
+        campaign.the_archive.could_not_honour(f"link {sentence}")
+
+
+def close(campaign: Campaign) -> None:
+    """Say how the run ended, analyse it, write the report, and seal the archive."""
+    outcome = Outcome.FINISHED
+    if campaign.failures:
+        outcome = Outcome.INTERRUPTED if isinstance(campaign.failures[0], Interrupted) else Outcome.FAILED
+    archive = campaign.the_archive
+    archive.end(outcome, datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"))
+    try:
+        judge.write_report(archive.path)
+    except AnalysisError as error:
+        campaign.console.say(str(error))
+        archive.happened(str(error))
+    archive.seal(campaign.secrets)
+
+
+STEPS: tuple[Step, ...] = (
+    Step(name="check", what="reading the scenario", act=check),
+    Step(name="stage", what="opening the archive", act=stage),
+    Step(name="deploy", what="bringing hosts up and deploying services", act=deploy),
+    Step(name="emulate", what="shaping the network", act=emulate),
+    Step(name="prepare", what="sending the scenario to the hosts", act=prepare),
+    Step(name="train", what="measuring links, then training", act=train),
+    Step(name="collect", what="collecting traces", act=collected, always=True),
+    Step(name="release", what="releasing the hosts", act=release, always=True),
+    Step(name="verify", what="comparing links with what was asked", act=verify, always=True),
+    Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
+)
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise InputError("a step of the campaign was run before the one that it needs")
+    return value
+
+
+def _ending(error: E2cDlError) -> str:
+    return "interrupted" if isinstance(error, Interrupted) else "failed"
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "absent"
+    return versions

@@ -1,0 +1,93 @@
+"""``e2c-dl report | export | verify | collect``: what can be done with a run that is over."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from e2c_dl.analysis.model import Report
+
+ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
+
+
+@click.command()
+@ARCHIVE
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else; write nothing.")
+def report(archive: Path, as_json: bool) -> None:
+    """Analyse ARCHIVE again, write its page anew, and print the summary."""
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign import judge
+    from e2c_dl.report.plain import to_json
+
+    if as_json:
+        click.echo(to_json(judge.judge(open_archive(archive))))
+        return
+    print_report(archive, judge.write_report(archive))
+
+
+@click.command()
+@ARCHIVE
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["perfetto", "csv"]),
+    default="perfetto",
+    show_default=True,
+    help="perfetto: trace events for ui.perfetto.dev and its trace processor; csv: one row per span.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The file to write [default: ARCHIVE.perfetto.json, .csv]."
+)
+def export(archive: Path, form: str, output: Path | None) -> None:
+    """Write ARCHIVE's trace for another program, beside the archive."""
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.trace import csv, perfetto
+
+    trace = open_archive(archive).trace()
+    suffix = {"perfetto": ".perfetto.json", "csv": ".csv"}[form]
+    target = output or Path(str(archive).rstrip("/") + suffix)
+    {"perfetto": perfetto.write, "csv": csv.write}[form](trace, target)
+    click.echo(target)
+
+
+@click.command()
+@ARCHIVE
+def verify(archive: Path) -> None:
+    """Check ARCHIVE against its checksums: one line per file that is missing, altered or new."""
+    from e2c_dl.archive.verify import verify as problems
+
+    found = problems(archive)
+    for problem in found:
+        click.echo(f"e2c-dl: {problem}", err=True)
+    if found:
+        sys.exit(1)
+    click.echo(f"{archive}: whole and unaltered")
+
+
+@click.command()
+@click.argument("output_dir", type=click.Path(path_type=Path))
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--archive", type=click.Path(path_type=Path), help="Where to make it [default: OUTPUT_DIR-archive].")
+def collect(output_dir: Path, scenario: Path, archive: Path | None) -> None:
+    """Make an archive of what plain `e2clab deploy` left in OUTPUT_DIR (SCENARIO's folder named by date and time)."""
+    from e2c_dl.campaign.plain import collect_plain
+
+    target = archive or Path(str(output_dir).rstrip("/") + "-archive")
+    print_report(target, collect_plain(output_dir, scenario, target))
+
+
+def print_report(archive: Path, found: Report | None = None) -> None:
+    """The terminal summary of ``archive`` on standard output; ``found``: what its analysis said, if that is known."""
+    from rich.console import Console
+
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign import judge
+    from e2c_dl.report.terminal import summary
+
+    read = open_archive(archive)
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=100)
+    console.print(summary(found or judge.judge(read), read.run, read.links(), archive))

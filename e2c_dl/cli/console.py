@@ -1,0 +1,124 @@
+"""How a run shows itself: a live line for people at a terminal, plain lines for logs and pipes."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console as Terminal
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from e2c_dl.campaign.request import Progress as Where
+
+_PLAIN_EVERY_S = 5.0
+
+
+def open_console(quiet: bool = False) -> PlainConsole:
+    """The console for standard error: live at a terminal, else plain; ``quiet`` tells failures only."""
+    terminal = Terminal(stderr=True, highlight=False)
+    if quiet:
+        return QuietConsole(terminal)
+    return LiveConsole(terminal) if terminal.is_terminal else PlainConsole(terminal)
+
+
+class PlainConsole:
+    """One line per step, one line of progress every few seconds."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._last_s = 0.0
+
+    def step(self, name: str, what: str) -> None:
+        self._line(f"{name:<9} {what}")
+
+    def done(self, name: str, seconds: float) -> None:
+        self._line(f"{name:<9} done in {seconds:.1f} s")
+
+    def failed(self, name: str, why: str) -> None:
+        self._line(f"{name:<9} FAILED: {why}")
+
+    def say(self, line: str) -> None:
+        self._line(f"{'':<9} {line}")
+
+    def progress(self, progress: Where) -> None:
+        now = time.monotonic()
+        if now - self._last_s < _PLAIN_EVERY_S and progress.iteration < progress.iterations:
+            return
+        self._last_s = now
+        self._line(f"{'train':<9} {described(progress)}")
+
+    def _line(self, text: str) -> None:
+        self._terminal.print(text, markup=False, soft_wrap=True)
+
+
+class QuietConsole(PlainConsole):
+    """Failures only."""
+
+    def step(self, name: str, what: str) -> None:
+        """Says nothing."""
+
+    def done(self, name: str, seconds: float) -> None:
+        """Says nothing."""
+
+    def say(self, line: str) -> None:
+        """Says nothing."""
+
+    def progress(self, progress: Where) -> None:
+        """Says nothing."""
+
+
+class LiveConsole(PlainConsole):
+    """A tick per finished step, and a moving bar while training."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(terminal)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._step = ("", "")
+
+    def step(self, name: str, what: str) -> None:
+        self._step = (name, what)
+        self._bar = Progress(
+            TextColumn("[cyan]{task.fields[step]:<9}[/]"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            console=self._terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task(what, total=1, start=False, step=name)
+        self._bar.start()
+
+    def done(self, name: str, seconds: float) -> None:
+        self._close()
+        self._terminal.print(f"[green]✓[/] {name:<9} {self._step[1]} [dim]{seconds:.1f} s[/]")
+
+    def failed(self, name: str, why: str) -> None:
+        self._close()
+        self._terminal.print(f"[red]✗ {name:<9}[/]", end=" ")
+        self._terminal.print(why, markup=False, soft_wrap=True)
+
+    def progress(self, progress: Where) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.start_task(self._task)
+            self._bar.update(
+                self._task,
+                completed=progress.iteration,
+                total=progress.iterations,
+                description=described(progress),
+            )
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = self._task = None
+
+
+def described(progress: Where) -> str:
+    """``progress`` in one line: iteration, loss, accuracy, time left."""
+    parts = [f"iteration {progress.iteration}/{progress.iterations}"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.3f}")
+    if progress.accuracy is not None:
+        parts.append(f"accuracy {progress.accuracy:.1%}")
+    if progress.remaining_s is not None:
+        parts.append(f"{progress.remaining_s:.0f} s left")
+    return ", ".join(parts)

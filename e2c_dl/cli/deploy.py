@@ -1,0 +1,85 @@
+"""``e2c-dl deploy``: a whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from e2c_dl.cli.console import open_console
+
+TESTBEDS = ("local",)
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.argument("artifacts", type=click.Path(path_type=Path))
+@click.option(
+    "--on", "testbed", default="local", show_default=True, metavar="TESTBED", help="Where the hosts come from: local."
+)
+@click.option(
+    "--archive", type=click.Path(path_type=Path), help="Where the run is kept [default: runs/SCENARIO-TIME-RUN]."
+)
+@click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than asked.")
+@click.option("--seed", type=int, help="Place the injected slow-downs anew, by this seed.")
+@click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
+@click.option(
+    "--keep", is_flag=True, help="Leave the hosts up afterwards, for `shell` and `logs`; `destroy RUN` ends them."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, with every command; start nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else.")
+def deploy(
+    scenario: Path,
+    artifacts: Path,
+    testbed: str,
+    archive: Path | None,
+    strict: bool,
+    seed: int | None,
+    healthy: bool,
+    keep: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Deploy SCENARIO's layers, emulate its network, train, collect everything, and say what slowed it down.
+
+    ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; first light needs none, but it must exist.
+    """
+    from e2c_dl.campaign.request import Request
+    from e2c_dl.errors import InputError
+
+    if testbed not in TESTBEDS:
+        raise InputError(f"--on {testbed}: no such testbed; write --on local")
+    request = Request(
+        scenario=Path(os.path.abspath(scenario)),
+        artifacts=Path(os.path.abspath(artifacts)),
+        testbed=testbed,
+        archive=None if archive is None else Path(os.path.abspath(archive)),
+        strict=strict,
+        seed=seed,
+        healthy=healthy,
+        keep=keep,
+        command=tuple(sys.argv),
+    )
+    if dry_run:
+        from e2c_dl.campaign.plan import plan
+
+        click.echo(plan(request))
+        return
+    from e2c_dl.campaign.run import run
+
+    path = run(request, open_console(quiet=as_json))
+    _tell(path, as_json)
+
+
+def _tell(path: Path, as_json: bool) -> None:
+    from e2c_dl.archive import layout
+
+    if as_json:
+        click.echo(json.dumps(json.loads((path / layout.REPORT_JSON).read_text()) | {"archive": str(path)}, indent=1))
+        return
+    from e2c_dl.cli.archives import print_report
+
+    print_report(path)

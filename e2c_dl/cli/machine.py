@@ -1,0 +1,136 @@
+"""``e2c-dl doctor | destroy | shell | logs``: this machine, and the runs that are up on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from e2c_dl.testbeds.base import Access
+    from e2c_dl.testbeds.registry import Run
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(as_json: bool) -> None:
+    """What this machine can and cannot do: netem, TUN, namespaces, cgroups, docker, ssh, memory, programs.
+
+    Exit code 1 if a local run would not work here.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from e2c_dl.testbeds.local_run import blocking
+    from e2c_dl.testbeds.machine import probes
+
+    found = probes()
+    stops = blocking(found)
+    if as_json:
+        click.echo(json.dumps({"probes": [vars(probe) for probe in found], "stops_a_local_run": stops}, indent=1))
+        sys.exit(1 if stops else 0)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for probe in found:
+        mark = "[green]yes[/]" if probe.ok else ("[red]no[/]" if probe.name in stops else "[yellow]no[/]")
+        table.add_row(mark, probe.name, probe.detail if probe.ok else f"{probe.detail}; {probe.remedy}")
+    Console(highlight=False).print(table)
+    click.echo("a local run will work here" if not stops else f"a local run will not work here: {', '.join(stops)}")
+    sys.exit(1 if stops else 0)
+
+
+@click.command()
+@click.argument("run", required=False)
+def destroy(run: str | None) -> None:
+    """Remove what crashed runs left on this machine, and only that.
+
+    Without RUN: every run whose e2c-dl is gone. With RUN: that one, even if it is still going on.
+    """
+    from e2c_dl.errors import InputError
+    from e2c_dl.testbeds import registry
+    from e2c_dl.testbeds.local import remains
+
+    known = registry.runs()
+    if run is not None and run not in {each.id for each in known} | set(registry.dead_runs()):
+        raise InputError(f"{run}: no such run on this machine; known: {', '.join(each.id for each in known) or 'none'}")
+    removed = remains.destroy_dead() if run is None else {run: remains.destroy(run)}
+    for run_id, lines in removed.items():
+        click.echo(f"{run_id}: removed")
+        for line in lines:
+            click.echo(f"  {line}")
+    if not removed:
+        click.echo("no crashed run left anything on this machine")
+    for alive in registry.runs():
+        click.echo(f"{alive.id}: {alive.scenario} is still going on, left alone; `e2c-dl destroy {alive.id}` ends it")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("host")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--run", "run_id", help="Which run, if several are up.")
+def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
+    """Open a shell on HOST of a run that is up (`deploy --keep` leaves it up), or run COMMAND there."""
+    from e2c_dl.testbeds.local.access import ssh_argv
+
+    argv = ssh_argv(_access(host, _chosen(run_id)), *command)
+    os.execvp(argv[0], argv)
+
+
+@click.command()
+@click.argument("where", required=False)
+@click.option("--host", help="Only this host's worker.")
+def logs(where: str | None, host: str | None) -> None:
+    """Show the logs of WHERE: an archive's path, or the id of a run that is up [default: the one that is up]."""
+    if where is not None and Path(where).is_dir():
+        _archived_logs(Path(where), host)
+        return
+    from e2c_dl.archive import layout
+    from e2c_dl.testbeds.local.access import ssh_argv
+
+    run = _chosen(where)
+    for access in [_access(host, run)] if host is not None else run.hosts:
+        argv = ssh_argv(access, "cat", f"{access.run_dir}/{layout.WORKER_LOG}")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        _print_log(access.name, done.stdout or done.stderr)
+
+
+def _archived_logs(archive: Path, host: str | None) -> None:
+    from e2c_dl.archive import layout
+
+    workers = sorted(archive.glob(f"{layout.HOSTS}/*/{layout.WORKER_LOG}"))
+    others = sorted((archive / layout.LOGS).glob("*")) if host is None else []
+    for path in [*workers, *others]:
+        if host is None or path.parent.name == host:
+            _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
+
+
+def _chosen(run_id: str | None) -> Run:
+    """The run called ``run_id``, or the only one that has hosts up. Raises: InputError."""
+    from e2c_dl.errors import InputError
+    from e2c_dl.testbeds import registry
+
+    up = {run.id: run for run in registry.runs() if run.hosts}
+    if run_id is None and len(up) == 1:
+        return next(iter(up.values()))
+    if run_id is None or run_id not in up:
+        asked = "" if run_id is None else f"{run_id}: no such run has hosts up; "
+        raise InputError(f"{asked}name one of: {', '.join(up) or 'none is up (deploy --keep leaves hosts up)'}")
+    return up[run_id]
+
+
+def _access(host: str, run: Run) -> Access:
+    from e2c_dl.errors import InputError
+
+    for access in run.hosts:
+        if access.name == host:
+            return access
+    raise InputError(f"{host}: no such host; run {run.id} has {', '.join(access.name for access in run.hosts)}")
+
+
+def _print_log(name: str, text: str) -> None:
+    click.echo(f"==> {name} <==")
+    click.echo(text.rstrip("\n"))

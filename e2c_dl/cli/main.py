@@ -1,0 +1,75 @@
+"""The command ``e2c-dl``: each command in a module of its own, imported when it is called.
+
+``e2c-dl --help`` must answer at once and on machines without torch or E2Clab, so this module imports click only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from e2c_dl import __version__
+from e2c_dl.errors import E2cDlError
+
+COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
+    "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
+    "init": ("e2c_dl.cli.scenarios", "init", "Write a commented scenario to start from."),
+    "check": ("e2c_dl.cli.scenarios", "check", "Read and validate a scenario; start nothing."),
+    "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
+    "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
+    "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
+    "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),
+    "collect": ("e2c_dl.cli.archives", "collect", "Make an archive of what plain `e2clab deploy` left."),
+    "shell": ("e2c_dl.cli.machine", "shell", "Open a shell, or run a command, on a host that is up."),
+    "logs": ("e2c_dl.cli.machine", "logs", "Show the logs of a run, up or archived."),
+    "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),
+    "services": ("e2c_dl.cli.services", "services", "List our E2Clab services, or install them for plain E2Clab."),
+}
+
+
+class Lazy(click.Group):
+    """Knows its commands by name and help line, and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, _, help_line) in COMMANDS.items()])
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="e2c-dl")
+def cli() -> None:
+    """Train a network across edge, fog and cloud, and learn what slows it down: which host, which link, which phase.
+
+    Begin with `e2c-dl doctor`, then `e2c-dl deploy experiments/first-light artifacts --on local`.
+
+    Exit codes: 0 done, 1 failed, 2 wrong input (nothing was started), 3 not emulated as asked (--strict),
+    130 interrupted.
+    """
+
+
+def main() -> None:
+    """Entry point: one line on standard error and an exit code for everything that goes wrong on purpose."""
+    try:
+        cli.main(prog_name="e2c-dl", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except E2cDlError as error:
+        click.echo(f"e2c-dl: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,46 @@
+"""``e2c-dl services``: our E2Clab services, for plain E2Clab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def services() -> None:
+    """Our E2Clab services. `e2c-dl deploy` finds them by itself; plain `e2clab deploy` needs them installed."""
+
+
+@services.command("list")
+def list_services() -> None:
+    """Name every service and its file."""
+    for path in _files():
+        click.echo(f"{path.stem:<12} {path}")
+
+
+@services.command("install")
+@click.option("--copy", is_flag=True, help="Copy the files instead of linking to them.")
+def install(copy: bool) -> None:
+    """Register every service with the E2Clab of this environment (`e2clab services add`)."""
+    from e2c_dl.errors import TestbedError
+    from e2c_dl.testbeds import upstream
+
+    upstream.check()
+    command = [str(Path(sys.executable).parent / "e2clab"), "services", "add"]
+    for path in _files():
+        done = subprocess.run(
+            [*command, str(path), *([] if copy else ["--link"])], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+            raise TestbedError(f"e2clab services add {path} failed: {said[-1]}")
+        click.echo(f"{path.stem} {'copied' if copy else 'linked'}")
+
+
+def _files() -> list[Path]:
+    from e2c_dl.resources import layers_services_dir
+
+    return sorted(path for path in layers_services_dir().glob("*.py") if path.stem != "__init__")

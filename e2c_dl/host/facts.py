@@ -1,0 +1,50 @@
+"""What this host is: hardware, kernel, versions; the part of a run's record that its scenario cannot know."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from e2c_dl import __version__
+
+
+def host_facts() -> dict[str, Any]:
+    """Hardware, kernel, distribution and versions of what does not need torch. JSON-able."""
+    return {
+        "host_name": platform.node(),
+        "machine": platform.machine(),
+        "cpu_model": _labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": int((_labelled("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) * 1024,
+        "kernel": platform.release(),
+        "distribution": _distribution(),
+        "gpu": None,  # training runs on the CPU
+        "versions": {"e2c_dl": __version__, "python": platform.python_version(), "numpy": np.__version__},
+    }
+
+
+def hardware_class(facts: dict[str, Any]) -> str:
+    """Equal on hosts whose compute times are comparable."""
+    versions = facts["versions"]
+    return f"{facts['cpu_model']}, torch {versions['torch']} {facts['torch_cpu_capability']}"
+
+
+def _labelled(path: str, label: str) -> str | None:
+    """The value of the first ``label : value`` line of a file of /proc; None if it has none."""
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == label:
+            return value.strip()
+    return None
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return "unknown"

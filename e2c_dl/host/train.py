@@ -1,0 +1,188 @@
+"""One rank's run from joining to leaving: the steps, and what is left in the run directory whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from e2c_dl import strategies
+from e2c_dl.archive import layout
+from e2c_dl.errors import E2cDlError, PeerLost
+from e2c_dl.host.clocks import Clocks
+from e2c_dl.host.control import Aborted, Control
+from e2c_dl.host.coordinator import Coordinator
+from e2c_dl.host.facts import hardware_class, host_facts
+from e2c_dl.host.measuring import measure
+from e2c_dl.host.members import Assignment
+from e2c_dl.host.metrics import Metrics, device_with
+from e2c_dl.host.outcome import ProgressLog
+from e2c_dl.strategies.base import Evaluation
+from e2c_dl.trace.recorder import Recorder
+from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
+
+if TYPE_CHECKING:  # torch takes seconds to import: that happens when all have joined
+    from e2c_dl.training.compute import TorchCompute
+
+PREPARED_WITHIN_S = 180.0  # importing torch on slow, busy hosts
+TRAINED_WITHIN_S = 600.0  # from the first rank's end of training to the last's
+TOKEN_BYTES = 8
+
+
+async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | None:
+    """Train as one rank of all; rank 0 returns how good the result is.
+
+    If any rank fails, is stopped or lost, all raise: the first cause, as far as it is known.
+
+    Raises: E2cDlError; CancelledError if cancelled.
+    """
+    async with AsyncExitStack() as resources:
+        control = await _join(assignment, resources)
+        try:
+            evaluation = await control.guard(_steps(assignment, control, resources, progress))
+            await control.leave()
+            return evaluation
+        except Aborted:
+            raise
+        except asyncio.CancelledError:
+            await control.fail("it was asked to stop", status="stopped")
+            raise
+        except Exception as error:
+            # Said before any connection closes: what the others then see of this rank is no news to them.
+            first = await _told(control, error)
+            if isinstance(error, PeerLost) and first is not None:
+                raise first from error
+            raise
+
+
+async def _told(control: Control, error: Exception) -> Aborted | None:
+    """Tell the others of ``error``; the first cause, as the coordinator sees it."""
+    exit_code = error.exit_code if isinstance(error, E2cDlError) else E2cDlError.exit_code
+    if isinstance(error, PeerLost):
+        return await control.fail(error.why, exit_code=exit_code, lost=error.rank)
+    return await control.fail(" ".join(str(error).split()) or type(error).__name__, exit_code=exit_code)
+
+
+async def _join(assignment: Assignment, resources: AsyncExitStack) -> Control:
+    names = [member.name for member in assignment.members]
+    first = assignment.members[0]
+    if assignment.rank == 0:
+        coordinator = Coordinator(names)
+        resources.push_async_callback(coordinator.close)
+        await coordinator.listen(first.address, first.control_port)
+    control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names)
+    resources.callback(control.close)
+    return control
+
+
+async def _steps(
+    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog
+) -> Evaluation | None:
+    own, run_dir = assignment.own, assignment.run_dir
+    recorder = resources.enter_context(
+        Recorder(run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer)
+    )
+    device = own.data_device or device_with(own.data_address)
+    resources.callback(Metrics(run_dir / layout.METRICS, device).close)
+    thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
+    compute = await _prepare(assignment, control, thread)
+    resources.callback(compute.pacing.stop)
+    clocks = await Clocks.start(assignment, control, resources)
+    await measure(assignment, control)
+    network = await _connect(assignment, control, recorder, resources, compute.parameters.nbytes)
+    worker = LiveWorker(
+        network=network, compute=compute, thread=thread, recorder=recorder,
+        samples=assignment.scenario.training.batch_sizes[assignment.rank],
+        total_samples=sum(assignment.scenario.training.batch_sizes),
+        iterations=assignment.scenario.training.iterations,
+        evaluate_every=assignment.scenario.training.evaluate_every, on_progress=progress.report,
+    )  # fmt: skip
+    await control.barrier("start")
+    progress.begin()
+    await worker.run(strategies.load(assignment.scenario.training.strategy)())
+    await control.barrier("trained", TRAINED_WITHIN_S)
+    await network.close()
+    await clocks.finish()
+    evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
+    await control.barrier("concluded")
+    return evaluation
+
+
+async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolExecutor) -> TorchCompute:
+    """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
+    what one of them measured while others competed for its cores is noise."""
+    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment)
+    path = assignment.run_dir / layout.FACTS
+    _write_json(path, facts)
+    batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
+    mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts["compute"]["calibrated_s"]}
+    everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
+    peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]
+    agreed = [float(each) for each in np.median(peers, axis=0)]
+    compute.pace(agreed)
+    facts["compute"]["agreed_s"] = agreed
+    _write_json(path, facts)
+    return compute
+
+
+def _torch(assignment: Assignment) -> tuple[TorchCompute, dict[str, Any]]:
+    """(compute, facts), in the compute thread."""
+    import torch
+
+    from e2c_dl.training.compute import TorchCompute, make_deterministic
+    from e2c_dl.training.pacing import Pacing
+
+    make_deterministic()
+    training, speed = assignment.scenario.training, assignment.own.speed
+    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(speed))
+    facts = host_facts()
+    facts["versions"]["torch"] = torch.__version__
+    facts["torch_cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    facts["torch_threads"] = torch.get_num_threads()
+    facts["compute"] = {
+        "calibrated_s": list(compute.calibrate()),
+        "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(compute.buckets)))],
+        "bucket_sizes": [where.stop - where.start for where in compute.buckets],
+        "speed": speed,
+    }
+    return compute, facts
+
+
+async def _connect(
+    assignment: Assignment, control: Control, recorder: Recorder, resources: AsyncExitStack, model_bytes: int
+) -> Network:
+    token = await control.broadcast("token", secrets.token_hex(TOKEN_BYTES))
+    options = SocketOptions(congestion_control=assignment.scenario.tcp.congestion_control)
+    network = Network(
+        assignment.own.data_address, rank=assignment.rank, size=assignment.size, token=token, recorder=recorder,
+        largest_payload_bytes=model_bytes, options=options,
+    )  # fmt: skip
+    resources.callback(network.abort)
+    listening = await control.gather("listening", [network.address.host, network.address.port])
+    links = strategies.load(assignment.scenario.training.strategy).links(assignment.size)
+    await network.connect([Address(host=host, port=port) for host, port in listening], links)
+    path = assignment.run_dir / layout.FACTS
+    facts = json.loads(path.read_text())
+    facts["congestion_control"] = {
+        "asked": options.congestion_control,
+        "in_force": {assignment.members[dst].name: name for dst, name in network.congestion_control.items()},
+    }
+    _write_json(path, facts)
+    return network
+
+
+async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:
+    evaluation = await worker.evaluate()
+    progress.evaluated(assignment.rank, evaluation.loss, evaluation.accuracy)
+    np.savez(assignment.run_dir / layout.MODEL, parameters=worker.parameters)
+    return evaluation
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,34 @@
+"""One colour per meaning, the same in every figure, told apart by people with any colour vision (after Okabe and Ito).
+
+Colour never speaks alone: culprits are also labelled, states also stand in the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from e2c_dl.trace.model import Phase, State
+
+STATES: Mapping[State, str] = MappingProxyType(
+    {State.COMPUTE: "#0072b2", State.PROPAGATE: "#e69f00", State.WAIT: "#c3c9d1", State.OTHER: "#7b8490"}
+)
+PHASES: Mapping[Phase, str] = MappingProxyType(
+    {
+        Phase.DATA: "#56b4e9",
+        Phase.FORWARD: "#004a75",
+        Phase.BACKWARD: "#0072b2",
+        Phase.REDUCE: "#009e73",
+        Phase.STEP: "#cc79a7",
+        Phase.EVALUATE: "#7a5195",
+    }
+)
+MESSAGE = "#e69f00"
+CULPRIT = "#dc3b30"
+NEUTRAL = "#7b8490"
+MARK = "#5b3a8c"  # where an iteration begins
+
+STATE_TEXT: Mapping[State, str] = MappingProxyType(
+    {State.COMPUTE: "#ffffff", State.PROPAGATE: "#1b1f24", State.WAIT: "#1b1f24", State.OTHER: "#ffffff"}
+)
+"""What can be read on each state's colour."""

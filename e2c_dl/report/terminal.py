@@ -1,0 +1,136 @@
+"""The report on a terminal: the answer first, then where the time went, the links, the doubts, and where to read on.
+
+Good in colour and without: tables have no frames, so that logs and pipes get plain columns of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from e2c_dl.analysis.model import ElementKind, HostSummary, Report
+from e2c_dl.archive import layout
+from e2c_dl.archive.run import Outcome, Run
+from e2c_dl.report import amounts, words
+from e2c_dl.report.rows import LinkRow, link_rows
+from e2c_dl.trace.model import State
+
+TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
+UNUSED_LINKS = 6  # as many links that training did not use are listed at most
+TABLE_WORKERS = 40
+
+
+def summary(
+    report: Report, run: Run, links: Sequence[Mapping[str, Any]] = (), archive: Path | None = None
+) -> RenderableType:
+    """What to print at the end of a run; ``links`` are rows of links.json. Raises: ArchiveError for damaged rows.
+
+    ``archive`` is where the run is kept, to be named last.
+    """
+    said = words.verdict(report)
+    rows = link_rows(links, report)
+    parts: list[RenderableType] = []
+    if run.outcome is not Outcome.FINISHED:
+        parts += [Text(f"{words.outcome(run)} What was traced until then:", style="bold yellow"), Text("")]
+    parts += [Text(said.headline, style=TONES[said.tone]), *_bullets(said.points), Text("")]
+    parts.append(_totals(report))
+    if report.hosts:
+        parts += [Text(""), _states(report)]
+    if rows:
+        parts += [Text(""), _links(rows, report)]
+    doubts = [*report.caveats, *run.could_not_honour]
+    if doubts:
+        parts += [Text(""), Text("Caveats", style="bold"), *_bullets(doubts)]
+    if archive is not None:
+        parts += [Text(""), *_places(archive)]
+    return Group(*parts)
+
+
+def _bullets(sentences: Sequence[str]) -> list[RenderableType]:
+    """One sentence after the other, hanging behind a dash."""
+    made: list[RenderableType] = []
+    for sentence in sentences:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text("-"), Text(sentence))
+        made.append(Padding(grid, (0, 0, 0, 2), expand=False))
+    return made
+
+
+def _totals(report: Report) -> Text:
+    return Text(
+        f"{amounts.count(report.iterations, 'iteration')} in {amounts.seconds(report.run_s)}, "
+        f"{amounts.seconds(report.iteration_s)} each (median), on {amounts.count(len(report.hosts), 'worker')}."
+    )
+
+
+def _states(report: Report) -> Table:
+    """Seconds and share of each state, a row per worker in rank order; the slowest to compute first if too many."""
+    culprits = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
+    table = _table("Where the time went")
+    table.add_column("worker", no_wrap=True)
+    for state in State:
+        table.add_column(state.value, justify="right", overflow="fold")
+    table.add_column("compute / iteration", justify="right", overflow="fold")
+    for host in report.hosts[:TABLE_WORKERS]:
+        table.add_row(
+            Text(host.host if host.complete else f"{host.host} (breaks off)"),
+            *(_spent(host, state) for state in State),
+            amounts.seconds(host.compute_per_iteration_s),
+            style="red" if host.host in culprits else None,
+        )
+    hidden = len(report.hosts) - TABLE_WORKERS
+    if hidden > 0:
+        table.caption = f"... and {amounts.count(hidden, 'worker')} more, on the page"
+    return table
+
+
+def _spent(host: HostSummary, state: State) -> str:
+    spent_s = host.states_s.get(state, 0.0)
+    share = amounts.percent(spent_s / host.wall_s) if host.wall_s else amounts.DASH
+    return f"{amounts.seconds(spent_s)} {share:>7}"
+
+
+def _links(rows: Sequence[LinkRow], report: Report) -> Table:
+    """Links that training used, and the first few others."""
+    culprits = {(f.element.src, f.element.dst) for f in report.culprits if f.element.kind is ElementKind.LINK}
+    used = [row for row in rows if row.used]
+    others = [row for row in rows if not row.used]
+    table = _table("Links")
+    table.add_column("link", no_wrap=True)
+    for name in ("designed", "asked", "measured", "used", "round trip asked", "measured"):
+        table.add_column(name, justify="right", overflow="fold")
+    for row in [*used, *others[:UNUSED_LINKS]]:
+        table.add_row(
+            Text(f"{row.src} -> {row.dst}"),
+            row.designed_rate,
+            row.asked_rate,
+            row.measured_rate,
+            amounts.rate(row.used_rate_bps) if row.used else "not used",
+            row.asked_round_trip,
+            row.measured_round_trip,
+            style="red" if row.pair in culprits else "yellow" if row.deviates else None,
+        )
+    hidden = len(others) - UNUSED_LINKS
+    if hidden > 0:
+        table.caption = f"... and {amounts.count(hidden, 'link')} more that training did not use, on the page"
+    return table
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.caption_justify = "left"
+    return table
+
+
+def _places(archive: Path) -> list[Text]:
+    """Where the archive and the page are: whole, however narrow the terminal."""
+    page = archive / layout.REPORT_HTML
+    places = [("archive", archive)] + ([("page", page)] if page.is_file() else [])
+    return [Text(f"{name:<8} {place}", overflow="fold") for name, place in places]

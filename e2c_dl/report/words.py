@@ -1,0 +1,105 @@
+"""The verdict in words: what slowed a run down, what it cost, what to doubt. The same words on screen and on the page.
+
+Two questions are answered apart. A *culprit* departs from what was asked for, and a run without the departure is at
+least 5 % faster. The *bottleneck* is where speeding up would save most: it always exists, often by design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from e2c_dl.analysis.model import MATERIAL_SPEEDUP, Bottleneck, Element, ElementKind, Finding, Report
+from e2c_dl.archive.run import Outcome, Run
+from e2c_dl.report import amounts
+
+
+class Tone(Enum):
+    """What a verdict means for the reader; the page colours by it."""
+
+    CULPRITS = "culprits"
+    HEALTHY = "healthy"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """``headline`` is the answer in one or two sentences; ``points`` say what it rests on, one sentence each."""
+
+    tone: Tone
+    headline: str
+    points: tuple[str, ...]
+
+
+def verdict(report: Report) -> Verdict:
+    """The answer to "what slowed this run down?"."""
+    if not report.iterations or not report.hosts:
+        headline = "No verdict: the trace holds no complete iteration."
+        return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
+    if report.culprits:
+        blamed = "; ".join(accusation(finding, report.run_s) for finding in report.culprits)
+        return Verdict(
+            tone=Tone.CULPRITS,
+            headline=f"What slowed this run down: {blamed}.",
+            points=(*(finding.evidence for finding in report.culprits), *_bottleneck_points(report)),
+        )
+    minor = tuple(finding.evidence for finding in report.findings)
+    return Verdict(tone=Tone.HEALTHY, headline=f"{_no_culprit(report)} {_by_design(report)}".strip(), points=minor)
+
+
+def accusation(finding: Finding, run_s: float) -> str:
+    """``host fog-2 computes 3.0 × slower than asked (as asked, the run would be 21.0 s shorter of 52.0 s)``."""
+    slower = f"{amounts.times(finding.slowdown)} slower than asked"
+    verb = "computes" if finding.element.kind is ElementKind.HOST else "carries data"
+    saving = f"would save {amounts.seconds(finding.saved_s)} of {amounts.seconds(run_s)}"
+    return f"{named(finding.element)} {verb} {slower} ({saving})"
+
+
+def named(element: Element) -> str:
+    """``host fog-2`` or ``link cloud-1 -> cloud-2``."""
+    return f"{element.kind.value} {element}"
+
+
+def outcome(run: Run) -> str:
+    """How the run ended, in one sentence, with what happened if it did not finish."""
+    happened = " ".join(run.what_happened)
+    said = {
+        Outcome.FINISHED: "The run finished.",
+        Outcome.FAILED: "The run failed.",
+        Outcome.INTERRUPTED: "The run was interrupted.",
+        Outcome.RUNNING: "The run is not over, or was killed without a word.",
+    }[run.outcome]
+    return f"{said} {happened}".strip()
+
+
+def observed(finding: Finding) -> tuple[str, str]:
+    """(observed, asked for) of a finding, with units."""
+    if finding.element.kind is ElementKind.HOST:
+        return f"{amounts.seconds(finding.observed)} / iteration", f"{amounts.seconds(finding.expected)} / iteration"
+    return amounts.rate(finding.observed), amounts.rate(finding.expected)
+
+
+def _no_culprit(report: Report) -> str:
+    if report.findings:
+        departures = amounts.count(len(report.findings), "departure")
+        return f"No culprit: {departures} from what was asked, none costs {(MATERIAL_SPEEDUP - 1) * 100:.0f} % or more."
+    if report.caveats:
+        return "No culprit: nothing that could be judged departs from what was asked."
+    return "No culprit: everything ran as asked."
+
+
+def _by_design(report: Report) -> str:
+    if not report.bottlenecks:
+        return ""
+    return f"The bottleneck, slow by design, is {_speed_up(report.bottlenecks[0], report.run_s)}."
+
+
+def _bottleneck_points(report: Report) -> tuple[str, ...]:
+    if not report.bottlenecks:
+        return ()
+    return (f"Where speeding up would save most (the bottleneck): {_speed_up(report.bottlenecks[0], report.run_s)}.",)
+
+
+def _speed_up(bottleneck: Bottleneck, run_s: float) -> str:
+    saving = f"twice as fast, it would save {amounts.seconds(bottleneck.saved_s)} of {amounts.seconds(run_s)}"
+    return f"{named(bottleneck.element)}: {saving}"

@@ -1,0 +1,50 @@
+"""Where the files stand that this package ships beside its code, and the folders that are searched by name.
+
+::
+
+    layers_services/   E2Clab service classes, one per file   a symbolic link in e2c_dl/data leads to it in a checkout,
+    playbooks/         Ansible                                a wheel has the files themselves there
+    constraints.txt    exact versions of all it needs
+    scenario/template/ the commented scenario that ``init`` copies
+    strategies/        one algorithm per file, told by name
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from e2c_dl.errors import InputError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def layers_services_dir() -> Path:
+    """Directory of this project's E2Clab services. Raises: InputError, if the installation lacks it."""
+    return _existing("data", "layers_services")
+
+
+def playbooks_dir() -> Path:
+    """Directory of the Ansible playbooks. Raises: InputError, if the installation lacks it."""
+    return _existing("data", "playbooks")
+
+
+def constraints_file() -> Path:
+    """File of the exact versions to install with. Raises: InputError, if the installation lacks it."""
+    return _existing("data", "constraints.txt")
+
+
+def template_dir() -> Path:
+    """Directory of the commented scenario for newcomers. Raises: InputError, if the installation lacks it."""
+    return _existing("scenario", "template")
+
+
+def strategies_dir() -> Path:
+    """Directory of the strategies, one per file. Raises: InputError, if the installation lacks it."""
+    return _existing("strategies")
+
+
+def _existing(*parts: str) -> Path:
+    path = _PACKAGE.joinpath(*parts)
+    if not path.exists():
+        raise InputError(f"{path} is missing: the installation is damaged; install e2c_dl again")
+    return path.resolve()

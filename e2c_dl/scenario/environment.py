@@ -1,0 +1,195 @@
+"""The parts of ``layers_services.yaml`` that are E2Clab's alone: where hosts come from, and its monitoring.
+
+Accepts what the schemas of E2Clab 3.7 accept, but for keys that they do not name (E2Clab ignores those without a word)
+and for environments other than Grid'5000. ``e2clab`` itself is not needed to check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from e2c_dl.scenario.field import Field, Findings, described
+
+G5K = "g5k"
+OTHER_ENVIRONMENTS = ("iotlab", "chameleoncloud", "chameleonedge", "scalewayinstances")
+
+Checks = Mapping[str, Callable[[Field], object]]
+"""What to ask of the value at each key that may be there; each raises ScenarioError."""
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_WALLTIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]")
+_RESERVATION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
+
+
+def check_environment(environment: Field, found: Findings) -> None:
+    """Notes in ``found`` what is wrong with ``environment:``."""
+    fields = found.attempt(environment.fields) or {}
+    for name in OTHER_ENVIRONMENTS:
+        if name in fields:
+            found.errors.append(fields[name].error(*only_g5k(name)))
+    checks = {"job_name": _job_name, "walltime": _walltime, "cluster": Field.text, G5K: Field.fields}
+    _check(environment, found, {**checks, **dict.fromkeys(OTHER_ENVIRONMENTS, Field.fields)})
+    if G5K in fields:
+        _check(fields[G5K], found, _G5K_CHECKS)
+        found.attempt(_check_deploy, fields[G5K])
+    elif fields and not any(name in fields for name in OTHER_ENVIRONMENTS):
+        found.errors.append(environment.error(f"key '{G5K}' is missing", "add 'g5k: {cluster: paradoxe}'"))
+
+
+def check_manager(name: str, manager: Field, found: Findings) -> None:
+    """Notes in ``found`` what is wrong with one of E2Clab's managers, such as ``monitoring:``."""
+    checks, required = MANAGERS[name]
+    _check(manager, found, checks, required)
+    together = {"monitoring": _check_monitoring, "provenance": _check_provenance, "kwollect": _check_kwollect}
+    if name in together:
+        found.attempt(together[name], manager)
+
+
+def named(environment: Field, key: str) -> Field | None:
+    """The value of ``key`` as E2Clab takes it: from ``g5k:`` if there, else from ``environment:`` itself."""
+    g5k = environment.get(G5K)
+    return (g5k.get(key) if g5k else None) or environment.get(key)
+
+
+def only_g5k(name: str) -> tuple[str, str]:
+    """Problem and remedy of an environment other than Grid'5000."""
+    return f"environment {name} is not supported, only {G5K} is now", f"write {G5K}"
+
+
+def texts(field: Field) -> tuple[str, ...]:
+    """The texts in this list. Raises: ScenarioError."""
+    return tuple(item.text() for item in field.items())
+
+
+def _check(field: Field, found: Findings, checks: Checks, required: Iterable[str] = ()) -> None:
+    for key, inner in field.keys(found, known=checks, required=required).items():
+        if key in checks:
+            found.attempt(checks[key], inner)
+
+
+def _one_of(*choices: str) -> Callable[[Field], str]:
+    return lambda field: field.one_of(choices)
+
+
+def _matching(pattern: re.Pattern[str], remedy: str) -> Callable[[Field], str]:
+    def check(field: Field) -> str:
+        text = field.text()
+        if not pattern.fullmatch(text):
+            raise field.error(f"{described(text)} does not read as it should", remedy)
+        return text
+
+    return check
+
+
+def _number(field: Field) -> float:
+    return field.number(lambda _: True, "of any size")
+
+
+def _number_of(*choices: int) -> Callable[[Field], float]:
+    return lambda field: field.number(lambda value: value in choices, f"out of {', '.join(map(str, choices))}")
+
+
+_job_name = _matching(_JOB_NAME, "write up to 63 letters, digits, dots, '-' or '_'")
+_walltime = _matching(_WALLTIME, 'write it as "hh:mm:ss", in quotes, less than 24 hours')
+_ipv = _number_of(4, 6)
+_step = _one_of("prepare", "launch", "finalize")
+
+
+def _check_firewall_rule(field: Field) -> None:
+    found = Findings()
+    checks: Checks = {"services": Field.items, "ports": Field.items, "proto": _one_of("tcp+udp", "all")}
+    _check(field, found, checks, required=["services"])
+    if found.errors:
+        raise found.errors[0]
+
+
+def _check_profile(field: Field) -> None:
+    found = Findings()
+    checks: Checks = {
+        "name": Field.text,
+        "archi": _one_of("a8", "m3", "custom"),
+        **dict.fromkeys(("current", "power", "voltage"), Field.boolean),
+        "period": _number_of(140, 204, 332, 588, 1100, 2116, 4156, 8244),
+        "average": _number_of(1, 4, 16, 64, 128, 256, 512, 1024),
+    }
+    _check(field, found, checks, required=["name", "archi"])
+    if found.errors:
+        raise found.errors[0]
+
+
+def _each(check: Callable[[Field], None]) -> Callable[[Field], None]:
+    def check_all(field: Field) -> None:
+        for item in field.items():
+            check(item)
+
+    return check_all
+
+
+def _check_deploy(g5k: Field) -> None:
+    job_type = g5k.get("job_type")
+    if g5k.get("env_name") and (job_type is None or "deploy" not in texts(job_type)):
+        raise (job_type or g5k).error("env_name needs a job of type deploy", "write job_type: [deploy]")
+
+
+def _check_monitoring(manager: Field) -> None:
+    if manager.required("type").value != "dstat":
+        provider = manager.required("provider")
+        if provider.value == G5K and not (manager.get("cluster") or manager.get("servers")):
+            raise manager.error("names neither cluster nor servers", "add cluster, the one to put its server on")
+
+
+def _check_provenance(manager: Field) -> None:
+    if bool(manager.get("cluster")) == bool(manager.get("servers")):
+        raise manager.error("names neither or both of cluster and servers", "keep one of them")
+
+
+def _check_kwollect(manager: Field) -> None:
+    start, end = manager.get("start"), manager.get("end")
+    if manager.get("step") and (start or end):
+        raise manager.error("step excludes start and end", "keep step, or start and end")
+    if end and not start:
+        raise manager.error("end needs start", "add start")
+
+
+_G5K_CHECKS: Checks = {
+    "job_name": _job_name,
+    "walltime": _walltime,
+    "queue": _one_of("default", "production", "besteffort", "testing"),
+    "reservation": _matching(_RESERVATION, 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'),
+    "job_type": texts,
+    "env_name": Field.text,
+    "cluster": Field.text,
+    "key_name": Field.text,
+    "firewall_rules": _each(_check_firewall_rule),
+    "monitor": Field.text,
+    "ipv6": Field.boolean,
+}
+
+_MONITORING: Checks = {
+    "type": _one_of("dstat", "tpg", "tig"),
+    "provider": _one_of(G5K, "chameleoncloud"),
+    "cluster": Field.text,
+    "servers": Field.items,
+    "network": _one_of("shared", "private"),
+    "agent_conf": Field.text,
+    "options": Field.text,
+    "ipv": _ipv,
+}
+_PROVENANCE: Checks = {
+    "provider": _one_of(G5K, *OTHER_ENVIRONMENTS),
+    "cluster": Field.text,
+    "servers": texts,
+    "dataflow_spec": Field.text,
+    "ipv": _ipv,
+    "parallelism": _number,
+}
+_KWOLLECT: Checks = {"metrics": texts, "step": _step, "start": _step, "end": _step}
+
+MANAGERS: Mapping[str, tuple[Checks, tuple[str, ...]]] = {
+    "monitoring": (_MONITORING, ("type",)),
+    "provenance": (_PROVENANCE, ("provider", "dataflow_spec")),
+    "monitoring_iotlab": ({"profiles": _each(_check_profile)}, ("profiles",)),
+    "kwollect": (_KWOLLECT, ("metrics",)),
+}
+"""E2Clab's managers by their key in layers_services.yaml: checks of their keys, and the keys they need."""

@@ -1,0 +1,219 @@
+"""A scenario's folder to one checked :class:`Scenario`, or to everything that is wrong with it.
+
+::
+
+    layers_services.yaml -> hosts, ranks, Training      workflow.yaml      checked against the hosts
+    network.yaml         -> links between the hosts     workflow_env.yaml  checked, if there
+    emulation.yaml       -> compute, injected, TCP      if there
+
+Needs neither e2clab nor torch; nothing is started or written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.resources import layers_services_dir, strategies_dir
+from e2c_dl.scenario.document import Document, read
+from e2c_dl.scenario.emulation import DEFAULT_COMPUTE, DEFAULT_TCP, check_sections, read_compute, read_tcp
+from e2c_dl.scenario.environment import MANAGERS
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.injection import NOTHING, read_injected
+from e2c_dl.scenario.layers import Layers, read_layers
+from e2c_dl.scenario.model import ComputeEmulation, Injected, Scenario, Tcp
+from e2c_dl.scenario.network import read_network
+from e2c_dl.scenario.training import read_training
+from e2c_dl.scenario.workflow import check_workflow, check_workflow_env
+from e2c_dl.topology import Link, Pair, Topology
+
+LAYERS_SERVICES = "layers_services.yaml"
+NETWORK = "network.yaml"
+WORKFLOW = "workflow.yaml"
+WORKFLOW_ENV = "workflow_env.yaml"
+EMULATION = "emulation.yaml"
+FILES = (LAYERS_SERVICES, NETWORK, WORKFLOW, WORKFLOW_ENV, EMULATION)
+
+UsedLinks = Callable[[str, int], Sequence[tuple[int, int]]]
+"""The directed links (rank, rank) that a strategy uses, of its name and the number of ranks."""
+
+
+def load(
+    path: Path,
+    services: frozenset[str] | None = None,
+    *,
+    strategies: frozenset[str] | None = None,
+    used_links: UsedLinks | None = None,
+    name: str | None = None,
+) -> Scenario:
+    """The scenario in the folder ``path``.
+
+    ``services`` and ``strategies`` are the names that exist (default: those installed); ``used_links`` says what links
+    of a strategy a random one is drawn from (default: asks the strategy); ``name`` is what the scenario is called
+    (default: as the folder is).
+
+    Raises: ScenarioError, the first of :func:`problems`.
+    """
+    found = Findings()
+    scenario = _scenario(path, services, strategies, used_links or links_of_strategy, found)
+    if found.errors:
+        raise found.errors[0]
+    if scenario is None:
+        raise ScenarioError(str(path), "", "cannot be read", "report this: no reason was found")
+    return scenario if name is None else replace(scenario, name=name)
+
+
+def problems(
+    path: Path,
+    services: frozenset[str] | None = None,
+    *,
+    strategies: frozenset[str] | None = None,
+    used_links: UsedLinks | None = None,
+) -> tuple[ScenarioError, ...]:
+    """All that is wrong with the scenario in the folder ``path``, file by file; empty if it can be loaded."""
+    found = Findings()
+    _scenario(path, services, strategies, used_links or links_of_strategy, found)
+    return tuple(found.errors)
+
+
+def local_problems(path: Path) -> tuple[ScenarioError, ...]:
+    """What in the scenario a run away from Grid'5000 could not honour: E2Clab's monitoring and provenance.
+
+    To be asked after :func:`problems`, for any testbed but g5k.
+    """
+    found = Findings()
+    document = found.attempt(read, path / LAYERS_SERVICES)
+    if document is not None:
+        fields = found.attempt(Field(document=document, value=document.value).fields) or {}
+        for name in MANAGERS:
+            if name in fields:
+                problem = "cannot be honoured here: E2Clab deploys it on its own testbeds only"
+                found.errors.append(fields[name].error(problem, f"remove '{name}:', or run --on g5k"))
+    return tuple(found.errors)
+
+
+def known_services() -> frozenset[str]:
+    """Names of the E2Clab services there are: this project's, those installed in E2Clab, and Default.
+
+    E2Clab is looked up, not imported. Raises: InputError, if this project's are missing.
+    """
+    names = {file.stem for file in layers_services_dir().glob("*.py")} | {"Default"}
+    e2clab = importlib.util.find_spec("e2clab")
+    for root in (e2clab.submodule_search_locations or ()) if e2clab else ():
+        names |= {file.stem for file in Path(root, "services", "plugins").glob("*.py")}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def known_strategies() -> frozenset[str]:
+    """Names of the strategies there are: one file each. Raises: InputError, if they are missing."""
+    stems = {file.stem for file in strategies_dir().glob("*.py")}
+    return frozenset(stem for stem in stems - {"base"} if not stem.startswith("_"))
+
+
+def links_of_strategy(name: str, size: int) -> Sequence[tuple[int, int]]:
+    """What the strategy called ``name`` says of its links among ``size`` ranks.
+
+    The strategies stand on a higher floor, so they are looked up by name, and only if a scenario draws a link.
+
+    Raises: InputError, if its file does not hold exactly one Strategy.
+    """
+    base: Any = importlib.import_module("e2c_dl.strategies.base")
+    module = importlib.import_module(f"e2c_dl.strategies.{name}")
+    own: list[Any] = [
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, base.Strategy) and member.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise InputError(f"{module.__name__} holds {len(own)} strategies; write one class per file")
+    links: Sequence[tuple[int, int]] = own[0].links(size)
+    return links
+
+
+def _scenario(
+    path: Path,
+    services: frozenset[str] | None,
+    strategies: frozenset[str] | None,
+    used_links: UsedLinks,
+    found: Findings,
+) -> Scenario | None:
+    """The scenario, or None after noting why; a value that is returned beside notes is not to be used."""
+    if not os.path.isdir(path):  # unlike Path.is_dir, no exception where nothing may be looked at
+        found.errors.append(ScenarioError(str(path), "", "is not a folder", "name a folder, or write one: e2c-dl init"))
+        return None
+    documents = {name: _document(path, name, found) for name in FILES}
+    layers_services = documents[LAYERS_SERVICES]
+    known = known_services() if services is None else services
+    layers = None if layers_services is None else read_layers(layers_services, known, found)
+    names_of_strategies = known_strategies() if strategies is None else strategies
+    training = None if layers is None else read_training(layers.trainers, names_of_strategies, found)
+    links = _links(documents, layers, found)
+
+    def used_pairs() -> list[Pair]:
+        if training is None or layers is None:
+            return []
+        names = [host.name for host in layers.hosts]
+        return [(names[src], names[dst]) for src, dst in used_links(training.strategy, len(layers.trainers))]
+
+    drawable = None if training is None else links
+    compute, injected, tcp = _emulation(documents[EMULATION], layers, drawable, used_pairs, found)
+    if found.errors or layers is None or training is None or links is None:
+        return None
+    return Scenario(
+        name=path.resolve().name,
+        path=path,
+        topology=Topology(hosts=layers.hosts, links=MappingProxyType(links)),
+        training=training,
+        compute=compute,
+        injected=injected,
+        tcp=tcp,
+    )
+
+
+def _document(path: Path, name: str, found: Findings) -> Document | None:
+    """The file called ``name``; None after noting why, or, for an optional one, because it is not there."""
+    if name in (WORKFLOW_ENV, EMULATION) and not os.path.lexists(path / name):
+        return None
+    return found.attempt(read, path / name)
+
+
+def _links(
+    documents: Mapping[str, Document | None], layers: Layers | None, found: Findings
+) -> Mapping[Pair, Link] | None:
+    """The links; None after noting errors. Checks the workflow's files on the way: they need the hosts alone."""
+    hosts = None if layers is None else layers.hosts
+    own = Findings()
+    network, workflow, workflow_env = documents[NETWORK], documents[WORKFLOW], documents[WORKFLOW_ENV]
+    links = None if network is None else read_network(network, hosts, own)
+    found.errors += own.errors
+    if workflow is not None:
+        check_workflow(workflow, hosts, found)
+    if workflow_env is not None:
+        check_workflow_env(workflow_env, found)
+    return None if own.errors else links
+
+
+def _emulation(
+    document: Document | None,
+    layers: Layers | None,
+    links: Mapping[Pair, Link] | None,
+    used_pairs: Callable[[], Sequence[Pair]],
+    found: Findings,
+) -> tuple[ComputeEmulation, Injected, Tcp]:
+    compute, injected, tcp = DEFAULT_COMPUTE, NOTHING, DEFAULT_TCP
+    sections = {} if document is None else check_sections(document, found)
+    if "compute" in sections:
+        compute = read_compute(sections["compute"], None if layers is None else layers.hosts, found)
+    if "injected" in sections and layers is not None and links is not None:
+        injected = read_injected(sections["injected"], layers.hosts, links, used_pairs, found)
+    if "tcp" in sections:
+        tcp = read_tcp(sections["tcp"], found)
+    return compute, injected, tcp

@@ -1,0 +1,113 @@
+"""``workflow.yaml`` and ``workflow_env.yaml``: checked only, E2Clab and Ansible carry them out.
+
+A play is Ansible's, with E2Clab's ``prepare``, ``launch``, ``finalize`` (lists of tasks) and ``depends_on``. A play
+whose ``hosts`` matches nothing would be skipped without a word, and a misspelt ``launch`` never run: both are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from e2c_dl.scenario.document import Document
+from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.patterns import select
+from e2c_dl.topology import Host
+
+STEPS = ("prepare", "launch", "finalize")
+
+# Ansible's play keywords, but for tasks, which E2Clab replaces by the step's.
+_ANSIBLE = (
+    "any_errors_fatal",
+    "become",
+    "become_exe",
+    "become_flags",
+    "become_method",
+    "become_user",
+    "check_mode",
+    "collections",
+    "connection",
+    "debugger",
+    "diff",
+    "environment",
+    "fact_path",
+    "force_handlers",
+    "gather_facts",
+    "gather_subset",
+    "gather_timeout",
+    "handlers",
+    "ignore_errors",
+    "ignore_unreachable",
+    "max_fail_percentage",
+    "module_defaults",
+    "name",
+    "no_log",
+    "order",
+    "port",
+    "post_tasks",
+    "pre_tasks",
+    "remote_user",
+    "roles",
+    "run_once",
+    "serial",
+    "strategy",
+    "tags",
+    "throttle",
+    "timeout",
+    "vars",
+    "vars_files",
+    "vars_prompt",
+)
+_PLAY = ("hosts", *STEPS, "depends_on", *_ANSIBLE)
+_DEPENDS_ON = ("service_selector", "grouping", "prefix", "array_info")
+_GROUPINGS = ("round_robin", "asarray", "aggregate", "address_match")
+_ARRAY_INFOS = ("id", "hostname", "g5k_ipv6_hostname")
+
+
+def check_workflow(document: Document, hosts: Sequence[Host] | None, found: Findings) -> None:
+    """Notes in ``found`` what is wrong; patterns are checked against ``hosts`` unless they could not be read."""
+    for play in found.attempt(Field(document=document, value=document.value).items) or []:
+        fields = play.keys(found, known=(*_PLAY, "tasks"), required=["hosts"])
+        if "tasks" in fields:
+            problem = "tasks of a play are replaced by those of E2Clab's steps"
+            found.errors.append(fields["tasks"].error(problem, f"move them to one of {', '.join(STEPS)}"))
+        if "hosts" in fields:
+            _check_pattern(fields["hosts"], hosts, found)
+        for step in STEPS:
+            if step in fields:
+                found.attempt(_check_tasks, fields[step])
+        if "depends_on" in fields:
+            for link in found.attempt(fields["depends_on"].items) or []:
+                _check_depends_on(link, hosts, found)
+
+
+def check_workflow_env(document: Document, found: Findings) -> None:
+    """Notes in ``found`` what is wrong: per application configuration, names with text, numbers or booleans."""
+    for conf in (found.attempt(Field(document=document, value=document.value).fields) or {}).values():
+        for variable in (found.attempt(conf.fields) or {}).values():
+            if not isinstance(variable.value, (str, int, float, bool)):
+                what = f"expected text, a number or true or false, not {described(variable.value)}"
+                found.errors.append(variable.error(what, "put it in quotes, or remove it"))
+
+
+def _check_pattern(field: Field, hosts: Sequence[Host] | None, found: Findings) -> None:
+    if hosts is None:
+        found.attempt(field.text)
+    else:
+        found.attempt(select, field, hosts)
+
+
+def _check_tasks(field: Field) -> None:
+    for task in field.items():
+        task.fields()
+
+
+def _check_depends_on(link: Field, hosts: Sequence[Host] | None, found: Findings) -> None:
+    fields = link.keys(found, known=_DEPENDS_ON, required=_DEPENDS_ON[:3])
+    if "service_selector" in fields:
+        _check_pattern(fields["service_selector"], hosts, found)
+    if "grouping" in fields:
+        found.attempt(fields["grouping"].one_of, _GROUPINGS)
+    if "prefix" in fields:
+        found.attempt(fields["prefix"].text)
+    if "array_info" in fields:
+        found.attempt(fields["array_info"].one_of, _ARRAY_INFOS)

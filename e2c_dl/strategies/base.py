@@ -1,0 +1,183 @@
+"""The seam between algorithms and worlds: a Strategy is a coroutine over a Worker.
+
+A strategy awaits Worker verbs only; it never sees a socket, a clock or torch. So the same file runs live (one rank per
+process, real sockets) and virtual (all ranks in one process, a simulated clock). Vectors are flat NumPy arrays, float32
+unless the scenario says float64; torch shares their memory.
+
+Rules that keep worlds equal: a payload is not changed between ``send`` and the resolution of its Pending; vector
+mathematics goes through ``accumulate`` and ``scale``, which cost time in every world; no sets, no global random.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace.model import Phase
+
+Vector = npt.NDArray[np.floating[Any]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """A flat piece of the gradient, complete. ``values`` is a view: writing to it writes the gradient."""
+
+    index: int
+    where: slice  # in the flat vector
+    values: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What travels between two ranks. ``src`` is filled in by the world."""
+
+    kind: str  # at most 16 ASCII characters: "reduce", "gather", ...
+    iteration: int = -1
+    bucket: int = -1
+    step: int = -1  # a counter of the strategy's own, such as the step of a ring
+    payload: Vector | None = None
+    src: int = -1
+
+    @property
+    def vector(self) -> Vector:
+        """The payload. Raises: TrainingError if the message carries none."""
+        if self.payload is None:
+            raise TrainingError(f"message {self.kind!r} from rank {self.src} carries no vector; send it with a payload")
+        return self.payload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How good the parameters are on samples that were not trained on."""
+
+    loss: float  # mean
+    accuracy: float  # fraction, 0..1
+
+
+OnSegment = Callable[[Phase, int, int, int], None]
+"""Told of each piece of a gradient as it ends: phase (DATA, FORWARD, BACKWARD), bucket (-1: none), start_ns, end_ns."""
+
+
+class Compute(Protocol):
+    """The mathematics of one rank, for a world to run: real on torch, or shapes alone. Calls block, one by one."""
+
+    @property
+    def parameters(self) -> Vector: ...
+    @property
+    def gradients(self) -> Vector: ...
+    @property
+    def buckets(self) -> Sequence[slice]:
+        """Where each bucket lies in the flat vector, by index, in the order in which backward completes them."""
+        ...
+
+    def gradient(self, iteration: int, on_segment: OnSegment) -> float:
+        """Mean loss over the batch of ``iteration``; writes its gradient into ``gradients``.
+
+        A world calls it in a thread. A bucket's BACKWARD is reported when its values are final.
+        """
+        ...
+
+    def step(self) -> None:
+        """Apply the optimizer to ``parameters`` with ``gradients`` as they are."""
+        ...
+
+    def evaluate(self) -> Evaluation:
+        """Loss and accuracy of ``parameters`` as they are, on the test samples."""
+        ...
+
+
+class Pending(Awaitable[T], Generic[T]):
+    """Something under way that can be awaited once or asked whether it is ``done``."""
+
+    @property
+    def done(self) -> bool:
+        raise NotImplementedError
+
+
+class Worker(Protocol):
+    """What one rank can do. Every verb that takes time is awaited and leaves a span in the trace."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """World size: how many ranks train."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """Samples in this rank's batch, per iteration."""
+        ...
+
+    @property
+    def total_samples(self) -> int:
+        """Samples in all ranks' batches together, per iteration."""
+        ...
+
+    @property
+    def parameters(self) -> Vector:
+        """The model's parameters, flat; torch shares this memory."""
+        ...
+
+    @property
+    def gradients(self) -> Vector:
+        """The gradient, flat, same layout; buckets are views of it."""
+        ...
+
+    def iterations(self) -> AsyncIterator[int]:
+        """0, 1, ...: the one stop rule. An iteration's span runs until the next is asked for."""
+        ...
+
+    def gradient(self) -> AsyncIterator[Bucket]:
+        """Mean gradient of the loss over this rank's batch, bucket by bucket as backward completes them.
+
+        Computed at the parameters as they are when iteration begins; they must not change until the last bucket.
+        """
+        ...
+
+    async def step(self) -> None:
+        """Apply the configured optimizer to ``parameters`` with ``gradients`` as they are now."""
+        ...
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        """Queue ``message`` for ``dst`` and return at once; resolves when its last byte has left this rank."""
+        ...
+
+    async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
+        """The message from ``src`` with exactly this key, waiting for it. Raises: PeerLost."""
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Pending[T]:
+        """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it."""
+        ...
+
+    async def accumulate(self, into: Vector, values: Vector) -> None:
+        """``into += values``."""
+        ...
+
+    async def scale(self, vector: Vector, factor: float) -> None:
+        """``vector *= factor``."""
+        ...
+
+
+class Strategy(ABC):
+    """One algorithm. Subclasses stand in one file each, named like their ``name``."""
+
+    name: ClassVar[str]
+    """What scenarios call it: lower case."""
+
+    @classmethod
+    @abstractmethod
+    def links(cls, size: int) -> Sequence[tuple[int, int]]:
+        """The directed links (src rank, dst rank) that training uses, sorted; they are connected and measured first."""
+
+    @abstractmethod
+    async def run(self, worker: Worker) -> None:
+        """Train: returns when ``worker.iterations()`` ends."""

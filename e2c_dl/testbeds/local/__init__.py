@@ -1,0 +1,5 @@
+"""Hosts as namespaces of this machine.
+
+``testbed`` brings them up, ``access`` reaches them, ``remains`` removes what a run left, ``preflight`` says beforehand
+what would go wrong. The others are their parts: addresses, cables, files, holder, cpu, tcp, processes, commands.
+"""

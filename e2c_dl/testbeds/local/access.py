@@ -1,0 +1,48 @@
+"""Ways into a host that is up: over ssh, as Ansible goes, or straight into its namespaces. Both only make an argv."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.base import Access
+
+_SSH = (
+    "ssh",
+    "-F",
+    "/dev/null",  # what the user's own configuration says of these addresses is not meant for them
+    *("-o", "BatchMode=yes"),
+    *("-o", "IdentitiesOnly=yes"),
+    *("-o", "StrictHostKeyChecking=no"),  # keys live as long as the run: nothing to remember
+    *("-o", "UserKnownHostsFile=/dev/null"),
+    *("-o", "GlobalKnownHostsFile=/dev/null"),
+    *("-o", "LogLevel=ERROR"),
+    *("-o", "ConnectTimeout=10"),
+)
+
+
+def ssh_argv(access: Access, *argv: str) -> list[str]:
+    """Command line that runs ``argv`` on the host, arguments kept apart; without ``argv``, an interactive shell."""
+    target = [*_SSH, "-i", access.keyfile, "-p", str(access.port), f"{access.user}@{access.address}"]
+    return [*target, "--", shlex.join(argv)] if argv else target
+
+
+def enter(access: Access, argv: Sequence[str]) -> list[str]:
+    """Command line that runs ``argv`` in all of the host's namespaces, as root, without ssh.
+
+    It ends with the host. It does not run under the host's CPU quota, which is inherited from sshd.
+    Raises: TestbedError if the host is not of this machine.
+    """
+    return ["nsenter", *_target(access), "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv]
+
+
+def enter_network(access: Access, argv: Sequence[str]) -> list[str]:
+    """As ``enter``, but only into its network: files, processes and programs are this machine's own."""
+    return ["nsenter", *_target(access), "--net", "--", *argv]
+
+
+def _target(access: Access) -> tuple[str, str]:
+    if access.netns_pid is None:
+        raise TestbedError(f"host {access.name}: it has no namespaces on this machine to enter; go over ssh")
+    return "--target", str(access.netns_pid)

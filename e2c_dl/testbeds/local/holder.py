@@ -1,0 +1,167 @@
+"""Processes that hold namespaces: one per host, its pid 1, and one for the core that all hosts are cabled to.
+
+A holder is a shell that says on a pipe how far it is, and goes on when it is told to::
+
+    controller                         host: unshare -> sh, pid 1
+        | <---------------- "pid 4711" |  namespaces are there
+        |                              |  mounts, hostname, sysctls
+        | <-- "sysctl KEY VALUE" ...   |  as they are in force now
+        | <---------------- "prepared" |
+        | network is cabled, CPU quota |
+        | "go" ----------------------> |  addresses, sshd
+        | <----------------- "started" |  from here on it only reaps
+
+If the controller dies before "go", the host ends by itself; later it stays until its pid 1 is killed, whereupon the
+kernel kills everything in it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from e2c_dl.errors import TestbedError
+
+_TIMEOUT_S = 30.0
+
+# The pid that the controller knows stands in the machine's /proc, which the host still has at this point. Sysctls are
+# read back by grep: the shell's own read takes a byte at a time, and a sysctl's second byte is never given.
+HOST_INIT = """\
+set -eu
+directory=$1 name=$2 sshd=$3 config=$4 address=$5
+read -r pid rest </proc/self/stat
+echo "pid $pid"
+mount --all --fstab "$directory/fstab"
+echo "$name" >/proc/sys/kernel/hostname
+cd /proc/sys
+keys=
+while read -r key value; do
+    { echo "$value" >"$key"; } 2>/dev/null || :
+    keys="$keys $key"
+done <"$directory/sysctl"
+grep -s "" $keys /dev/null | sed "s/^/sysctl /; s/:/ /"
+cd /
+echo "prepared"
+read -r go
+ip -batch "$directory/network"
+"$sshd" -D -f "$config" -o "ListenAddress=$address" -E "$directory/sshd.log" </dev/null >/dev/null 2>&1 &
+echo "started"
+exec </dev/null >/dev/null 2>&1
+wait
+"""
+
+CORE_INIT = """\
+set -eu
+read -r pid rest </proc/self/stat
+quiet=/proc/sys/net/ipv6/conf/default/disable_ipv6
+[ ! -e "$quiet" ] || echo 1 >"$quiet"
+echo "pid $pid"
+exec sleep infinity >/dev/null 2>&1
+"""
+
+_UNSHARE_HOST = (
+    *("unshare", "--net", "--uts", "--ipc", "--mount", "--pid"),
+    *("--fork", "--kill-child=SIGKILL", "--propagation=private"),
+)
+
+
+class Holder:
+    """A process that holds namespaces. ``pid`` is the one to enter them by."""
+
+    def __init__(self, name: str, argv: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
+        self.name, self._log, self._pending = name, log, b""
+        with log.open("wb") as errors:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=dict(environ),
+                start_new_session=True,  # Ctrl-C at a terminal is for the controller: hosts are released in order
+            )
+        self._deadline_s = time.monotonic() + _TIMEOUT_S
+        self.pid = 0
+
+    def await_pid(self) -> int:
+        """Wait until the namespaces are there; the pid to enter them by."""
+        self.pid = int(self.expect("pid")[-1][0])
+        return self.pid
+
+    def expect(self, word: str) -> list[list[str]]:
+        """Wait for the line that begins with ``word``; all lines until then, that one last, without their first words.
+
+        Raises: TestbedError if the holder ends, or takes too long.
+        """
+        lines: list[list[str]] = []
+        while True:
+            first, *rest = self._line().split()
+            lines.append(rest)
+            if first == word:
+                return lines
+
+    def tell_go(self) -> None:
+        """Let the holder go on. Raises: TestbedError if it is not there any more."""
+        try:
+            os.write(_descriptor(self._process.stdin), b"go\n")
+        except BrokenPipeError as error:
+            raise self._failed("ended before its network was ready") from error
+
+    def close(self) -> None:
+        """Let go of the pipes; the process stays."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def reap(self) -> None:
+        """Wait for the end of a holder that was killed."""
+        self.close()
+        self._process.wait()
+
+    def _line(self) -> str:
+        descriptor = _descriptor(self._process.stdout)
+        while b"\n" not in self._pending:
+            left_s = max(0.0, self._deadline_s - time.monotonic())
+            if not select.select([descriptor], [], [], left_s)[0]:
+                raise self._failed(f"was not up after {_TIMEOUT_S:.0f} s")
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                raise self._failed("ended while it was being brought up")
+            self._pending += piece
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.decode()
+
+    def _failed(self, what: str) -> TestbedError:
+        said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return TestbedError(
+            f"host {self.name} {what}: {said[-1] if said else 'it said nothing'}; `e2c-dl doctor` may know"
+        )
+
+
+def start_core(run: Path, environ: Mapping[str, str]) -> Holder:
+    """The network that hosts are cabled to: apart from the machine's, whose firewall would filter what it bridges."""
+    script = _script(run, "core.sh", CORE_INIT)
+    return Holder("core", ["unshare", "--net", "sh", script], environ, run / "core.log")
+
+
+def start_host(name: str, directory: Path, sshd: Sequence[str], address: str, environ: Mapping[str, str]) -> Holder:
+    """Begin to bring up a host. ``sshd`` is the program and its configuration, ``address`` where it listens."""
+    script = _script(directory, "init.sh", HOST_INIT)
+    argv = [*_UNSHARE_HOST, "sh", script, str(directory), name, *sshd, address]
+    return Holder(name, argv, environ, directory / "init.log")
+
+
+def _script(directory: Path, name: str, text: str) -> str:
+    """``text`` in a file, so that a list of processes shows a name, not a program."""
+    (directory / name).write_text(text, encoding="utf-8")
+    return str(directory / name)
+
+
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise ValueError("a holder has pipes on both sides")
+    return pipe.fileno()

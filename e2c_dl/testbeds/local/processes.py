@@ -1,0 +1,92 @@
+"""Find the processes of a run, and end them for certain.
+
+A pid alone may come to mean another process between finding and killing; a pidfd does not. So each process found is
+held by a pidfd, looked at again, killed through it, and waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from e2c_dl.testbeds.registry import RUN_VARIABLE, start_ticks
+
+_PROC = Path("/proc")
+
+
+def processes_of(run_id: str, groups: Iterable[Path] = (), others: Iterable[int] = ()) -> frozenset[int]:
+    """Pids of what carries the run's id in its environment or is in one of ``groups``, and ``others``.
+
+    This process and its ancestors are not among them, nor are zombies, which their parents must reap.
+    """
+    mark = f"\0{RUN_VARIABLE}={run_id}\0".encode()
+    pids = {int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()}
+    found = {pid for pid in pids if mark in b"\0" + _read(_PROC / str(pid) / "environ")}
+    for group in groups:
+        found |= {int(pid) for pid in _read(group / "cgroup.procs").split()}
+    return frozenset(pid for pid in (found | set(others)) - lineage() if start_ticks(pid) is not None)
+
+
+def lineage() -> frozenset[int]:
+    """This process and its ancestors."""
+    pids, pid = set(), os.getpid()
+    while pid > 0:
+        pids.add(pid)
+        pid = _parent(pid)
+    return frozenset(pids)
+
+
+def command(pid: int) -> str:
+    """The name of what ``pid`` runs; empty if it is gone."""
+    return _read(_PROC / str(pid) / "comm").decode(errors="replace").strip()
+
+
+def kill(find: Callable[[], frozenset[int]], timeout_s: float) -> None:
+    """SIGKILL to all that ``find`` names, and wait until they are gone, or ``timeout_s`` is over.
+
+    A process that was the first of its pid namespace is gone when all others of it are.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with ExitStack() as held:
+        descriptors: dict[int, int] = {}
+        for pid in find():
+            try:
+                descriptors[pid] = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            held.callback(os.close, descriptors[pid])
+        waiting = select.poll()
+        left = 0
+        for pid in find() & descriptors.keys():
+            _send_kill(descriptors[pid])
+            waiting.register(descriptors[pid], select.POLLIN)
+            left += 1
+        while left and time.monotonic() < deadline_s:
+            for descriptor, _ in waiting.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
+                waiting.unregister(descriptor)
+                left -= 1
+
+
+def _send_kill(descriptor: int) -> None:
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it ended by itself
+
+
+def _parent(pid: int) -> int:
+    stat = _read(_PROC / str(pid) / "stat").rpartition(b")")[2].split()
+    return int(stat[1]) if stat else 0
+
+
+def _read(file: Path) -> bytes:
+    """What ``file`` holds; nothing if its process or cgroup is gone, or is another user's."""
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""

@@ -1,0 +1,220 @@
+"""Which runs there are on this machine: one directory per run, and one small file in it that says whose it is.
+
+::
+
+    /run/e2c-dl/              E2CDL_STATE overrides it; its lock is a flock on the directory itself
+      3fa91c07/               0700, made by ``begin`` before anything else of the run exists
+        state.json            a Run; replaced as a whole, so a reader never sees half of one
+        ...                   whatever the testbed keeps there: keys, the hosts' own files
+
+A run's id is in every name that the run creates on the machine, and in the environment (``E2CDL_RUN``) of every process
+it starts. So what a run left can be found from its id alone; state.json says only who started it, when, and what
+was planned. A run is alive while its controller, the process that began it, is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.errors import InputError, TestbedError
+from e2c_dl.testbeds.base import Access
+
+RUN_VARIABLE = "E2CDL_RUN"
+"""Environment variable that carries the run's id in every process of a run."""
+
+STATE_VARIABLE = "E2CDL_STATE"
+_DEFAULT_BASE = "/run/e2c-dl"
+_STATE = "state.json"
+_ID = re.compile(r"[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run as it is known on this machine. ``hosts`` is empty until they were brought up."""
+
+    id: str  # 8 hexadecimal digits
+    directory: Path  # the run's own directory in the registry
+    controller_pid: int
+    controller_start: int  # clock ticks since boot: with the pid, names a process for good
+    begun_s: float  # Unix time
+    scenario: str  # its name
+    archive: str  # where the run is kept; may be empty
+    slot: int  # which of the machine's management networks this run has
+    hosts: tuple[Access, ...] = ()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What every process of the run must have in its environment."""
+        return {RUN_VARIABLE: self.id}
+
+
+def new_run_id() -> str:
+    """A fresh id: 8 hexadecimal digits, random."""
+    return secrets.token_hex(4)
+
+
+def state_base(environ: Mapping[str, str] | None = None) -> Path:
+    """The registry's directory, absolute, links resolved."""
+    return Path(os.path.realpath((os.environ if environ is None else environ).get(STATE_VARIABLE) or _DEFAULT_BASE))
+
+
+def run_directory(run_id: str, base: Path | None = None) -> Path:
+    """Where ``run_id`` has its directory. Raises: InputError if it is not an id."""
+    if not _ID.fullmatch(run_id):
+        raise InputError(f"run {run_id!r}: not a run's id; write the 8 hexadecimal digits that `e2c-dl destroy` lists")
+    return (base or state_base()) / run_id
+
+
+def begin(
+    run_id: str,
+    *,
+    scenario: str,
+    archive: str = "",
+    choose_slot: Callable[[frozenset[Any]], int] = lambda taken: 0,
+    base: Path | None = None,
+) -> Run:
+    """The run, registered: this process is its controller. Nothing of a run may be created before.
+
+    ``choose_slot`` gets the slots of all other runs and returns a free one; no other run can begin meanwhile.
+    Raises: TestbedError if the registry cannot be written, or the id is taken.
+    """
+    directory = run_directory(run_id, base)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with _locked(directory.parent):
+            taken = frozenset(fields.get("slot") for fields in map(_fields, _directories(directory.parent)))
+            run = Run(
+                id=run_id,
+                directory=directory,
+                controller_pid=os.getpid(),
+                controller_start=start_ticks(os.getpid()) or 0,
+                begun_s=time.time(),
+                scenario=scenario,
+                archive=archive,
+                slot=choose_slot(taken),
+            )
+            directory.mkdir(mode=0o700)
+            save(run)
+    except OSError as error:
+        raise TestbedError(
+            f"{directory}: cannot register the run: {error.strerror}; "
+            f"run as root, or set {STATE_VARIABLE} to a directory that can be written"
+        ) from error
+    return run
+
+
+def save(run: Run) -> None:
+    """Write ``run`` over its state.json, as a whole."""
+    fresh = run.directory / f"{_STATE}.new"
+    fields = asdict(run) | {"directory": str(run.directory)}
+    fresh.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+    os.replace(fresh, run.directory / _STATE)
+
+
+def with_hosts(run: Run, hosts: tuple[Access, ...]) -> Run:
+    """``run`` with ``hosts``, saved."""
+    run = replace(run, hosts=hosts)
+    save(run)
+    return run
+
+
+def filed(run: Run, archive: str) -> Run:
+    """``run`` kept at ``archive``, saved."""
+    run = replace(run, archive=archive)
+    save(run)
+    return run
+
+
+def load(run_id: str, base: Path | None = None) -> Run:
+    """The run ``run_id``. Raises: InputError if there is none."""
+    directory = run_directory(run_id, base)
+    if not (directory / _STATE).is_file():
+        raise InputError(f"run {run_id}: there is none in {directory.parent}; `e2c-dl destroy` lists what there is")
+    return _read(directory)
+
+
+def runs(base: Path | None = None) -> tuple[Run, ...]:
+    """All runs of this machine, oldest first, dead ones among them."""
+    base = base or state_base()
+    if not base.is_dir():
+        return ()
+    with _locked(base):
+        found = [_read(directory) for directory in _directories(base) if (directory / _STATE).is_file()]
+    return tuple(sorted(found, key=lambda run: (run.begun_s, run.id)))
+
+
+def dead_runs(base: Path | None = None) -> tuple[str, ...]:
+    """Ids of the runs whose controller is gone, those among them that never came to write their state.json."""
+    base = base or state_base()
+    if not base.is_dir():
+        return ()
+    with _locked(base):  # under the lock, a directory without state.json has no live controller about to write it
+        return tuple(directory.name for directory in _directories(base) if live_controller(directory) is None)
+
+
+def is_alive(run: Run) -> bool:
+    """Whether the process that began ``run`` still runs (the same one, not a later one with its pid)."""
+    return live_controller(run.directory) is not None
+
+
+def live_controller(directory: Path) -> int | None:
+    """The pid of the process that began the run of ``directory``; None if it is gone, or there is no such run."""
+    fields = _fields(directory)
+    pid = fields.get("controller_pid")
+    return pid if pid is not None and start_ticks(pid) == fields.get("controller_start") else None
+
+
+def start_ticks(pid: int) -> int | None:
+    """When ``pid`` started, in clock ticks since boot; None if there is no such process, or it is a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the command's name, in parentheses, may hold anything
+    return None if state in "ZX" else int(fields[18])  # starttime is field 22 of proc(5), and ``state`` its third
+
+
+@contextmanager
+def _locked(base: Path) -> Iterator[None]:
+    """While in it, no other process is. The kernel lets go of the lock when its holder dies, however it dies."""
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _directories(base: Path) -> list[Path]:
+    return [entry for entry in sorted(base.iterdir()) if _ID.fullmatch(entry.name) and entry.is_dir()]
+
+
+def _fields(directory: Path) -> dict[str, Any]:
+    """What state.json of ``directory`` holds; nothing if its run was killed before it was there."""
+    try:
+        fields: dict[str, Any] = json.loads((directory / _STATE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return fields
+
+
+def _read(directory: Path) -> Run:
+    fields = _fields(directory)
+    try:
+        hosts = tuple(Access(**host) for host in fields.pop("hosts"))
+        return Run(**(fields | {"directory": directory, "hosts": hosts}))
+    except (KeyError, TypeError) as error:
+        raise TestbedError(
+            f"{directory / _STATE}: written by another version of this program; "
+            f"`e2c-dl destroy {directory.name}` ends that run"
+        ) from error

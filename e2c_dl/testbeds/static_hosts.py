@@ -1,0 +1,70 @@
+"""Hosts that are already there, handed to E2Clab through EnOSlib's Static provider.
+
+One :class:`~e2c_dl.testbeds.base.Access` per host becomes one EnOSlib Host with the roles that E2Clab expects (layer,
+service name, service id). What workers need to know of their host travels in ``extra["e2cdl"]`` and is published by the
+Trainer service as ``_self``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import enoslib as en
+from enoslib.objects import IPAddress, NetDevice
+
+from e2c_dl.testbeds.base import Access
+from e2c_dl.topology import Topology
+
+EXTRA = "e2cdl"
+_RETRIES, _INTERVAL_S = 20, 1
+
+
+def roles_and_networks(topology: Topology, accesses: Sequence[Access], told: Mapping[str, Mapping[str, Any]]) -> Any:
+    """(Roles, Networks) of ``accesses``, once all of them answer over SSH.
+
+    ``told[host]`` is what that host's worker is told beside its addresses.
+
+    Raises: enoslib.errors.EnosSSHNotReady if a host does not answer within 20 tries.
+    """
+    by_name = {access.name: access for access in accesses}
+    machines = [
+        _machine(by_name[host.name], [host.service, _service_key(host.service_id), host.layer], told[host.name])
+        for host in topology.hosts
+    ]
+    networks = [{"roles": ["e2cdl_data"], "cidr": "198.19.0.0/16", "gateway": "198.19.0.1", "dns": "198.19.0.1"}]
+    conf = en.StaticConf.from_dictionary({"resources": {"machines": machines, "networks": networks}})
+    roles, nets = en.Static(conf).init()
+    for hosts in roles.values():
+        for host in hosts:
+            access = by_name[host.alias]
+            host.net_devices = {NetDevice(access.data_device, {IPAddress(f"{access.data_address}/16")})}
+    en.wait_for(roles, retries=_RETRIES, interval=_INTERVAL_S)
+    return roles, nets
+
+
+def _machine(access: Access, roles: list[str], told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "roles": roles,
+        "address": access.address,
+        "alias": access.name,
+        "user": access.user,
+        "keyfile": access.keyfile,
+        "port": access.port,
+        "extra": {
+            "ansible_python_interpreter": access.python,
+            EXTRA: {
+                "host": access.name,
+                "data_address": access.data_address,
+                "data_device": access.data_device,
+                "python": access.python,
+                "run_dir": access.run_dir,
+                **told,
+            },
+        },
+    }
+
+
+def _service_key(service_id: str) -> str:
+    """E2Clab's id of the service, without the machine: 1_1 of 1_1_2."""
+    return service_id.rpartition("_")[0]

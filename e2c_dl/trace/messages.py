@@ -1,0 +1,145 @@
+"""Messages: every SEND of one rank joined to the RECEIVE of another, times on the reference clock.
+
+::
+
+    src   posted .. send_start ===== send_end                       the kernel has taken the last byte
+    dst                       recv_start ========= recv_end         the last byte is there
+                  |<------------- on its way ------------->|
+
+``send_end`` says when the sender's kernel took the bytes, which may be long before they leave; what a link did is told
+by ``recv_end``. A message is known by (src, dst, seq); one that lacks a half (a run broke off) is counted, not guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.model import Phase, Spans, Trace
+
+MESSAGE: np.dtype[Any] = np.dtype(
+    [
+        ("posted_ns", "<i8"),  # when the sending task asked for it
+        ("send_start_ns", "<i8"),
+        ("send_end_ns", "<i8"),
+        ("recv_start_ns", "<i8"),
+        ("recv_end_ns", "<i8"),
+        ("nbytes", "<i8"),  # on the stream, header included
+        ("seq", "<i8"),  # on its link, from 0
+        ("iteration", "<i4"),
+        ("bucket", "<i2"),
+        ("src", "<i2"),  # rank
+        ("dst", "<i2"),
+    ]
+)
+
+MessageArray = npt.NDArray[Any]
+"""A one-dimensional structured array of :data:`MESSAGE`."""
+
+_SEQ_BITS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages:
+    """``joined`` is sorted by (src, dst, seq). ``unreceived`` and ``unsent`` are the spans that found no partner."""
+
+    joined: MessageArray
+    unreceived: Spans  # SEND spans: still on their way when the trace ends, or never arrived
+    unsent: Spans  # RECEIVE spans whose SEND is not in the trace
+
+    @property
+    def unmatched(self) -> int:
+        return len(self.unreceived) + len(self.unsent)
+
+    def by_link(self) -> dict[tuple[int, int], MessageArray]:
+        """(src rank, dst rank) -> its messages by seq; views of ``joined``; keys sorted."""
+        pairs = np.stack([self.joined["src"], self.joined["dst"]], axis=1)
+        found, starts = np.unique(pairs, axis=0, return_index=True)
+        stops = np.append(starts[1:], len(self.joined))
+        return {
+            (int(src), int(dst)): self.joined[start:stop]
+            for (src, dst), start, stop in zip(found, starts, stops, strict=True)
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conservation:
+    """What one directed link took in and gave out; equal, unless the run broke off."""
+
+    src: int
+    dst: int
+    sent_messages: int
+    received_messages: int
+    sent_bytes: int
+    received_bytes: int
+
+
+def join(trace: Trace) -> Messages:
+    """All messages of ``trace``. Raises: AnalysisError, if a rank names one message twice."""
+    sends = _spans_of(trace, Phase.SEND, "src")
+    receives = _spans_of(trace, Phase.RECEIVE, "dst")
+    send_keys, receive_keys = _keys(sends), _keys(receives)
+    _, s, r = np.intersect1d(send_keys, receive_keys, assume_unique=True, return_indices=True)
+    joined = np.zeros(len(s), dtype=MESSAGE)
+    for name in ("seq", "src", "dst", "iteration", "bucket", "nbytes"):
+        joined[name] = sends[name][s]
+    joined["posted_ns"] = sends["posted_ns"][s]
+    joined["send_start_ns"], joined["send_end_ns"] = sends["start_ns"][s], sends["end_ns"][s]
+    joined["recv_start_ns"], joined["recv_end_ns"] = receives["start_ns"][r], receives["end_ns"][r]
+    return Messages(joined=joined, unreceived=np.delete(sends, s), unsent=np.delete(receives, r))
+
+
+def conservation(trace: Trace) -> tuple[Conservation, ...]:
+    """Sent beside received, per directed link, sorted by (src, dst)."""
+    sent = _totals(_spans_of(trace, Phase.SEND, "src"))
+    received = _totals(_spans_of(trace, Phase.RECEIVE, "dst"))
+    rows = []
+    for src, dst in sorted(sent.keys() | received.keys()):
+        (sent_messages, sent_bytes) = sent.get((src, dst), (0, 0))
+        (received_messages, received_bytes) = received.get((src, dst), (0, 0))
+        row = Conservation(
+            src=src,
+            dst=dst,
+            sent_messages=sent_messages,
+            received_messages=received_messages,
+            sent_bytes=sent_bytes,
+            received_bytes=received_bytes,
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _totals(spans: Spans) -> dict[tuple[int, int], tuple[int, int]]:
+    """(src, dst) -> (messages, bytes)."""
+    pairs, index = np.unique(np.stack([spans["src"], spans["dst"]], axis=1), axis=0, return_inverse=True)
+    index = index.ravel()
+    counts = np.bincount(index, minlength=len(pairs))
+    totals = np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(totals, index, spans["nbytes"])
+    return {(int(s), int(d)): (int(n), int(b)) for (s, d), n, b in zip(pairs, counts, totals, strict=True)}
+
+
+def _spans_of(trace: Trace, phase: Phase, own: str) -> Spans:
+    """All spans of ``phase`` whose ``own`` end is the rank that recorded them, sorted by (src, dst, seq)."""
+    parts = [r.spans[(r.spans["phase"] == phase) & (r.spans[own] == r.rank)] for r in trace.ranks]
+    spans = np.concatenate(parts)
+    keys = _keys(spans)
+    spans = spans[np.argsort(keys, kind="stable")]
+    repeated = np.flatnonzero(np.diff(np.sort(keys)) == 0)
+    if len(repeated):
+        row = spans[repeated[0]]
+        raise AnalysisError(
+            f"trace: {phase.name} of message {row['seq']} from rank {row['src']} to {row['dst']} is recorded twice; "
+            "the archive mixes two runs or is damaged: run e2c-dl verify on it"
+        )
+    return spans
+
+
+def _keys(spans: Spans) -> npt.NDArray[np.int64]:
+    """(src, dst, seq) as one number that sorts like the triple."""
+    pair = (spans["src"].astype(np.int64) << 15) | spans["dst"].astype(np.int64)
+    return np.asarray((pair << _SEQ_BITS) | spans["seq"])

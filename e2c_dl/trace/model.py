@@ -1,0 +1,124 @@
+"""The vocabulary of a trace, and the values that carry it.
+
+One rank writes one sequence of spans, fixed-size records of :data:`SPAN`. Spans of a *task* (a coroutine of the
+strategy, or the compute thread) follow each other in ``posted_ns`` order: that is program order. Together with
+the messages, which join a SEND of one rank to the RECEIVE of another by (src, dst, seq), program order gives
+happens-before, from which a run can be replayed with one element made faster::
+
+    rank 0, task 0   |SPAWN -1|..AWAIT_BUCKET..|SPAWN 7|....AWAIT_TASK 7.....|STEP|
+    rank 0, task -1     |FORWARD||BACKWARD b0||BACKWARD b1|
+    rank 0, task 7                              |REDUCE||SEND|..AWAIT_MESSAGE..|REDUCE|
+                                                            \\             /
+    rank 1                                               RECEIVE       SEND
+
+Times are nanoseconds. While recording they are the host's own monotonic clock; in a :class:`Trace` they are aligned
+to the reference host's, each rank with the uncertainty of that alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SPAN_VERSION = 1
+
+SPAN: np.dtype[Any] = np.dtype(
+    [
+        ("posted_ns", "<i8"),  # when the task asked for it; orders the spans of one task
+        ("start_ns", "<i8"),  # when it began: for SEND the first byte's way into the socket, for RECEIVE the header
+        ("end_ns", "<i8"),  # when it ended: for SEND the last byte left, for RECEIVE the last byte is there
+        ("nbytes", "<i8"),  # SEND, RECEIVE: bytes of the message on its stream, header included
+        ("seq", "<i8"),  # SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT: number of the message on its link, from 0
+        ("iteration", "<i4"),  # -1 outside of iterations
+        ("task", "<i4"),  # 0 the strategy's main coroutine, -1 the compute thread, > 0 spawned; -2 none: RECEIVE
+        ("peer_task", "<i4"),  # SPAWN: the task begun; AWAIT_TASK: the task waited for; else -2
+        ("bucket", "<i2"),  # -1: none
+        ("src", "<i2"),  # rank, SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT; else -1
+        ("dst", "<i2"),
+        ("staleness", "<i2"),  # iterations between reading and applying; 0 in synchronous strategies
+        ("phase", "<u2"),  # Phase
+        ("reserved", "<u2"),
+    ]
+)
+
+Spans = npt.NDArray[Any]
+"""A one-dimensional structured array of :data:`SPAN`."""
+
+
+class Phase(IntEnum):
+    """What a span is. Closed: an exporter or an analysis that meets another value is out of date."""
+
+    DATA = 1  # drawing the batch
+    FORWARD = 2
+    BACKWARD = 3  # of one bucket: until its gradient is complete
+    REDUCE = 4  # adding or scaling vectors
+    STEP = 5  # the optimizer
+    EVALUATE = 6
+    SEND = 10
+    RECEIVE = 11
+    AWAIT_BUCKET = 20  # a task waits for a bucket's gradient
+    AWAIT_MESSAGE = 21  # ... for a message
+    AWAIT_TASK = 22  # ... for a task it spawned
+    AWAIT_SENT = 23  # ... until the last byte of a message has left
+    ITERATION = 30
+    SPAWN = 31  # an instant: a task is begun (-1: the compute thread is asked for a gradient)
+    TRAINING = 32  # from the first iteration's start to the end of the last; bounds the states
+
+
+COMPUTE = frozenset({Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.EVALUATE})
+WAIT = frozenset({Phase.AWAIT_BUCKET, Phase.AWAIT_MESSAGE, Phase.AWAIT_TASK, Phase.AWAIT_SENT})
+
+
+class State(Enum):
+    """What a rank is doing at a moment: exactly one, the first that applies in this order."""
+
+    COMPUTE = "compute"
+    PROPAGATE = "exposed propagate"  # no compute, and a message from or to this rank is on its way
+    WAIT = "wait"  # its tasks wait, and nothing is on its way
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockAlignment:
+    """How one rank's clock maps to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``."""
+
+    offset_ns: int = 0
+    drift: float = 0.0  # dimensionless (1e-6 is one part per million)
+    at_ns: int = 0  # own clock, where offset_ns was measured
+    uncertainty_ns: int = 0  # half the best round trip of the exchange
+
+    def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Times of this rank's clock on the reference clock."""
+        aligned = own_ns + self.offset_ns
+        if self.drift:
+            aligned = aligned + np.rint((own_ns - self.at_ns) * self.drift).astype(np.int64)
+        return aligned
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankTrace:
+    """One rank's spans, times on the reference clock. ``complete`` is False if the rank never said goodbye."""
+
+    rank: int
+    host: str
+    layer: str
+    spans: Spans
+    clock: ClockAlignment
+    complete: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """All ranks of one run, in rank order."""
+
+    ranks: tuple[RankTrace, ...]
+    facts: Mapping[str, Any]  # what the run recorded of itself: strategy, seed, dtype, ...
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(rank.host for rank in self.ranks)

@@ -1,0 +1,201 @@
+"""Spans of one rank, written while they happen so that a killed process loses at most a quarter of a second of them.
+
+The file is a header that says what it holds, then raw records of :data:`~e2c_dl.trace.model.SPAN` until the file ends::
+
+    | E2CSPANS | version u32 | length u32 | JSON, blanks up to length | record | record | ... | (torn record) |
+                                             rank, host, layer, dtype    64 bytes each         after kill -9
+
+Any prefix that holds the header can be read. A trace is *complete* if it holds its TRAINING span, which a rank records
+only when its last iteration has ended, and no torn record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.model import SPAN, SPAN_VERSION, Phase, Spans
+
+MAGIC = b"E2CSPANS"
+FLUSH_EVERY_S = 0.25
+CAPACITY = 4096  # records in memory: 256 KiB
+
+_PREFIX = struct.Struct("<8sII")
+_RECORD = struct.Struct("<qqqqqiiihhhhHH")  # SPAN, field by field: packing is three times as fast as a NumPy record
+_RECORD_BYTES = SPAN.itemsize
+
+
+class Recorder:
+    """Appends the spans of one rank to ``path``; any thread may record.
+
+    A thread of its own flushes every :data:`FLUSH_EVERY_S`, so that a rank which waits for ever leaves what it waited
+    for. A failed write is raised by every later :meth:`record`, :meth:`flush` and :meth:`close`: a run never goes on
+    with a trace that has holes.
+
+    Raises: TrainingError, if ``path`` cannot be created or written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        rank: int,
+        host: str,
+        layer: str,
+        clock: Callable[[], int] = time.monotonic_ns,
+        capacity: int = CAPACITY,
+        flush_every_s: float = FLUSH_EVERY_S,
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self._capacity = capacity
+        self._pending: deque[bytes] = deque()  # its append and popleft are atomic: recording takes no lock
+        self._writing = threading.Lock()  # keeps the file in the order of recording
+        self._failure: TrainingError | None = None
+        self._closing = threading.Event()
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            self._write(_header(rank, host, layer))
+        except TrainingError:
+            os.close(self._file)
+            raise
+        self._flusher = threading.Thread(
+            target=self._flush_until_closed, args=(flush_every_s,), name="trace", daemon=True
+        )
+        self._flusher.start()
+
+    def record(
+        self,
+        phase: Phase,
+        posted_ns: int,
+        start_ns: int,
+        end_ns: int,
+        *,
+        task: int = 0,
+        iteration: int = -1,
+        bucket: int = -1,
+        src: int = -1,
+        dst: int = -1,
+        seq: int = -1,
+        nbytes: int = 0,
+        peer_task: int = -2,
+        staleness: int = 0,
+    ) -> None:
+        """Append one span; the fields are those of SPAN. Raises: TrainingError if a write has failed."""
+        if self._failure is not None:
+            raise self._failure
+        # fmt: off
+        self._pending.append(_RECORD.pack(
+            posted_ns, start_ns, end_ns, nbytes, seq,
+            iteration, task, peer_task, bucket, src, dst, staleness, phase, 0,
+        ))
+        # fmt: on
+        if len(self._pending) >= self._capacity:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything recorded so far to the kernel. Raises: TrainingError."""
+        with self._writing:
+            if self._failure is not None:
+                raise self._failure
+            taken = b"".join([self._pending.popleft() for _ in range(len(self._pending))])
+            try:
+                self._write(taken)
+            except TrainingError as failure:
+                self._failure = failure
+                raise
+
+    def close(self) -> None:
+        """Flush, and end the file. A second call does nothing. Raises: TrainingError."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._flusher.join()
+        try:
+            self.flush()
+        finally:
+            os.close(self._file)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _flush_until_closed(self, every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            try:
+                self.flush()
+            except TrainingError:
+                return  # kept in _failure: the next to record, flush or close raises it
+
+    def _write(self, content: bytes) -> None:
+        remaining = memoryview(content)
+        try:
+            while remaining:
+                remaining = remaining[os.write(self._file, remaining) :]
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+
+def read_spans(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
+    """(facts of the header, spans in the order of recording, complete) of a file that a Recorder left.
+
+    The facts are ``rank``, ``host`` and ``layer``. Records that a kill tore are left out. Complete is explained above.
+
+    Raises: ArchiveError, if ``path`` cannot be read or is not such a file.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot read the trace: {error.strerror}; check the file") from error
+    if len(content) < _PREFIX.size or not content.startswith(MAGIC):
+        raise ArchiveError(f"{path}: not a trace: it does not begin with {MAGIC.decode()}; name a spans.bin of a run")
+    _, version, length = _PREFIX.unpack_from(content)
+    begin = _PREFIX.size + length
+    if version != SPAN_VERSION or len(content) < begin:
+        what = f"version {version}, not {SPAN_VERSION}" if version != SPAN_VERSION else "cut off inside its header"
+        raise ArchiveError(f"{path}: cannot read the trace: it is {what}; read it with the program that wrote it")
+    facts = _facts(path, content[_PREFIX.size : begin])
+    count, torn = divmod(len(content) - begin, _RECORD_BYTES)
+    spans = np.frombuffer(content, dtype=SPAN, count=count, offset=begin).copy()
+    complete = torn == 0 and bool(np.any(spans["phase"] == Phase.TRAINING))
+    return facts, spans, complete
+
+
+def _header(rank: int, host: str, layer: str) -> bytes:
+    dtype = [list(field) for field in SPAN.descr]
+    text = json.dumps({"rank": rank, "host": host, "layer": layer, "dtype": dtype}).encode()
+    text += b" " * (-(len(text) + _PREFIX.size) % _RECORD_BYTES)  # records begin at a multiple of their size
+    return _PREFIX.pack(MAGIC, SPAN_VERSION, len(text)) + text
+
+
+def _facts(path: Path, text: bytes) -> Mapping[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(text)
+        dtype = [tuple(field) for field in facts.pop("dtype")]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArchiveError(f"{path}: the header of the trace is damaged; restore the file from a copy") from error
+    if dtype != SPAN.descr:
+        raise ArchiveError(f"{path}: its records are laid out otherwise; read it with the program that wrote it")
+    return facts
+
+
+def _unwritable(path: Path, error: OSError) -> TrainingError:
+    return TrainingError(f"{path}: cannot write the trace: {error.strerror}; make room or choose another directory")

@@ -1,0 +1,87 @@
+"""A model whose parameters, and whose gradients, each lie in one flat vector that NumPy and torch share.
+
+::
+
+    flat vector    | conv1.w | conv1.b | conv2.w | conv2.b | fc1.w ......... | fc1.b | fc2.w | fc2.b |
+    buckets        |<-------------- 1 -------------------->|<------------------- 0 ----------------->|
+
+Backward completes gradients from the last layer to the first, so buckets are filled from the end; a bucket is closed as
+soon as it holds ``bucket_bytes``. A parameter is never split. ``param.data`` and ``param.grad`` are views: autograd
+adds into the vector in place, and the optimizer sees one parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+Vector = npt.NDArray[np.floating[Any]]
+
+
+class FlatModel:
+    """``model``, moved into flat vectors. The model's parameters are replaced by views, in place."""
+
+    def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
+        self.model = model
+        self._parameters = list(model.parameters())
+        dtype = self._parameters[0].dtype
+        length = sum(parameter.numel() for parameter in self._parameters)
+        self.vector = nn.Parameter(torch.empty(length, dtype=dtype), requires_grad=False)
+        self.vector.grad = torch.zeros(length, dtype=dtype)
+        self._move()
+        sizes = [parameter.numel() for parameter in self._parameters]
+        self.buckets, self.bucket_of = buckets(sizes, self.vector.element_size(), bucket_bytes)
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """The flat gradient, as torch sees it."""
+        grad = self.vector.grad
+        if grad is None:
+            raise RuntimeError("the flat gradient was set to None; zero it in place instead")
+        return grad
+
+    @property
+    def parameters(self) -> Vector:
+        """The flat parameters, as NumPy sees them."""
+        values: Vector = self.vector.detach().numpy()
+        return values
+
+    @property
+    def gradients(self) -> Vector:
+        """The flat gradient, as NumPy sees it."""
+        values: Vector = self.gradient.numpy()
+        return values
+
+    @property
+    def tensors(self) -> Sequence[nn.Parameter]:
+        """The model's own parameters, views of the vector, first layer first; ``bucket_of`` is by the same index."""
+        return self._parameters
+
+    def _move(self) -> None:
+        begin = 0
+        with torch.no_grad():
+            for parameter in self._parameters:
+                where = slice(begin, begin + parameter.numel())
+                self.vector[where].copy_(parameter.flatten())
+                parameter.data = self.vector.data[where].view(parameter.shape)
+                parameter.grad = self.gradient[where].view(parameter.shape)
+                begin = where.stop
+
+
+def buckets(sizes: Sequence[int], item_bytes: int, bucket_bytes: int) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+    """(where each bucket lies in the flat vector, which bucket each parameter is in); ``sizes`` are the parameters'."""
+    where: list[slice] = []
+    bucket_of = [0] * len(sizes)
+    begin = end = sum(sizes)
+    for index in reversed(range(len(sizes))):
+        begin -= sizes[index]
+        bucket_of[index] = len(where)
+        if (end - begin) * item_bytes >= bucket_bytes or index == 0:
+            where.append(slice(begin, end))
+            end = begin
+    return tuple(where), tuple(bucket_of)

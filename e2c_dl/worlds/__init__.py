@@ -1,0 +1,1 @@
+"""Where a strategy runs: live over sockets, one rank per process."""

@@ -1,0 +1,98 @@
+"""The live world with all its ranks in one event loop, over loopback: real sockets and frames, no processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Strategy, Vector
+from e2c_dl.trace.model import Phase, Spans
+from e2c_dl.trace.recorder import Recorder, read_spans
+from e2c_dl.worlds.live import LiveWorker, Network, Progress
+
+LARGEST = 1 << 24
+
+
+class Linear:
+    """A Compute without torch: its gradient is a given function of (iteration, parameters), its buckets are given."""
+
+    def __init__(
+        self, parameters: Vector, buckets: Sequence[slice], gradient: Callable[[int, Vector], Vector], rate: float
+    ) -> None:
+        self.parameters = parameters.copy()
+        self.gradients: Vector = np.zeros_like(parameters)
+        self.buckets = buckets
+        self._gradient, self._rate = gradient, rate
+
+    def gradient(self, iteration: int, on_segment: OnSegment) -> float:
+        values = self._gradient(iteration, self.parameters)
+        for index, where in enumerate(self.buckets):
+            self.gradients[where] = values[where]
+            on_segment(Phase.BACKWARD, index, 0, 0)
+        return 0.0
+
+    def step(self) -> None:
+        self.parameters -= self._rate * self.gradients
+
+    def evaluate(self) -> Evaluation:
+        return Evaluation(loss=float(np.sum(self.parameters)), accuracy=0.0)
+
+
+def networks(stack: ExitStack, recorders: Sequence[Recorder], token: str = "test") -> list[Network]:
+    """One listening Network per recorder; closed with ``stack``."""
+    opened = []
+    for rank, recorder in enumerate(recorders):
+        network = Network(
+            "127.0.0.1", rank=rank, size=len(recorders), token=token, recorder=recorder, largest_payload_bytes=LARGEST
+        )
+        stack.callback(network.abort)
+        opened.append(network)
+    return opened
+
+
+async def connected(opened: Sequence[Network], links: Sequence[tuple[int, int]]) -> None:
+    addresses = [network.address for network in opened]
+    await asyncio.gather(*(network.connect(addresses, links) for network in opened))
+
+
+def recorders(stack: ExitStack, directory: Path, count: int) -> list[Recorder]:
+    made = [Recorder(directory / f"{rank}.bin", rank=rank, host=f"h{rank}", layer="edge") for rank in range(count)]
+    for recorder in made:
+        stack.enter_context(recorder)
+    return made
+
+
+def train(
+    directory: Path,
+    strategy: type[Strategy],
+    computes: Sequence[Compute],
+    batch_sizes: Sequence[int],
+    iterations: int,
+    evaluate_every: int = 0,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> list[Spans]:
+    """Run ``strategy`` on all ranks to its end; each rank's spans. The computes hold the result."""
+
+    async def run() -> None:
+        with ExitStack() as stack:
+            written = recorders(stack, directory, len(computes))
+            opened = networks(stack, written)
+            await connected(opened, strategy.links(len(computes)))
+            workers = [
+                LiveWorker(
+                    network=opened[rank], compute=compute, thread=stack.enter_context(ThreadPoolExecutor(1)),
+                    recorder=written[rank], samples=batch_sizes[rank], total_samples=sum(batch_sizes),
+                    iterations=iterations, evaluate_every=evaluate_every, on_progress=on_progress,
+                )
+                for rank, compute in enumerate(computes)
+            ]  # fmt: skip
+            await asyncio.gather(*(worker.run(strategy()) for worker in workers))
+            await asyncio.gather(*(network.close() for network in opened))
+
+    asyncio.run(run())
+    return [read_spans(directory / f"{rank}.bin")[1] for rank in range(len(computes))]

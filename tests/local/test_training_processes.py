@@ -1,0 +1,166 @@
+"""Workers as processes over loopback: the result is right, and every end says what happened."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import loopback
+import numpy as np
+import pytest
+import torch
+
+from e2c_dl.scenario.load import load
+from e2c_dl.trace.clock import read_alignment
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recorder import read_spans
+from e2c_dl.training import datasets, models
+from e2c_dl.training.partitions import batch_indices
+
+pytestmark = pytest.mark.local
+
+Prepare = Callable[..., loopback.Run]
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Iterator[Prepare]:
+    """Runs whose processes end with the test."""
+    runs: list[loopback.Run] = []
+
+    def prepared(*arguments: object, **options: object) -> loopback.Run:
+        runs.append(loopback.prepare(tmp_path / str(len(runs)), *arguments, **options))  # type: ignore[arg-type]
+        return runs[-1]
+
+    yield prepared
+    for run in runs:
+        for process in run.processes:
+            process.kill()
+            process.wait()
+
+
+def single_process(run: loopback.Run) -> np.ndarray:
+    """The parameters that torch's SGD reaches on the concatenated batches."""
+    training = run.scenario.training
+    data = datasets.load(training.dataset, dtype=training.dtype)
+    images, labels = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
+    model = models.build(training.model, seed=training.seed, dtype=models.dtype_of(training.dtype))
+    optimizer = torch.optim.SGD(model.parameters(), lr=training.learning_rate, momentum=training.momentum)
+    size = len(training.batch_sizes)
+    for iteration in range(training.iterations):
+        batch = np.concatenate([
+            batch_indices(len(labels), seed=training.seed, rank=rank, size=size, batch_size=own, iteration=iteration)
+            for rank, own in enumerate(training.batch_sizes)
+        ])  # fmt: skip
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
+        optimizer.step()
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()]).numpy()
+
+
+def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare) -> None:
+    run = prepare([5, 16, 8], iterations=100, dtype="float64", evaluate_every=40, members={"speed": 0.5})
+    run.start()
+    assert run.wait() == [0, 0, 0]
+    trained = np.load(run.directory(0) / "model.npz")["parameters"]
+    expected = single_process(run)
+    assert np.linalg.norm(trained - expected) <= 1e-9 * np.linalg.norm(expected)
+    outcome = run.read(0, "outcome.json")
+    assert (outcome["status"], outcome["iterations_done"]) == ("finished", 100)
+    assert outcome["accuracy"] > 0.8
+    progress = run.progress(0)
+    assert [line["iteration"] for line in progress] == [*range(1, 101), 100]
+    assert [line["iteration"] for line in progress if line["accuracy"] is not None] == [40, 80, 100]
+    for rank in range(3):
+        spans, complete = read_spans(run.directory(rank) / "spans.bin")[1:]
+        assert complete
+        assert np.sum(spans["phase"] == Phase.ITERATION) == 100
+        clock = read_alignment(run.directory(rank) / "clock.json")
+        assert abs(clock.offset_ns) <= clock.uncertainty_ns  # one machine: its clocks are the same
+        assert len(run.read(rank, "links.json")) == 1
+        facts = run.read(rank, "facts.json")
+        assert facts["torch_threads"] == 1
+        paced_ns = 1e9 * sum(facts["compute"]["agreed_s"]) / 0.5
+        assert paced_gradients(spans, paced_ns)
+        rows = (run.directory(rank) / "metrics.csv").read_text().splitlines()
+        assert len(rows) > 2
+        assert all(row.count(",") == rows[0].count(",") for row in rows)
+
+
+def paced_gradients(spans: np.ndarray, paced_ns: float) -> bool:
+    """Whether every gradient lasts as long as pacing says, to a microsecond."""
+    computed = spans[spans["task"] == -1]
+    return all(
+        np.ptp(np.concatenate([own["start_ns"], own["end_ns"]])) >= paced_ns - 1000
+        for own in (computed[computed["iteration"] == iteration] for iteration in range(100))
+    )
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_all_and_is_named(prepare: Prepare, victim: int) -> None:
+    run = prepare([4, 4, 4], iterations=1_000_000, evaluate_every=0)
+    run.start()
+    run.until_training(iterations=3)
+    run.processes[victim].send_signal(signal.SIGKILL)
+    statuses = run.wait()
+    assert statuses[victim] == -signal.SIGKILL
+    assert not (run.directory(victim) / "outcome.json").exists()
+    for rank in {0, 1, 2} - {victim}:
+        assert statuses[rank] == 1
+        outcome = run.read(rank, "outcome.json")
+        assert outcome["status"] == "failed"
+        assert f"lost rank {victim} (edge-{victim + 1})" in outcome["reason"]
+        assert outcome["iterations_done"] >= 1
+    _, spans, complete = read_spans(run.directory(victim) / "spans.bin")
+    assert len(spans)
+    assert not complete
+
+
+def test_stopping_one_worker_stops_all_and_keeps_the_trace(prepare: Prepare) -> None:
+    run = prepare([4, 4], iterations=1_000_000, evaluate_every=0, members={"speed": 0.01})
+    run.start()
+    run.until_training(iterations=1)
+    stop = [sys.executable, "-m", "e2c_dl.host", "stop", str(run.directory(1))]
+    assert subprocess.run(stop, check=False, env=loopback.environ()).returncode == 0
+    assert run.wait() == [143, 143]
+    for rank in range(2):
+        outcome = run.read(rank, "outcome.json")
+        assert outcome["status"] == "stopped"
+        assert "asked to stop" in outcome["reason"]
+        assert len(read_spans(run.directory(rank) / "spans.bin")[1])
+    assert subprocess.run(stop, check=False, env=loopback.environ()).returncode == 0  # it has ended already
+
+
+def test_strict_refuses_a_network_that_is_not_as_asked(prepare: Prepare) -> None:
+    asked = [{"src": "edge.*", "dst": "edge.*", "delay": "30ms", "rate": "100mbit"}]
+    run = prepare([4, 4], iterations=2, evaluate_every=0, members={"strict": True}, networks=asked)
+    run.start()
+    assert run.wait() == [3, 3]
+    for rank in range(2):
+        outcome = run.read(rank, "outcome.json")
+        assert outcome["status"] == "failed"
+        assert "not as asked: edge-" in outcome["reason"]
+        assert outcome["iterations_done"] == 0
+
+
+def test_a_rank_that_cannot_even_start_is_told_in_its_outcome(prepare: Prepare) -> None:
+    run = prepare([4, 4], iterations=2)
+    (run.directory(0) / "members.json").write_text("[]")
+    command = [sys.executable, "-m", "e2c_dl.host", "train", str(run.directory(0)), "1_1_1"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=loopback.environ())
+    assert ended.returncode == 2
+    outcome = run.read(0, "outcome.json")
+    assert outcome["status"] == "failed"
+    assert "edge-1 (1_1_1) is not in it" in outcome["reason"]
+    assert ended.stderr.count("\n") == 1
+
+
+def test_too_small_a_part_of_the_data_fails_all_ranks_with_the_reason(prepare: Prepare) -> None:
+    run = prepare([4, 1000], iterations=2)
+    run.start()
+    assert run.wait() == [2, 2]
+    for rank in range(2):
+        assert "batch_size 1000 of rank 1: it has 719 of 1438" in run.read(rank, "outcome.json")["reason"]
+    assert load(run.directory(0) / "scenario").training.batch_sizes == (4, 1000)

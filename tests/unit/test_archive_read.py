@@ -1,0 +1,97 @@
+"""Archives of runs that broke off can be read; each missing or damaged piece is named in one line."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.write import Archive
+from e2c_dl.errors import ArchiveError
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> ReadArchive:
+    path = tmp_path / "run"
+    Archive.create(path, "5a3b1e07", started="2025-01-31T10:00:00+00:00")
+    return open_archive(path)
+
+
+@pytest.fixture
+def host(archive: ReadArchive) -> Path:
+    folder = archive.path / layout.HOSTS / "edge-1"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_an_archive_that_holds_nothing_yet_can_be_read(archive: ReadArchive) -> None:
+    assert (archive.hosts, archive.links(), archive.progress("edge-1")) == ((), (), ())
+    assert archive.host_outcome("edge-1") is None
+    with pytest.raises(ArchiveError, match="scenario: missing; the run stopped before"):
+        print(archive.scenario)
+    with pytest.raises(ArchiveError, match="hosts: missing; no worker left a trace"):
+        archive.trace()
+    with pytest.raises(ArchiveError, match=r"metrics\.csv: missing"):
+        archive.metrics("edge-1")
+
+
+def test_a_line_that_was_being_written_is_left_out(archive: ReadArchive, host: Path) -> None:
+    (host / layout.PROGRESS).write_text('{"iteration": 1}\n{"iteration": 2}\n{"iterat')
+    (host / layout.METRICS).write_text("time_ns,cpu_s\n1,0.5\n2,\n3,0.")
+    assert [row["iteration"] for row in archive.progress("edge-1")] == [1, 2]
+    metrics = archive.metrics("edge-1")
+    np.testing.assert_array_equal(metrics["time_ns"], [1.0, 2.0])
+    np.testing.assert_array_equal(metrics["cpu_s"], [0.5, np.nan])
+
+
+def test_metrics_of_a_host_that_wrote_no_line_have_no_rows(archive: ReadArchive, host: Path) -> None:
+    (host / layout.METRICS).write_text("time_ns,cpu_s\n")
+    assert {name: len(column) for name, column in archive.metrics("edge-1").items()} == {"time_ns": 0, "cpu_s": 0}
+
+
+def test_damage_is_told_in_one_line(archive: ReadArchive, host: Path) -> None:
+    (archive.path / layout.LINKS).write_text('{"src": "a"}')
+    (host / layout.PROGRESS).write_text("junk\n")
+    (host / layout.METRICS).write_text("a,b\n1\n")
+    (host / layout.FACTS).write_bytes(b"\xff\xfe")
+    (host / layout.OUTCOME).write_text("[]")
+    of_a_host = (archive.progress, archive.metrics, archive.host_facts, archive.host_outcome)
+    for read in (archive.links, *(partial(read, "edge-1") for read in of_a_host)):
+        with pytest.raises(ArchiveError, match="damaged") as error:
+            read()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is not valid JSON"),
+        ("[]", "is not a JSON object"),
+        ('{"format": 1}', "missing 1 required keyword-only argument: 'run_id'"),
+        ('{"format": 99, "run_id": "x"}', "format 99, this program reads 1"),
+        ('{"format": 1, "run_id": 7}', "'run_id' is not text"),
+        ('{"format": 1, "run_id": "x", "steps": [{"step": "a"}]}', "missing 2 required"),
+        ('{"format": 1, "run_id": "x", "sceanrio": "y"}', "did you mean 'scenario'"),
+    ],
+)
+def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / layout.RUN).write_text(content)
+    with pytest.raises(ArchiveError, match=said) as error:
+        open_archive(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_directory_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="is no archive"):
+        open_archive(tmp_path)
+
+
+def test_links_come_back_as_they_were_written(archive: ReadArchive) -> None:
+    rows = [{"src": "a", "dst": "b", "measured": None}]
+    (archive.path / layout.LINKS).write_text(json.dumps(rows))
+    assert list(archive.links()) == rows

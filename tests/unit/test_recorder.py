@@ -1,0 +1,145 @@
+"""The trace recorder: what is recorded can be read, whatever cuts it off; the clock exchange."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.clock import ClockServer, Exchange, align, exchange, read_alignment, write_alignment
+from e2c_dl.trace.model import SPAN, ClockAlignment, Phase
+from e2c_dl.trace.recorder import Recorder, read_spans
+
+
+def recorder(path: Path, **options: int) -> Recorder:
+    return Recorder(path, rank=3, host="fog-1", layer="fog", **options)
+
+
+def test_every_field_is_read_back(tmp_path: Path) -> None:
+    with recorder(tmp_path / "spans.bin") as recording:
+        recording.record(
+            Phase.SEND, 1, 2, 3, task=4, iteration=5, bucket=6, src=7, dst=8, seq=9, nbytes=10, peer_task=11, staleness=12
+        )
+    facts, spans, complete = read_spans(tmp_path / "spans.bin")
+    assert facts == {"rank": 3, "host": "fog-1", "layer": "fog"}
+    assert not complete
+    row = dict(zip(SPAN.names or (), spans[0].item(), strict=True))
+    assert row == {
+        "posted_ns": 1, "start_ns": 2, "end_ns": 3, "task": 4, "iteration": 5, "bucket": 6, "src": 7, "dst": 8,
+        "seq": 9, "nbytes": 10, "peer_task": 11, "staleness": 12, "phase": Phase.SEND, "reserved": 0,
+    }  # fmt: skip
+
+
+def test_any_cut_leaves_the_whole_records_before_it(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.bin"
+    with recorder(whole) as recording:
+        for number in range(3):
+            recording.record(Phase.STEP, number, number, number)
+        recording.record(Phase.TRAINING, 0, 0, 9)
+    content = whole.read_bytes()
+    begin = len(content) - 4 * SPAN.itemsize
+    assert read_spans(whole)[2]
+    for length in range(len(content)):
+        cut = tmp_path / "cut.bin"
+        cut.write_bytes(content[:length])
+        if length < begin:
+            with pytest.raises(ArchiveError, match=r"cut\.bin"):
+                read_spans(cut)
+        else:
+            _, spans, complete = read_spans(cut)
+            assert len(spans) == (length - begin) // SPAN.itemsize
+            assert not complete
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "spans.bin"
+    path.write_bytes(b"PAR1" * 100)
+    with pytest.raises(ArchiveError, match="not a trace"):
+        read_spans(path)
+
+
+def test_threads_lose_nothing(tmp_path: Path) -> None:
+    with recorder(tmp_path / "spans.bin", capacity=16) as recording:
+        def work(task: int) -> None:
+            for number in range(500):
+                recording.record(Phase.STEP, number, number, number, task=task)
+
+        threads = [threading.Thread(target=work, args=(task,)) for task in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    spans = read_spans(tmp_path / "spans.bin")[1]
+    for task in range(4):
+        assert spans["posted_ns"][spans["task"] == task].tolist() == list(range(500))
+
+
+def test_spans_reach_the_file_while_nothing_more_happens(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "s.bin", rank=0, host="h", layer="l", flush_every_s=0.001) as recording:
+        recording.record(Phase.STEP, 1, 1, 1)
+        give_up = time.monotonic() + 30
+        while not len(read_spans(tmp_path / "s.bin")[1]) and time.monotonic() < give_up:
+            pass
+        assert len(read_spans(tmp_path / "s.bin")[1]) == 1
+
+
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="/dev/full: cannot write the trace: No space left"):
+        recorder(Path("/dev/full"))
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_becomes_full_fails_whoever_records_next(tmp_path: Path, small_files: None) -> None:
+    recording = recorder(tmp_path / "spans.bin")
+    for number in range(20):
+        recording.record(Phase.STEP, number, number, number)
+    with pytest.raises(TrainingError, match="cannot write the trace"):
+        recording.flush()
+    with pytest.raises(TrainingError, match="cannot write the trace"):
+        recording.record(Phase.STEP, 0, 0, 0)
+    with pytest.raises(TrainingError, match="cannot write the trace"):
+        recording.close()
+
+
+def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty() -> None:
+    wrong_ns = 7_000_000_000
+    with ClockServer("127.0.0.1", clock=lambda: time.monotonic_ns() + wrong_ns) as server:
+        found = exchange("127.0.0.1", server.port, rounds=30)
+    assert abs(found.offset_ns - wrong_ns) <= found.uncertainty_ns
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("e2c_dl.trace.clock.GIVE_UP_AFTER_S", 0.0)
+    with pytest.raises(TrainingError, match="clock exchanges"):
+        exchange("127.0.0.1", 9)
+
+
+def at(at_ns: int, offset_ns: int, uncertainty_ns: int = 10) -> Exchange:
+    return Exchange(at_ns=at_ns, offset_ns=offset_ns, uncertainty_ns=uncertainty_ns)
+
+
+def test_drift_needs_a_second_and_more_than_the_uncertainty() -> None:
+    second = 1_000_000_000
+    assert align(at(0, 100)) == ClockAlignment(offset_ns=100, at_ns=0, uncertainty_ns=10)
+    assert align(at(0, 100), at(second, 1100)).drift == pytest.approx(1e-6)
+    assert align(at(0, 100), at(second - 1, 1100)).drift == 0.0
+    assert align(at(0, 100, 500), at(second, 1100, 500)).drift == 0.0
+    assert align(at(0, 100, 20), at(second, 105, 10)).offset_ns == 105
+
+
+def test_alignment_is_read_back(tmp_path: Path) -> None:
+    alignment = ClockAlignment(offset_ns=-5, drift=2e-6, at_ns=77, uncertainty_ns=3)
+    write_alignment(tmp_path / "clock.json", alignment)
+    assert read_alignment(tmp_path / "clock.json") == alignment

@@ -1,0 +1,131 @@
+"""What is wrong with E2Clab's two main files is said in one line that names file, line, key and remedy."""
+
+import pytest
+import yaml
+from small_scenario import LAYERS, NETWORK, found, only, replaced, writer
+
+
+@pytest.fixture
+def write(tmp_path):
+    return writer(tmp_path)
+
+
+def test_the_base_has_no_problems(write):
+    assert found(write()) == []
+
+
+LAYERS_CASES = [
+    ("name: Default", "name: Defautl", "layers[1].services[1].name: no service is called 'Defautl'", "'Default'"),
+    ("name: Trainer, env", "name: trainer, env", "no service is called 'trainer'", "did you mean 'Trainer'?"),
+    ("quantity: 2", "quantiy: 2", "layers_services.yaml:6: layers[0].services[0].quantiy: unknown key", "'quantity'"),
+    ("quantity: 2", "quantity: 0", "quantity: 0 is out of range", "from 1 to 250"),
+    ("quantity: 2", "quantity: true", "expected a whole number, not true", "from 1 to 250"),
+    ("quantity: 2", "quantity: 2.0", "expected a whole number, not 2", "from 1 to 250"),
+    ("quantity: 2", "quantity: 0x" + "f" * 6000, "a huge number is out of range", "from 1 to 250"),
+    ("quantity: 2", "quantity: 200, repeat: 1", "layers: 402 hosts are asked for", "at most 250"),
+    ("quantity: 2", "repeat: -1", "repeat: -1 is out of range", "from 0 to 249"),
+    ("quantity: 2", "servers: [a, a]", "names no server, or one twice", "once"),
+    ("quantity: 2", "servers: a", "expected a list, not 'a'", "'- '"),
+    ("quantity: 2", "servers: [a, b, c], quantity: 2", "2 machines of 3 servers", "remove quantity"),
+    ("quantity: 2", "servers: [a, b], cluster: c", "E2Clab ignores servers beside cluster", "remove one"),
+    ("quantity: 2", "environment: iotlab", "only g5k is now", "write g5k"),
+    ("name: edge", "name: Edge", "layers[0].name: 'Edge' cannot begin a host name", "write edge"),
+    ("name: edge", "name: edge_1", "'edge_1' cannot begin a host name", "such as edge"),
+    ("name: cloud", "name: edge", "layers[1].name: layer 'edge' is there already", "in the first one"),
+    ("name: cloud", "nam: cloud", "layers[1].nam: unknown key", "did you mean 'name'?"),
+    ("layers:", "layer:", "layer: unknown key", "did you mean 'layers'?"),
+    ("cluster: paradoxe", "clutser: paradoxe", "environment.g5k.clutser: unknown key", "'cluster'"),
+    ("cluster: paradoxe", "queue: default", "environment: no cluster", "add 'cluster:'"),
+    ("cluster: paradoxe", "cluster: p, walltime: '24:00:00'", "walltime: '24:00:00' does not", "hh:mm:ss"),
+    ("cluster: paradoxe", "cluster: p, walltime: 12:00:00", "expected text, not 43200", "in quotes"),
+    ("cluster: paradoxe", "cluster: p, env_name: debian11-big", "env_name needs a job of type deploy", "[deploy]"),
+    ("cluster: paradoxe", "cluster: p, queue: besteffrot", "'besteffrot' is not known", "'besteffort'"),
+    ("g5k: {cluster: paradoxe}", "cluster: paradoxe", "environment: key 'g5k' is missing", "g5k"),
+    ("g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  name: g5k", "environment.name: unknown key", "'job_name'"),
+    ("g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  iotlab: {}", "iotlab is not supported, only g5k", "g5k"),
+    ("environment:", "monitoring: {type: tig}\nenvironment:", "key 'provider' is missing", "add it"),
+    ("environment:", "kwollect: {metrics: [a], end: launch}\nenvironment:", "end needs start", "add start"),
+    ("environment:", "monitorng: {type: dstat}\nenvironment:", "monitorng: unknown key", "'monitoring'"),
+    ("{strategy: allreduce}", "{strategy: alreduce}", "env.strategy: 'alreduce' is not known", "'allreduce'"),
+    ("{strategy: allreduce}", "{}", "key 'strategy' is missing", "add it"),
+    ("{strategy: allreduce}", "{strategy: allreduce, iteratons: 5}", "env.iteratons: unknown key", "'iterations'"),
+    ("{strategy: allreduce}", "{strategy: allreduce, iterations: 0}", "iterations: 0 is out", "1 to 10000000"),
+    ("{strategy: allreduce}", "{strategy: allreduce, momentum: 1}", "momentum: 1 is out", "less than 1"),
+    ("{strategy: allreduce}", "{strategy: allreduce, learning_rate: .nan}", "nan is out of range", "above 0"),
+    ("{strategy: allreduce}", "{strategy: allreduce, learning_rate: 1e-3}", "'1e-3' is text to YAML", "1.0e-3"),
+    ("{strategy: allreduce}", "{strategy: allreduce, dtype: half}", "'half' is not known", "write one of float32"),
+    ("{strategy: allreduce}", "{strategy: allreduce, bucket_bytes: 64KB}", "unknown unit", "KiB"),
+    ("{strategy: allreduce}", "{strategy: allreduce, bucket_bytes: 2GiB}", "never full", "1GiB"),
+    ("*t", "{strategy: gossip}", "layers_services.yaml:9: layers[1].services[0].env.strategy: strategy is gossip, but "
+     "allreduce for the Trainer on line 6", "alias it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "says", "remedy"), LAYERS_CASES)
+def test_layers_services(write, old, new, says, remedy):
+    error = only(write(layers=replaced(LAYERS, old, new)))
+    assert error.startswith("layers_services.yaml:")
+    assert says in error
+    assert remedy in error.rpartition("; ")[2]
+
+
+def test_a_single_rank_is_too_few(write):
+    layers = replaced(replaced(LAYERS, "  - {name: Trainer, env: *t}\n", ""), "quantity: 2", "quantity: 1")
+    assert "layers: 1 hosts of service Trainer" in only(write(layers=layers))
+
+
+def test_an_alias_of_a_whole_service_is_refused(write):
+    layers = replaced(LAYERS, "- {name: Trainer, env: *t}", "- &s {name: Trainer, env: *t}\n  - *s")
+    assert "E2Clab gives one and the same number" in only(write(layers=layers))
+
+
+def test_other_services_may_hold_metadata_of_any_name(write):
+    layers = replaced(LAYERS, "{name: Default}", "{name: Flower, docker: true, image: 'x', env: {FLAG: 1}}")
+    assert found(write(layers=layers)) == []
+
+
+NETWORK_CASES = [
+    ("10mbit", "10mbps", "network.yaml:2: networks[0].rate: '10mbps' means bytes per second to tc", "write 10mbit"),
+    ("10mbit", "10", "networks[0].rate: expected text, not 10", "in quotes"),
+    ("10mbit", "0mbit", "'0mbit' is out of range", "from 1kbit to 100gbit"),
+    ("10ms", "60s", "'60s' is out of range", "below 60s"),
+    ("10ms", "10ms 2ms distribution normal", "jitter and distributions are not emulated", "alone, 10ms"),
+    ("10mbit", "10mbit, loss: 100%", "networks[0].loss: '100%' is out of range", "below 100%"),
+    ("10mbit", "10mbit, symetric: true", "networks[0].symetric: unknown key", "'symmetric'"),
+    ("10mbit", "10mbit, symmetric: 'yes'", "expected true or false", "write true or false"),
+    (", rate: 10mbit", "", "networks[0]: key 'rate' is missing", "add it"),
+    ("src: edge.*", "src: egde.*", "networks[0].src: 'egde.*' matches no host", "did you mean edge.*?"),
+    ("src: edge.*", "src: edge", "networks[0].src: 'edge' selects one single host in E2Clab", "write edge.*"),
+    ("src: edge.*", "src: trainer", "'trainer' selects one single host", "write *.trainer.*"),
+    ("src: edge.*", "src: edg*", "also matches bare layers", "edge.*"),
+    ("src: edge.*", "src: 'edge.*:fgo.*'", "'fgo.*' matches no host", "write e.g. cloud.*"),
+    ("src: edge.*", "src: 'all:!edge.*'", "by their bare layer", "*.*:!edge.*"),
+    ("src: edge.*", "src: 'edge.*:!edge.*'", "'edge.*:!edge.*' matches no host", "write e.g."),
+    ("src: edge.*", "src: 'edge.*[0]'", "brackets are not supported", "use *"),
+    ("src: edge.*, dst: cloud.*", "src: cloud.trainer.1.1, dst: cloud.trainer.*", "one and the same host", "two"),
+    ("networks:", "network:", "network: unknown key", "did you mean 'networks'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "says", "remedy"), NETWORK_CASES)
+def test_network(write, old, new, says, remedy):
+    errors = found(write(network=replaced(NETWORK, old, new)))
+    assert all(error.startswith("network.yaml:") for error in errors)
+    assert says in errors[0]
+    assert remedy in errors[0].rpartition("; ")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *((replaced(LAYERS, case[0], case[1]), "layers_services") for case in LAYERS_CASES),
+        *((replaced(NETWORK, case[0], case[1]), "network") for case in NETWORK_CASES),
+        (replaced(LAYERS, "quantity: 2", "quantity: 2, roles: [monitoring]"), "layers_services"),
+        (replaced(LAYERS, "g5k: {", "job_name: a\n  walltime: '23:59:59'\n  g5k: {ipv6: true, "), "layers_services"),
+        ("networks:", "network"),
+    ],
+)
+def test_what_e2clab_refuses_is_refused(write, text, name):
+    is_valid_conf = pytest.importorskip("e2clab.schemas").is_valid_conf
+    key = {"layers_services": "layers"}.get(name, name)
+    assert is_valid_conf(yaml.safe_load(text), name) or found(write(**{key: text}))
