@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-export PYTHON TORCH_INDEX PYTHONDONTWRITEBYTECODE
+export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
 SOURCES := e2c_dl layers_services tests benchmarks

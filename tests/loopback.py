@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.errors import ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.trace.recorder import read_spans
 
 WORKFLOW = """\
 - hosts: edge.*
@@ -34,14 +36,24 @@ class Run:
     def directory(self, rank: int) -> Path:
         return self.path / self.scenario.topology.ranks[rank].name
 
-    def start(self) -> None:
+    def start(self, largest_file_bytes: dict[int, int] | None = None) -> None:
+        """Start all workers. A rank in ``largest_file_bytes`` cannot make a file larger: like a disk that is full."""
         for rank, host in enumerate(self.scenario.topology.ranks):
             command = [sys.executable, "-m", "e2c_dl.host", "train", str(self.directory(rank)), host.service_id]
+            limit = (largest_file_bytes or {}).get(rank)
+            if limit is not None:
+                command = ["prlimit", f"--fsize={limit}", *command]
             self.processes.append(subprocess.Popen(command, env=environ(), stderr=subprocess.DEVNULL))
 
     def until_training(self, rank: int = 0, iterations: int = 1) -> None:
         """Return once ``rank`` has reported that many iterations, or has ended."""
         while len(self.progress(rank)) < iterations and self.processes[rank].poll() is None:
+            time.sleep(0.01)
+
+    def until_traced(self, rank: int) -> None:
+        """Return once the first spans of ``rank`` are in its file, or it has ended."""
+        path = self.directory(rank) / "spans.bin"
+        while not (path.exists() and traced(path)) and self.processes[rank].poll() is None:
             time.sleep(0.01)
 
     def wait(self) -> list[int]:
@@ -60,6 +72,13 @@ class Run:
         path = self.directory(rank) / "progress.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def traced(path: Path) -> bool:
+    try:
+        return len(read_spans(path)[1]) > 0
+    except ArchiveError:  # its header is not written yet
+        return False
 
 
 def environ() -> dict[str, str]:

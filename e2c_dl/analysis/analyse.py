@@ -49,11 +49,11 @@ def analyse(trace: Trace, reference: Reference) -> Report:
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
         caveats=(
-            *_about_completeness(trace, iterations, messages),
+            *_about_completeness(trace, iterations, messages, reference),
             *host_caveats,
             *link_caveats,
             *_about_replay(replay),
-            *_about_clocks(carried),
+            *_about_clocks(trace, carried),
         ),
     )
 
@@ -104,8 +104,11 @@ def _links(trace: Trace, carried: Sequence[Carried]) -> tuple[LinkSummary, ...]:
     )
 
 
-def _about_completeness(trace: Trace, iterations: int, messages: Messages) -> list[str]:
+def _about_completeness(trace: Trace, iterations: int, messages: Messages, reference: Reference) -> list[str]:
     caveats = []
+    missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
+    if missing:
+        caveats.append(f"No trace of {', '.join(missing)}: their part in this run is not known.")
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
         caveats.append(
@@ -127,7 +130,10 @@ def _about_replay(replay: Replay) -> list[str]:
     return caveats
 
 
-def _about_clocks(carried: Sequence[Carried]) -> list[str]:
+def _about_clocks(trace: Trace, carried: Sequence[Carried]) -> list[str]:
+    unaligned = trace.facts.get("hosts_without_clock", ())
+    if unaligned:
+        return [f"Clocks of {', '.join(unaligned)} were never aligned: one-way times and verdicts on links are void."]
     doubtful = [
         f"{link.src} -> {link.dst}"
         for link in carried

@@ -9,6 +9,7 @@ from typing import Any
 
 from e2c_dl.analysis.analyse import analyse
 from e2c_dl.analysis.model import Reference, Report
+from e2c_dl.analysis.prefix import common_prefix
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.campaign.links import joined
@@ -21,27 +22,30 @@ from e2c_dl.scenario.model import Scenario
 NOT_AS_ASKED = "not as asked"
 """What the reason of a worker that --strict stopped says."""
 
+CONSEQUENCE = "rank "
+"""What the reason of a worker says that ended because of another's: "lost rank 2 (fog-1)", "rank 1 (edge-2): ..."."""
+
 
 def explained(archive: ReadArchive, scenario: Scenario) -> tuple[tuple[str, ...], E2cDlError | None]:
-    """What happened to the workers, in sentences, and the error that says it best; none if all of them finished.
+    """What happened to the workers, in sentences, causes first, and the error that says it best.
 
-    A worker that died without a word is the cause; that others then lost it is the consequence.
+    A worker that died without a word is the cause; that others then lost it is the consequence. Nothing and None, if
+    all of them finished.
     """
-    said: dict[str, str] = {}
+    said: dict[str, list[str]] = {}  # what -> the hosts it happened to
     for host in scenario.topology.ranks:
         outcome = archive.host_outcome(host.name)
         if outcome is None:
-            said[host.name] = "died without a word (killed, or its host is gone)"
+            said.setdefault("died without a word (killed, or its host is gone)", []).append(host.name)
         elif outcome.get("status") != "finished":
-            said[host.name] = f"{outcome.get('status')}: {outcome.get('reason')}"
-    sentences = tuple(f"the worker on {host} {what}" for host, what in said.items())
+            said.setdefault(f"{outcome.get('status')}: {outcome.get('reason')}", []).append(host.name)
     if not said:
-        return sentences, None
-    unfaithful = next((what for what in said.values() if NOT_AS_ASKED in what), None)
-    if unfaithful is not None:
-        return sentences, FidelityError(unfaithful.partition(": ")[2])
-    causes = [sentence for sentence in sentences if "lost" not in sentence and "stopped" not in sentence]
-    return sentences, TrainingError(f"{(causes or list(sentences))[0]}; see hosts/ in the archive")
+        return (), None
+    order = sorted(said, key=lambda what: (CONSEQUENCE in what, what))
+    sentences = tuple(f"worker {', '.join(said[what])} {what}" for what in order)
+    if NOT_AS_ASKED in order[0]:
+        return sentences, FidelityError(order[0].partition(": ")[2])
+    return sentences, TrainingError(f"{sentences[0]}; see hosts/ in the archive")
 
 
 def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
@@ -65,7 +69,7 @@ def write_report(path: Path) -> Report:
     if not archive.hosts:
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
     report = judge(archive)
-    report_writing.write_report(archive, report, activity.from_trace(archive.trace()))
+    report_writing.write_report(archive, report, activity.from_trace(common_prefix(archive.trace())))
     return report
 
 

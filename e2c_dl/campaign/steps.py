@@ -20,7 +20,7 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, follow, judge
 from e2c_dl.campaign.checks import checked
 from e2c_dl.campaign.request import Console, Request
-from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError, Interrupted
+from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError, Interrupted, TrainingError
 from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
@@ -45,7 +45,7 @@ class Campaign:
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
-    failures: list[E2cDlError] = field(default_factory=list)
+    failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
 
     @property
     def started(self) -> bool:
@@ -80,11 +80,9 @@ class Campaign:
     def note(self, step: Step, seconds: float, error: E2cDlError | None) -> None:
         """Record how a step ended, as far as there is an archive to record it in."""
         if error is not None:
-            self.failures.append(error)
+            self.failures.append((step.name, error))
         if self.archive is not None and not step.last:
             self.archive.step(step.name, round(seconds, 3), "done" if error is None else _ending(error))
-            if error is not None:
-                self.archive.happened(f"{step.name}: {error}")
 
     def keep_traceback(self, text: str) -> None:
         if self.archive is not None:
@@ -206,7 +204,7 @@ def collected(campaign: Campaign) -> None:
     campaign.session.workflow("finalize")
     collect.unpack(campaign.session.output_dir, scenario, archive.path)
     sentences, cause = judge.explained(open_archive(archive.path), scenario)
-    for sentence in sentences:
+    for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)
     campaign.cause = campaign.cause or cause
 
@@ -238,8 +236,11 @@ def close(campaign: Campaign) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
     outcome = Outcome.FINISHED
     if campaign.failures:
-        outcome = Outcome.INTERRUPTED if isinstance(campaign.failures[0], Interrupted) else Outcome.FAILED
+        outcome = Outcome.INTERRUPTED if isinstance(campaign.failures[0][1], Interrupted) else Outcome.FAILED
     archive = campaign.the_archive
+    for step, error in campaign.failures:
+        if campaign.cause is None or not isinstance(error, TrainingError):  # else the workers have said it better
+            archive.happened(f"{step}: {error}")
     archive.end(outcome, datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"))
     try:
         judge.write_report(archive.path)

@@ -24,6 +24,8 @@ RELAY_CORES = 0.5
 
 
 class Method(Enum):
+    """How a host is made slower."""
+
     QUOTA = "quota"
     SLEEP = "sleep"
 

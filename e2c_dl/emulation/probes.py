@@ -35,6 +35,8 @@ _RESULT = struct.Struct("!IdI")
 
 
 class Kind(IntEnum):
+    """What a probe is for: the picture is the module's."""
+
     PING = 1
     PONG = 2
     DATA = 3

@@ -30,7 +30,7 @@ from pathlib import Path
 from e2c_dl.emulation.relay_config import RelayConfig
 from e2c_dl.emulation.relay_report import BackgroundReports, HostLost, RelayReport, write_report
 from e2c_dl.emulation.switch import Switch
-from e2c_dl.emulation.tap import open_tap
+from e2c_dl.emulation.tap import open_tap, overruns
 from e2c_dl.errors import EmulationError
 
 REPORT_PERIOD_S = 1.0
@@ -70,7 +70,7 @@ class Relay:
                 self._switch.deliver()
 
     def report(self, *, final: bool) -> RelayReport:
-        """A snapshot of everything counted."""
+        """A snapshot of everything counted here."""
         return RelayReport(
             **self._switch.report(),
             final=final,
@@ -78,6 +78,7 @@ class Relay:
             cpu_s=_cpu_s() - self._cpu_before_s,
             scheduler=self._scheduler,
             hosts_lost=list(self._lost),
+            overruns={},
         )
 
     def _readable(self, timeout_s: float) -> list[int]:
@@ -150,11 +151,11 @@ def main() -> int:
     gc.freeze()
     gc.disable()  # a collection takes milliseconds; the loop makes no cycles
     _answer({"ready": True, "scheduler": scheduler})
-    reports = BackgroundReports(path)
+    reports = BackgroundReports(path, lambda: overruns(config.hosts))
     relay.run(stop, reports)
     reports.close()
     try:
-        write_report(path, relay.report(final=True))
+        write_report(path, {**relay.report(final=True), "overruns": overruns(config.hosts)})
     except OSError as error:
         print(f"relay: cannot write its final report: {error}", file=sys.stderr, flush=True)
         return 1

@@ -11,8 +11,9 @@ import fcntl
 import os
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from e2c_dl.emulation.frames import VNET_BYTES
 from e2c_dl.emulation.relay_config import RelayHost
@@ -20,11 +21,14 @@ from e2c_dl.errors import EmulationError
 
 TUN = "/dev/net/tun"
 
+RING_FRAMES = 4096  # that wait in the kernel for the relay to read them: more than a host sends in a late wake-up
+
 # linux/if_tun.h
 _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _OFFLOAD_CSUM_TSO4_TSO6 = 0x07
 _CLONE_NEWNET = 0x40000000
+_TX_DROPPED = 11  # column of /proc/net/dev
 
 
 def open_tap(host: RelayHost) -> int:
@@ -48,6 +52,20 @@ def open_tap(host: RelayHost) -> int:
         return descriptor
 
 
+def overruns(hosts: Sequence[RelayHost]) -> dict[str, int]:
+    """Frames of each host that found its ring full: lost before the relay could count them. Gone hosts: absent."""
+    found: dict[str, int] = {}
+    for host in hosts:
+        try:
+            lines = Path(f"/proc/{host.netns_pid}/net/dev").read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        for name, _, counters in (line.partition(":") for line in lines):
+            if name.strip() == host.device:
+                found[host.name] = int(counters.split()[_TX_DROPPED])
+    return found
+
+
 def _make(descriptor: int, host: RelayHost) -> None:
     request = struct.pack("16sH22x", host.device.encode(), _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR)
     try:
@@ -63,7 +81,7 @@ def _make(descriptor: int, host: RelayHost) -> None:
 
 def _configure(host: RelayHost) -> None:
     batch = (
-        f"link set dev {host.device} address {host.mac}\n"
+        f"link set dev {host.device} address {host.mac} txqueuelen {RING_FRAMES}\n"
         f"address add {host.address} dev {host.device}\n"
         f"link set dev {host.device} up\n"
     )

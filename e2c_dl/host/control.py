@@ -136,7 +136,9 @@ class Control:
             while line := await self._reader.readline():
                 heard = json.loads(line)
                 if heard["op"] == "abort":
-                    self._end(Aborted(heard["rank"], heard["reason"], status=heard["status"], exit_code=heard["exit_code"]))
+                    self._end(
+                        Aborted(heard["rank"], heard["reason"], status=heard["status"], exit_code=heard["exit_code"])
+                    )
                 else:
                     self._gathering.pop(heard["name"]).set_result(heard["values"])
         except (OSError, ValueError, KeyError) as error:

@@ -30,8 +30,7 @@ def host_facts() -> dict[str, Any]:
 
 def hardware_class(facts: dict[str, Any]) -> str:
     """Equal on hosts whose compute times are comparable."""
-    versions = facts["versions"]
-    return f"{facts['cpu_model']}, torch {versions['torch']} {facts['torch_cpu_capability']}"
+    return f"{facts['cpu_model']}, torch {facts['torch']['version']} {facts['torch']['cpu_capability']}"
 
 
 def _labelled(path: str, label: str) -> str | None:

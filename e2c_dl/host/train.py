@@ -133,18 +133,15 @@ async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolE
 
 def _torch(assignment: Assignment) -> tuple[TorchCompute, dict[str, Any]]:
     """(compute, facts), in the compute thread."""
-    import torch
-
-    from e2c_dl.training.compute import TorchCompute, make_deterministic
+    from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
     from e2c_dl.training.pacing import Pacing
 
     make_deterministic()
     training, speed = assignment.scenario.training, assignment.own.speed
     compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(speed))
     facts = host_facts()
-    facts["versions"]["torch"] = torch.__version__
-    facts["torch_cpu_capability"] = torch.backends.cpu.get_cpu_capability()
-    facts["torch_threads"] = torch.get_num_threads()
+    facts["torch"] = torch_facts()
+    facts["versions"]["torch"] = facts["torch"]["version"]
     facts["compute"] = {
         "calibrated_s": list(compute.calibrate()),
         "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(compute.buckets)))],

@@ -65,7 +65,8 @@ SCRIPT = """
     return change;
   }
   // Nothing leaves the page: Plotly's button that sends a figure to its makers' server is left out.
-  const config = { responsive: true, displaylogo: false, typesetMath: false, showSendToCloud: false, plotlyServerURL: "",
+  const config = { responsive: true, displaylogo: false, typesetMath: false,
+    showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   const figures = Array.from(document.querySelectorAll(".figure"));
   for (const place of figures) {

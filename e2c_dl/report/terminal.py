@@ -38,7 +38,8 @@ def summary(
     rows = link_rows(links, report)
     parts: list[RenderableType] = []
     if run.outcome is not Outcome.FINISHED:
-        parts += [Text(f"{words.outcome(run)} What was traced until then:", style="bold yellow"), Text("")]
+        parts += [Text(words.outcome(run), style="bold yellow"), *_bullets(run.what_happened[1:])]
+        parts += [Text("What was traced until then:"), Text("")]
     parts += [Text(said.headline, style=TONES[said.tone]), *_bullets(said.points), Text("")]
     parts.append(_totals(report))
     if report.hosts:

@@ -61,8 +61,8 @@ def named(element: Element) -> str:
 
 
 def outcome(run: Run) -> str:
-    """How the run ended, in one sentence, with what happened if it did not finish."""
-    happened = " ".join(run.what_happened)
+    """How the run ended, in one sentence, with the first thing that happened if it did not finish."""
+    happened = f"{run.what_happened[0].rstrip('.')}." if run.what_happened else ""
     said = {
         Outcome.FINISHED: "The run finished.",
         Outcome.FAILED: "The run failed.",

@@ -20,15 +20,6 @@ from typing import Any
 from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
 from e2c_dl.testbeds import upstream
 
-ANSIBLE_SETTINGS = {
-    "ANSIBLE_PIPELINING": "True",
-    "ANSIBLE_GATHERING": "explicit",
-    "ANSIBLE_HOST_KEY_CHECKING": "False",
-    "ANSIBLE_RETRY_FILES_ENABLED": "False",
-    "ANSIBLE_DEPRECATION_WARNINGS": "False",
-    "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1
-}
-
 
 class Session:
     """E2Clab's three acts on one scenario folder, with our services and, if given, our provider.
@@ -53,8 +44,6 @@ class Session:
         self._experiment: Any = None
 
     def __enter__(self) -> Session:
-        # Ansible reads its settings when it is first imported, so they come before E2Clab is.
-        os.environ.update(ANSIBLE_SETTINGS)
         os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self._state_dir / "ssh")
         os.environ["ANSIBLE_LOCAL_TEMP"] = str(self._state_dir / "ansible")
         _forks_end_with_this_process()
@@ -114,7 +103,7 @@ def one_line(error: BaseException) -> str:
     text = (
         "; ".join(f"{', '.join(hosts)}: {what}" for what, hosts in said.items()) or f"{type(error).__name__}: {error}"
     )
-    return " ".join(text.split())[:500]
+    return " ".join(text.split())[:300]
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,16 @@ from e2c_dl.errors import TestbedError
 
 SUPPORTED = "3.7"
 SUBSTITUTED = "G5k"
+ANSIBLE_SETTINGS = {
+    "ANSIBLE_PIPELINING": "True",
+    "ANSIBLE_GATHERING": "explicit",
+    "ANSIBLE_HOST_KEY_CHECKING": "False",
+    "ANSIBLE_RETRY_FILES_ENABLED": "False",
+    "ANSIBLE_DEPRECATION_WARNINGS": "False",
+    "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1
+}
+"""Ansible reads some of these when it is first imported, so they are set before E2Clab is."""
+
 _LISTS_SERVICES = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
 
 
@@ -35,6 +46,7 @@ def check() -> str:
         raise TestbedError("E2Clab is not installed; pip install 'e2c_dl[deploy]'") from error
     if not version.startswith(SUPPORTED + "."):
         raise TestbedError(f"E2Clab {version} is installed, but {SUPPORTED}.x is needed; pip install 'e2c_dl[deploy]'")
+    os.environ.update(ANSIBLE_SETTINGS)
     needed = [("e2clab.providers.provider", "Provider"), ("e2clab.experiment", "Experiment")]
     needed += [(module, "get_available_services") for module in _LISTS_SERVICES]
     for module, name in needed:

@@ -59,7 +59,7 @@ class Messages:
         """(src rank, dst rank) -> its messages by seq; views of ``joined``; keys sorted."""
         pairs = np.stack([self.joined["src"], self.joined["dst"]], axis=1)
         found, starts = np.unique(pairs, axis=0, return_index=True)
-        stops = np.append(starts[1:], len(self.joined))
+        stops = np.append(starts, len(self.joined))[1:]
         return {
             (int(src), int(dst)): self.joined[start:stop]
             for (src, dst), start, stop in zip(found, starts, stops, strict=True)

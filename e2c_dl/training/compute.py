@@ -36,6 +36,15 @@ def make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
 
 
+def torch_facts() -> dict[str, str | int]:
+    """What of torch decides the bits of a result: version, CPU capability, threads; as it is now."""
+    return {
+        "version": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
 class TorchCompute:
     """One rank's model, data and optimizer, as ``training`` says. Its vectors share torch's memory.
 

@@ -1,7 +1,9 @@
 """The models one can train, each with the same initial parameters on every rank.
 
 There is no batch normalisation and no dropout: with them, a step on several batches would not equal the step on all of
-them together, and no distributed result could be checked against one process.
+them together, and no distributed result could be checked against one process. Activations are smooth for the same
+reason: a ReLU turns a difference in the last bit of its input, which the order of a sum makes, into a jump of the
+gradient, and after 20 steps in float32 two correct runs may differ by percents.
 """
 
 from __future__ import annotations
@@ -16,15 +18,22 @@ from e2c_dl.errors import InputError
 
 
 def cnn() -> nn.Module:
-    """A convolutional network for 8 x 8 grey images of 10 classes: 103,642 parameters, input (n, 1, 8, 8)."""
+    """A convolutional network for 8 x 8 grey images of 10 classes: 109,914 parameters, input (n, 1, 8, 8).
+
+    About half of them stand in convolutions, so that much of backward is left when the first buckets are sent.
+    """
     return nn.Sequential(
         nn.Conv2d(1, 16, kernel_size=3, padding=1),
-        nn.ReLU(),
+        nn.Tanh(),
         nn.Conv2d(16, 32, kernel_size=3, padding=1),
-        nn.ReLU(),
+        nn.Tanh(),
+        nn.Conv2d(32, 64, kernel_size=3, padding=1),
+        nn.Tanh(),
+        nn.Conv2d(64, 64, kernel_size=3, padding=1, stride=2),
+        nn.Tanh(),
         nn.Flatten(),
-        nn.Linear(32 * 8 * 8, 48),
-        nn.ReLU(),
+        nn.Linear(64 * 4 * 4, 48),
+        nn.Tanh(),
         nn.Linear(48, 10),
     )
 
@@ -44,7 +53,17 @@ def build(name: str, *, seed: int, dtype: torch.dtype) -> nn.Module:
         raise InputError(f"model {name!r} does not exist; write {' or '.join(close)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _MODELS[name]().to(dtype)
+        model = _MODELS[name]()
+        model.apply(_initialise)
+        return model.to(dtype)
+
+
+def _initialise(layer: nn.Module) -> None:
+    """Weights that keep the variance of signals through rectifiers. Source: He et al., ICCV 2015, Eq. (10)."""
+    if isinstance(layer, (nn.Conv2d, nn.Linear)):
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -24,9 +24,7 @@ def part(samples: int, *, seed: int, rank: int, size: int) -> Indices:
     return order[samples * rank // size : samples * (rank + 1) // size]
 
 
-def batch_indices(
-    samples: int, *, seed: int, rank: int, size: int, batch_size: int, iteration: int
-) -> Indices:
+def batch_indices(samples: int, *, seed: int, rank: int, size: int, batch_size: int, iteration: int) -> Indices:
     """The ``batch_size`` samples, out of 0..samples-1, that ``rank`` of ``size`` trains on in ``iteration``.
 
     Raises: InputError, if the rank has less samples than one batch needs.

@@ -17,7 +17,7 @@ FIN, SYN, PSH, ACK = 1, 2, 8, 16
 
 
 def ones_complement(data: bytes) -> int:
-    """The checksum that completes ``data``, word by word, as RFC 1071 puts it; written apart from the code under test."""
+    """The checksum that completes ``data``, word by word; written apart from the code under test."""
     total = 0
     for i in range(0, len(data), 2):
         total += data[i] << 8 | (data[i + 1] if i + 1 < len(data) else 0)
@@ -44,9 +44,7 @@ def gso_frame(version, payload, segment, sequence=1, identification=7, flags=ACK
     dst = ipaddress.ip_address("198.19.0.2" if version == 4 else "fd00::2").packed
     size = 20 + len(tcp_options) + len(payload)
     partial = 0xFFFF - ones_complement(pseudo(version, src, dst, size))
-    tcp = struct.pack(
-        "!HHIIBBHHH", 4000, 5000, sequence, 99, (5 + len(tcp_options) // 4) << 4, flags, 512, partial, 0
-    )
+    tcp = struct.pack("!HHIIBBHHH", 4000, 5000, sequence, 99, (5 + len(tcp_options) // 4) << 4, flags, 512, partial, 0)
     ip = ip_header(version, src, dst, identification, ip_options, size)
     kind = GSO_TCPV4 if version == 4 else GSO_TCPV6
     vnet = VNET.pack(1, kind, 14 + len(ip) + size - len(payload), segment, 14 + len(ip), 16)
@@ -117,7 +115,7 @@ def pieces(buffer, counts):
 def test_pieces_are_frames_that_a_receiver_accepts(drawn):
     buffer, counts = drawn
     whole = Parsed(buffer)
-    form, parts = pieces(buffer, counts)
+    _, parts = pieces(buffer, counts)
     expected_sequence, segments = whole.sequence, 0
     for part, count in zip(parts, counts, strict=True):
         parsed = Parsed(part)

@@ -10,6 +10,7 @@ import pytest
 
 from e2c_dl.emulation.frames import VNET, internet_sum, shape
 from e2c_dl.emulation.relay_config import RelayConfig, RelayHost, RelayLink
+from e2c_dl.emulation.relay_report import RelayReport, caveats
 from e2c_dl.emulation.shaping import LinkShaper, queue_bytes
 from e2c_dl.emulation.switch import Switch
 from e2c_dl.errors import EmulationError
@@ -204,3 +205,44 @@ def test_two_of_the_same_are_refused() -> None:
     config = Wire().config
     with pytest.raises(EmulationError, match="two hosts with the mac"):
         replace(config, hosts=(config.hosts[0], replace(config.hosts[1], mac=mac(1))))
+
+
+def report_of(wire: Wire, **values: object) -> RelayReport:
+    facts = {
+        "final": True,
+        "seconds": 10.0,
+        "cpu_s": 1.0,
+        "scheduler": "SCHED_FIFO 1",
+        "hosts_lost": [],
+        "overruns": {"a": 0},
+    }
+    return {**wire.switch.report(), **facts, **values}  # type: ignore[typeddict-item]
+
+
+def test_a_relay_that_kept_up_has_no_caveats_and_one_that_did_not_says_why() -> None:
+    wire = Wire(A_TO_B)
+    wire.switch.forward(0, frame(mac(2)))
+    wire.at(0.0185)
+    assert caveats(report_of(wire), 0.5) == ()
+    wire.switch.forward(0, frame(mac(2)))
+    wire.at(5.0)
+    lost = {"host": "c", "after_s": 3.0, "why": "gone"}
+    late, broken = (
+        caveats(report_of(wire), 0.5),
+        caveats(report_of(wire, final=False, cpu_s=9.0, hosts_lost=[lost], overruns={"a": 9}), 0.5),
+    )
+    assert len(late) == 1 and "a -> b" in late[0] and "50.0%" in late[0]
+    for words, sentence in zip(("lost c", "a: 9 frames", "in order", "a -> b", "0.90 cores"), broken, strict=True):
+        assert words in sentence
+
+
+def test_a_large_frame_is_sent_in_pieces_of_at_most_five_milliseconds() -> None:
+    headers, segment = 54, 1448
+    tcp = bytes(12) + b"\x50" + bytes(7)
+    whole = VNET.pack(1, 1, headers, segment, 34, 16) + frame(mac(2), 34)[10:24] + b"\x45" + bytes(19) + tcp
+    whole += bytes(40 * segment)
+    arrivals = link(rate_bps=10e6).admit(0.0, whole)
+    # 5 ms at 10 Mbit/s are 6250 bytes: four segments of 1502 bytes on the wire.
+    assert [segments for _, segments, _ in arrivals] == [4] * 10
+    assert [at_s for at_s, _, _ in arrivals] == pytest.approx([4 * 1502 * 8 / 10e6 * n for n in range(1, 11)])
+    assert len(link().admit(0.0, whole)) == len(link(delay_s=0.1).admit(0.0, whole)) == 1

@@ -239,7 +239,7 @@ def test_an_unshaped_link_measures_as_a_floor_and_strangers_are_passed_over() ->
             back=Link(),
             cap_bps=5e6,
         )
-        with pytest.raises(EmulationError, match="cannot listen on 127.0.0.1"):
+        with pytest.raises(EmulationError, match=r"cannot listen on 127\.0\.0\.1"):
             Responder("127.0.0.1", responder.port)
     assert seen.rate_is_floor
     assert seen.pings == 21

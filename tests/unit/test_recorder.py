@@ -22,9 +22,9 @@ def recorder(path: Path, **options: int) -> Recorder:
 
 def test_every_field_is_read_back(tmp_path: Path) -> None:
     with recorder(tmp_path / "spans.bin") as recording:
-        recording.record(
-            Phase.SEND, 1, 2, 3, task=4, iteration=5, bucket=6, src=7, dst=8, seq=9, nbytes=10, peer_task=11, staleness=12
-        )
+        who = {"task": 4, "peer_task": 11, "src": 7, "dst": 8}
+        what = {"iteration": 5, "bucket": 6, "seq": 9, "nbytes": 10, "staleness": 12}
+        recording.record(Phase.SEND, 1, 2, 3, **who, **what)
     facts, spans, complete = read_spans(tmp_path / "spans.bin")
     assert facts == {"rank": 3, "host": "fog-1", "layer": "fog"}
     assert not complete
@@ -65,6 +65,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_threads_lose_nothing(tmp_path: Path) -> None:
     with recorder(tmp_path / "spans.bin", capacity=16) as recording:
+
         def work(task: int) -> None:
             for number in range(500):
                 recording.record(Phase.STEP, number, number, number, task=task)

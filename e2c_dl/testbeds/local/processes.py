@@ -20,16 +20,23 @@ _PROC = Path("/proc")
 
 
 def processes_of(run_id: str, groups: Iterable[Path] = (), others: Iterable[int] = ()) -> frozenset[int]:
-    """Pids of what carries the run's id in its environment or is in one of ``groups``, and ``others``.
+    """Pids of what carries the run's id in its environment, or is in one of ``groups``, or ssh shares; and ``others``.
 
     This process and its ancestors are not among them, nor are zombies, which their parents must reap.
     """
     mark = f"\0{RUN_VARIABLE}={run_id}\0".encode()
     pids = {int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()}
-    found = {pid for pid in pids if mark in b"\0" + _read(_PROC / str(pid) / "environ")}
+    found = {pid for pid in pids if mark in b"\0" + _read(_PROC / str(pid) / "environ") or _is_shared_ssh(pid, run_id)}
     for group in groups:
         found |= {int(pid) for pid in _read(group / "cgroup.procs").split()}
     return frozenset(pid for pid in (found | set(others)) - lineage() if start_ticks(pid) is not None)
+
+
+def _is_shared_ssh(pid: int, run_id: str) -> bool:
+    """Whether ``pid`` is an ssh that stays for later connections of the run: its title, the path of its socket, has
+    overwritten its environment."""
+    title = _read(_PROC / str(pid) / "cmdline")
+    return title.startswith(b"ssh: ") and f"/{run_id}/".encode() in title
 
 
 def lineage() -> frozenset[int]:

@@ -63,7 +63,8 @@ class Network:
         self._addresses: Sequence[Address] = ()
         self._outgoing: dict[int, Outgoing] = {}
         self._opening: dict[int, asyncio.Task[Outgoing]] = {}
-        self._incoming: dict[int, socket.socket] = {}
+        self._accepted: list[socket.socket] = []
+        self._incoming: set[int] = set()  # sources of links that are open, or were
         self._arrived = asyncio.Event()  # set at each new incoming link
         self._departed: set[int] = set()  # sources that said goodbye
         self._strangers: list[str] = []  # why connections were turned away
@@ -89,7 +90,7 @@ class Network:
         awaited = {src for src, dst in links if dst == self.rank}
         deadline = asyncio.get_running_loop().time() + within_s
         await asyncio.gather(*(self._open(dst, within_s) for src, dst in links if src == self.rank))
-        while missing := awaited - self._incoming.keys():
+        while missing := awaited - self._incoming:
             self._arrived.clear()
             try:
                 await asyncio.wait_for(self._arrived.wait(), deadline - asyncio.get_running_loop().time())
@@ -110,7 +111,7 @@ class Network:
         await asyncio.gather(*(outgoing.close() for outgoing in self._outgoing.values()))
         if self._readers:
             await asyncio.wait(self._readers, timeout=GOODBYE_WITHIN_S)
-        silent = sorted(self._incoming.keys() - self._departed)
+        silent = sorted(self._incoming - self._departed)
         self.abort()
         if silent:
             raise PeerLost(silent[0], f"it did not say goodbye within {GOODBYE_WITHIN_S:.0f} s")
@@ -121,7 +122,7 @@ class Network:
             task.cancel()
         for outgoing in self._outgoing.values():
             outgoing.abort()
-        for connection in (self._listener, *self._incoming.values()):
+        for connection in (self._listener, *self._accepted):
             connection.close()
         if not self.failed.done():
             self.failed.cancel()
@@ -171,33 +172,38 @@ class Network:
     async def _accept(self) -> None:
         while True:
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+            self._accepted.append(connection)
             reader = asyncio.get_running_loop().create_task(self._serve(connection))
             self._readers.add(reader)
             reader.add_done_callback(self._finished)
 
     async def _serve(self, connection: socket.socket) -> None:
-        """One incoming connection from its hello to its end; strangers are turned away."""
-        with connection:
-            try:
-                tune(connection, self._options)
-                src = await greeted(connection, token=self._token, rank=self.rank, size=self.size)
-                if src in self._incoming:
-                    raise TrainingError(f"rank {src} connected twice")
-            except (TrainingError, OSError, EOFError, asyncio.TimeoutError) as error:
-                self._strangers.append(str(error) or type(error).__name__)  # if a peer is missing, connect() says so
-                return
-            self._incoming[src] = connection
-            self._arrived.set()
-            try:
-                await receive_all(
-                    connection, src=src, dst=self.rank, largest_payload_bytes=self._largest_payload_bytes,
-                    mailboxes=self.mailboxes, recorder=self._recorder,
-                )  # fmt: skip
-            except PeerLost as why:
-                self._lose(why)
-            else:  # it may still want what is queued for it: only what is awaited from it is lost
-                self._departed.add(src)
-                self.mailboxes.lose(PeerLost(src, "it has ended its training; no more messages come from it"))
+        """One incoming connection from its hello to its end; strangers are turned away.
+
+        If this rank fails, the connection stays open until :meth:`abort`: it shall first tell the others why.
+        """
+        try:
+            tune(connection, self._options)
+            src = await greeted(connection, token=self._token, rank=self.rank, size=self.size)
+            if src in self._incoming:
+                raise TrainingError(f"rank {src} connected twice")
+        except (TrainingError, OSError, EOFError, asyncio.TimeoutError) as error:
+            self._strangers.append(str(error) or type(error).__name__)  # if a peer is missing, connect() says so
+            connection.close()
+            return
+        self._incoming.add(src)
+        self._arrived.set()
+        try:
+            await receive_all(
+                connection, src=src, dst=self.rank, largest_payload_bytes=self._largest_payload_bytes,
+                mailboxes=self.mailboxes, recorder=self._recorder,
+            )  # fmt: skip
+        except PeerLost as why:
+            self._lose(why)
+        else:  # it may still want what is queued for it: only what is awaited from it is lost
+            self._departed.add(src)
+            self.mailboxes.lose(PeerLost(src, "it has ended its training; no more messages come from it"))
+        connection.close()
 
     def _background(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine)

@@ -1,0 +1,151 @@
+"""Measures veth, the unshaped relay and the relay at requested rates and delays, alternating, idle and with busy cores.
+
+``python -m benchmarks.relay [--repeats N] [--seconds S] [--busy N] [--write]``: prints a table; ``--write`` also
+puts it, with command and date, into benchmarks/results/relay.md and .json. Needs root, iperf3, fping, iproute2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.relay import bed
+
+RATES_BPS = (1e6, 10e6, 50e6, 100e6, 500e6)
+DELAYS_S = (0.0, 0.025)
+UNSHAPED_UDP_BPS = 1e9  # offered where nothing limits
+OVERLOAD = 1.2
+PING_FRAME_BYTES = 98  # fping's default
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One way of joining the two hosts, with or without busy loops beside it."""
+
+    link: str  # veth or relay
+    rate_bps: float | None
+    delay_s: float
+    busy: int
+
+    def round_trip_ms(self) -> float:
+        """What was asked for: both delays, and the time of the ping's frame on both links."""
+        serialised_s = 0.0 if self.rate_bps is None else 2 * PING_FRAME_BYTES * 8 / self.rate_bps
+        return (2 * self.delay_s + serialised_s) * 1e3
+
+
+def cases(busy: int) -> list[Case]:
+    """In the order in which they alternate."""
+    unshaped = [Case(link=link, rate_bps=None, delay_s=0.0, busy=busy) for link in ("veth", "relay")]
+    return unshaped + [Case(link="relay", rate_bps=r, delay_s=d, busy=busy) for d in DELAYS_S for r in RATES_BPS]
+
+
+def measure(case: Case, seconds: int) -> dict[str, float]:
+    """One measurement: tcp_bps, udp_sent_bps, udp_bps, round_trip_ms, and what the relay says of itself."""
+    reports: list[Any] = []
+    joined = bed.veth() if case.link == "veth" else bed.relay(case.rate_bps, case.delay_s, reports)
+    with joined as hosts, _busy_loops(case.busy):
+        offered_bps = UNSHAPED_UDP_BPS if case.rate_bps is None else OVERLOAD * case.rate_bps
+        seen = {"round_trip_ms": bed.round_trip_ms(hosts)}
+        seen["udp_sent_bps"], seen["udp_bps"] = bed.udp_bps(hosts, seconds, offered_bps)
+        seen["tcp_bps"] = bed.tcp_bps(hosts, seconds)
+    for report in reports:
+        link = report["links"][0]
+        seen["late_share"] = link["late"] / max(1, link["timed"])
+        seen["lateness_mean_us"], seen["lateness_max_us"] = link["lateness_mean_s"] * 1e6, link["lateness_max_s"] * 1e6
+        seen["cores"] = report["cpu_s"] / report["seconds"]
+    return seen
+
+
+def table(rows: list[tuple[Case, dict[str, float]]]) -> str:
+    """Markdown: medians, and ratios to what was asked, or to veth where nothing was."""
+    lines = [
+        "| link | asked Mbit/s | asked delay ms | busy loops | TCP Mbit/s | ratio | UDP sent | UDP Mbit/s | ratio "
+        "| round trip ms | off ms | late > 1 ms | mean late us | relay cores |",
+        "|---" * 14 + "|",
+    ]
+    veth = {case.busy: seen for case, seen in rows if case.link == "veth"}
+    for case, seen in rows:
+        tcp, udp = seen["tcp_bps"] / 1e6, seen["udp_bps"] / 1e6
+        asked = None if case.rate_bps is None else case.rate_bps / 1e6
+        tcp_ratio = tcp / (asked or veth[case.busy]["tcp_bps"] / 1e6)
+        udp_sent = seen["udp_sent_bps"] / 1e6
+        udp_ratio = udp / min(udp_sent, asked or udp_sent)  # a sender short of a core is not the link's doing
+        off_ms = seen["round_trip_ms"] - case.round_trip_ms()
+        late = (
+            f"{seen['late_share']:.2%} | {seen['lateness_mean_us']:.0f} | {seen['cores']:.2f}"
+            if "cores" in seen
+            else "| |"
+        )
+        lines.append(
+            f"| {case.link} | {'-' if asked is None else f'{asked:g}'} | {case.delay_s * 1e3:g} | {case.busy} "
+            f"| {tcp:.4g} | {tcp_ratio:.3f} | {udp_sent:.4g} | {udp:.4g} | {udp_ratio:.3f} "
+            f"| {seen['round_trip_ms']:.2f} | {off_ms:+.2f} | {late} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The command. Returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.relay", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3, help="of each iperf3 run")
+    parser.add_argument("--busy", type=int, default=2, help="busy loops in the second half of the cases")
+    parser.add_argument("--write", action="store_true", help="into benchmarks/results/")
+    asked = parser.parse_args()
+    every = [case for busy in sorted({0, asked.busy}) for case in cases(busy)]
+    seen: dict[Case, list[dict[str, float]]] = {case: [] for case in every}
+    for repeat in range(asked.repeats):
+        for case in every:
+            print(f"{repeat + 1}/{asked.repeats} {case}", file=sys.stderr, flush=True)
+            seen[case].append(measure(case, asked.seconds))
+    rows = [(case, _medians(measured)) for case, measured in seen.items()]
+    print(table(rows))
+    if asked.write:
+        _write(rows, seen)
+    return 0
+
+
+def _medians(measured: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+
+
+def _write(rows: list[tuple[Case, dict[str, float]]], seen: dict[Case, list[dict[str, float]]]) -> None:
+    facts = {
+        "command": " ".join(["python -m benchmarks.relay", *sys.argv[1:]]),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+        "load_at_end": os.getloadavg()[0],
+    }
+    raw = [{**asdict(case), "measured": measured} for case, measured in seen.items()]
+    (RESULTS / "relay.json").write_text(json.dumps({**facts, "cases": raw}, indent=1) + "\n", encoding="utf-8")
+    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    text = f"# The relay, measured\n\n{said}\n\nMedians of {len(next(iter(seen.values())))} runs.\n\n{table(rows)}\n"
+    (RESULTS / "relay.md").write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _busy_loops(count: int) -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

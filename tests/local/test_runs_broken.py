@@ -1,0 +1,92 @@
+"""Runs that end badly: a killed rank, relay or e2c-dl, Ctrl-C, a full disk. Said in the archive, nothing left behind."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from whole_runs import COMMAND, Started, facts, nothing_left, relay_pid, scenario, worker_pid
+
+from e2c_dl.archive.verify import verify
+from e2c_dl.testbeds.local import remains
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+LONG = 100_000  # iterations: it does not end by itself
+TRAINING = "iteration 1/"
+
+
+@pytest.fixture
+def started(tmp_path, repository):
+    """A run that trains until something happens to it."""
+    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=LONG)
+    (tmp_path / "artifacts").mkdir()
+    run = Started("deploy", source, tmp_path / "artifacts", "--archive", tmp_path / "a", log=tmp_path / "log")
+    run.until(TRAINING)
+    yield run
+    remains.destroy(run.run_id)
+
+
+def test_ctrl_c(started, tmp_path):
+    started.interrupt()
+    assert started.ended() == 130
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "interrupted"
+    assert "SIGINT" in " ".join(run["what_happened"])
+    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    assert verify(tmp_path / "a") == ()
+    nothing_left(started.run_id)
+
+
+def test_a_killed_rank_is_named(started, tmp_path):
+    os.kill(worker_pid(started.run_id, "fog-1"), signal.SIGKILL)
+    assert started.ended() == 1
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "failed"
+    assert run["what_happened"][0].startswith("worker fog-1 died without a word")
+    assert "fog-1 died without a word" in started.said.splitlines()[-1]
+    assert verify(tmp_path / "a") == ()
+    nothing_left(started.run_id)
+
+
+def test_a_killed_relay_is_named(started, tmp_path):
+    os.kill(relay_pid(started.run_id), signal.SIGKILL)
+    assert started.ended() == 1
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "failed"
+    assert run["what_happened"][0].startswith("the relay was killed by signal 9")
+    assert "the relay was killed by signal 9" in started.said.splitlines()[-1]
+    nothing_left(started.run_id)
+
+
+def test_after_kill_9_of_the_program_destroy_removes_everything(started, tmp_path):
+    os.kill(started.process.pid, signal.SIGKILL)
+    started.ended()
+    assert facts(tmp_path / "a")["outcome"] == "running"
+    assert remains.leftovers(started.run_id) != ()
+    destroyed = subprocess.run([*COMMAND, "destroy"], capture_output=True, text=True, check=False)
+    assert destroyed.returncode == 0
+    assert started.run_id in destroyed.stdout
+    nothing_left(started.run_id)
+
+
+def test_a_full_disk_is_told_in_the_archive(tmp_path, repository):
+    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=40)
+    (tmp_path / "artifacts").mkdir()
+    small, outside = tmp_path / "small", tmp_path / "outside"
+    small.mkdir()
+    outside.mkdir()
+    # In a mount namespace of its own: the small disk goes with it.
+    script = (
+        'mount -t tmpfs -o size=1400k tmpfs "$1" && shift && "$@"; status=$?; '
+        f'cp "{small}/a/run.json" "{outside}/run.json"; exit $status'
+    )
+    run = Started(
+        "deploy", source, tmp_path / "artifacts", "--archive", small / "a",
+        log=tmp_path / "log", prefix=("unshare", "--mount", "sh", "-c", script, "sh", str(small)),
+    )  # fmt: skip
+    assert run.ended() == 1, run.said
+    assert "disk is full" in run.said or "No space left" in run.said
+    told = facts(outside)
+    assert told["outcome"] == "failed"
+    assert "full" in " ".join(told["what_happened"]) or "No space left" in " ".join(told["what_happened"])
+    nothing_left(told["run_id"])

@@ -1,0 +1,122 @@
+"""Whole runs of a small scenario through the command line, as a user starts them, and what they leave."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.local import remains
+
+COMMAND = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
+LIMIT_S = 240
+
+LAYERS = """\
+environment:
+  job_name: small
+  g5k: {cluster: paradoxe}
+layers:
+- name: edge
+  services:
+  - {name: Trainer, env: &t {strategy: allreduce, iterations: %d, batch_size: 16, bucket_bytes: 256KiB}}
+- name: fog
+  services:
+  - {name: Trainer, env: *t}
+- name: cloud
+  services:
+  - {name: Trainer, env: *t}
+"""
+NETWORK = """\
+networks:
+- {src: '*.*', dst: '*.*', delay: 3ms, rate: 50mbit}
+"""
+EMULATION = """\
+compute: {method: sleep, cores: 0.1}
+"""
+
+
+def scenario(folder: Path, workflow: Path, iterations: int = 6, network: str = NETWORK) -> Path:
+    """Three hosts, one per layer; returns the folder."""
+    folder.mkdir(parents=True)
+    (folder / "layers_services.yaml").write_text(LAYERS % iterations)
+    (folder / "network.yaml").write_text(network)
+    (folder / "emulation.yaml").write_text(EMULATION)
+    (folder / "workflow.yaml").write_text(workflow.read_text())
+    return folder
+
+
+class Started:
+    """One ``e2c-dl`` under way, in a process group of its own, its output in a file."""
+
+    def __init__(self, *arguments: object, log: Path, prefix: tuple[str, ...] = ()) -> None:
+        self._log = log
+        self.process = subprocess.Popen(
+            [*prefix, *COMMAND, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=log.open("w"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def until(self, text: str) -> None:
+        """Return when ``text`` was printed."""
+        deadline = time.monotonic() + LIMIT_S
+        while text not in self.said:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.05)  # polling another program's output
+
+    def interrupt(self) -> None:
+        """Ctrl-C: to the whole group, as a terminal sends it."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def ended(self) -> int:
+        """Its exit code."""
+        return self.process.wait(LIMIT_S)
+
+    @property
+    def run_id(self) -> str:
+        return self.said.split("run ")[1].split(",")[0]
+
+
+def facts(archive: Path) -> dict:
+    return json.loads((archive / "run.json").read_text())
+
+
+def nothing_left(run_id: str) -> None:
+    assert remains.leftovers(run_id) == ()
+    assert run_id not in {run.id for run in registry.runs()}
+
+
+def worker_pid(run_id: str, host: str) -> int:
+    """The pid, on this machine, of the training process of ``host``."""
+    wanted = f"/{run_id}/hosts/{host}/"
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().decode().split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if command[1:4] == ["-m", "e2c_dl.host", "train"] and wanted in f"{command[4]}/":
+                return int(entry.name)
+    raise AssertionError(f"no worker of {host} runs")
+
+
+def relay_pid(run_id: str) -> int:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+                environ = (entry / "environ").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if b"e2c_dl.emulation.relay" in command and f"E2CDL_RUN={run_id}".encode() in environ:
+                return int(entry.name)
+    raise AssertionError("no relay runs")
