@@ -42,7 +42,9 @@ test: test-fast ## test-fast, then real runs on this machine; as root (under 25 
 
 .PHONY: bench
 bench: setup ## campaigns and side-by-side measurements, as long as they take; results go to benchmarks/
-	@for entry in benchmarks/*/run.py; do echo "== $$entry"; $(BIN)/python "$$entry"; done
+	@for entry in benchmarks/*/__main__.py; do \
+		name=$$(basename "$$(dirname "$$entry")"); echo "== $$name"; $(BIN)/python -m "benchmarks.$$name" --write; \
+	done
 
 .PHONY: clean
 clean: ## remove environments, caches and builds from this tree (archives of runs stay)

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.local import remains
+from e2c_dl.testbeds.local.processes import processes_of
 
 COMMAND = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
 LIMIT_S = 240
@@ -98,25 +100,22 @@ def nothing_left(run_id: str) -> None:
 def worker_pid(run_id: str, host: str) -> int:
     """The pid, on this machine, of the training process of ``host``."""
     wanted = f"/{run_id}/hosts/{host}/"
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes().decode().split("\0")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if command[1:4] == ["-m", "e2c_dl.host", "train"] and wanted in f"{command[4]}/":
-                return int(entry.name)
-    raise AssertionError(f"no worker of {host} runs")
+    return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.host", "train"] and wanted in f"{words[4]}/")
 
 
 def relay_pid(run_id: str) -> int:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-                environ = (entry / "environ").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if b"e2c_dl.emulation.relay" in command and f"E2CDL_RUN={run_id}".encode() in environ:
-                return int(entry.name)
-    raise AssertionError("no relay runs")
+    """The pid of the run's relay."""
+    ours = processes_of(run_id)
+    return _pid(lambda words: words[1:3] == ["-m", "e2c_dl.emulation.relay"], ours)
+
+
+def _pid(wanted: Callable[[list[str]], bool], among: Iterable[int] | None = None) -> int:
+    pids = among or [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    for pid in pids:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if wanted(words):
+            return pid
+    raise AssertionError("no such process runs")

@@ -200,7 +200,8 @@ def collected(campaign: Campaign) -> None:
     if campaign.session is None or not campaign.the_testbed.accesses:
         return
     archive, scenario = campaign.the_archive, campaign.the_scenario
-    campaign.the_testbed.end_emulation()
+    for caveat in campaign.the_testbed.end_emulation():
+        archive.could_not_honour(caveat)
     campaign.session.workflow("finalize")
     collect.unpack(campaign.session.output_dir, scenario, archive.path)
     sentences, cause = judge.explained(open_archive(archive.path), scenario)

@@ -36,7 +36,8 @@ def check(scenario: Path, testbed: str) -> None:
     loaded = load(scenario)
     topology = loaded.topology
     layers = list(dict.fromkeys(host.layer for host in topology.hosts))
+    training = loaded.training
     click.echo(
-        f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}, {len(topology.links)} shaped "
-        f"links, {loaded.training.strategy} over {len(topology.ranks)} ranks for {loaded.training.iterations} iterations"
+        f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; "
+        f"{training.strategy} over {len(topology.ranks)} ranks for {training.iterations} iterations"
     )

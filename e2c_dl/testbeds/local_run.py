@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.emulation import compute, tc
+from e2c_dl.emulation import compute, relay_report, tc
 from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay_process import RelayProcess
 from e2c_dl.errors import EmulationError
@@ -158,10 +158,14 @@ class LocalRun:
         """Name -> path of what this testbed logged, while the run is up."""
         return {"relay.log": self._relay_log, "relay.json": self._relay_report}
 
-    def end_emulation(self) -> None:
-        """End the relay, if it still runs, so that its report is final. Raises: EmulationError if it left none."""
-        if self._relay is not None and self._relay.poll() is None:
-            self._relay.stop()
+    def end_emulation(self) -> tuple[str, ...]:
+        """End the relay, so that its report is final; why the network may not have been as asked, in sentences.
+
+        Raises: EmulationError if it left no report.
+        """
+        if self._relay is None:
+            return ()
+        return relay_report.caveats(self._relay.stop(), compute.RELAY_CORES)
 
     def release(self) -> tuple[str, ...]:
         """Remove everything of this run from the machine; what that was."""

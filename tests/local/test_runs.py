@@ -71,8 +71,8 @@ def test_two_runs_side_by_side_do_not_disturb_each_other(tmp_path, repository):
     (tmp_path / "artifacts").mkdir()
     both = [
         Started(
-            "deploy", scenario(tmp_path / name, workflow), tmp_path / "artifacts", "--archive", tmp_path / f"{name}-run",
-            log=tmp_path / f"{name}.log",
+            "deploy", scenario(tmp_path / name, workflow), tmp_path / "artifacts",
+            "--archive", tmp_path / f"{name}-run", log=tmp_path / f"{name}.log",
         )
         for name in ("left", "right")
     ]  # fmt: skip

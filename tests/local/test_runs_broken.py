@@ -1,4 +1,4 @@
-"""Runs that end badly: a killed rank, relay or e2c-dl, Ctrl-C, a full disk. Said in the archive, nothing left behind."""
+"""Runs that end badly: a killed rank, relay or e2c-dl, Ctrl-C, a full disk. The archive says so; nothing is left."""
 
 import os
 import signal

@@ -28,7 +28,9 @@ CASES = {
         "layers_services.yaml", "layers:\n", "provenance: {provider: g5k, dataflow_spec: x, cluster: y}\nlayers:\n",
         "provenance",
     ),
-    "too many hosts": ("layers_services.yaml", "- {name: Trainer, env: *t}", "- {name: Trainer, quantity: 110, env: *t}", "memory"),
+    "too many hosts": (
+        "layers_services.yaml", "- {name: Trainer, env: *t}", "- {name: Trainer, quantity: 110, env: *t}", "memory",
+    ),
 }  # fmt: skip
 
 
