@@ -8,7 +8,7 @@ cannot say stands in ``emulation.yaml``, which plain E2Clab ignores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.topology import Link, Pair, Topology
@@ -23,8 +23,13 @@ class Training:
     dataset: str  # digits
     iterations: int
     batch_sizes: tuple[int, ...]  # by rank
+    optimizer: str = "sgd"  # or adamw
     learning_rate: float
-    momentum: float
+    momentum: float  # sgd
+    weight_decay: float = 0.0
+    strategy_settings: Mapping[str, float | int | str | bool] = field(default_factory=dict)  # checked by the strategy
+    batching: str = "fixed"  # fixed: batch_sizes as they stand; proportional: divided by speed once; dynamic: again and again
+    partition: str = "iid"  # iid, classes:ALPHA (Dirichlet over classes), sizes:ALPHA (Dirichlet over sizes)
     seed: int
     dtype: str  # float32 or float64
     evaluate_every: int  # iterations; 0: only at the end

@@ -5,7 +5,8 @@ process, real sockets) and virtual (all ranks in one process, a simulated clock)
 unless the scenario says float64; torch shares their memory.
 
 Rules that keep worlds equal: a payload is not changed between ``send`` and the resolution of its Pending; vector
-mathematics goes through ``accumulate`` and ``scale``, which cost time in every world; no sets, no global random.
+mathematics goes through ``copy``, ``accumulate`` and ``scale``, which cost time in every world (and move nothing where
+a world runs shapes alone: a Vector is then a length and a type, which can be sliced); no sets, no global random.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.trace.model import Phase
 
 Vector = npt.NDArray[np.floating[Any]]
@@ -77,8 +78,8 @@ class Compute(Protocol):
         """Where each bucket lies in the flat vector, by index, in the order in which backward completes them."""
         ...
 
-    def gradient(self, iteration: int, on_segment: OnSegment) -> float:
-        """Mean loss over the batch of ``iteration``; writes its gradient into ``gradients``.
+    def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
+        """Mean loss over the batch of ``iteration``, of ``samples`` samples; writes its gradient into ``gradients``.
 
         A world calls it in a thread. A bucket's BACKWARD is reported when its values are final.
         """
@@ -135,6 +136,25 @@ class Worker(Protocol):
         """0, 1, ...: the one stop rule. An iteration's span runs until the next is asked for."""
         ...
 
+    @property
+    def layers(self) -> Sequence[str]:
+        """The layer (edge, fog, cloud) of every rank, by rank."""
+        ...
+
+    @property
+    def random(self) -> np.random.Generator:
+        """This rank's own generator, seeded by the scenario's seed and the rank."""
+        ...
+
+    @property
+    def compute_s(self) -> float:
+        """How long this rank's last gradient took, in seconds of the world's clock; 0.0 before the first."""
+        ...
+
+    def zeros(self) -> Vector:
+        """A new vector of the parameters' length and type."""
+        ...
+
     def gradient(self) -> AsyncIterator[Bucket]:
         """Mean gradient of the loss over this rank's batch, bucket by bucket as backward completes them.
 
@@ -154,12 +174,33 @@ class Worker(Protocol):
         """The message from ``src`` with exactly this key, waiting for it. Raises: PeerLost."""
         ...
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Pending[T]:
-        """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it."""
+    async def receive_any(
+        self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Message | None:
+        """The message of this kind that arrived first, from any of ``sources`` (None: from anyone), whatever its key.
+
+        None after ``timeout_s`` without one. Raises: PeerLost, if no source is left that could send one.
+        """
         ...
 
-    async def accumulate(self, into: Vector, values: Vector) -> None:
-        """``into += values``."""
+    def arrived(self, kind: str) -> Sequence[Message]:
+        """All messages of this kind that are there, in order of arrival, without waiting; they are taken."""
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
+        """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it.
+
+        A ``background`` task serves others (a parameter server's loop): it is cancelled when ``run`` has returned on all
+        ranks, and until then goes on serving ranks that are not done.
+        """
+        ...
+
+    async def copy(self, into: Vector, values: Vector) -> None:
+        """``into[:] = values``."""
+        ...
+
+    async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
+        """``into += factor * values``."""
         ...
 
     async def scale(self, vector: Vector, factor: float) -> None:
@@ -173,10 +214,19 @@ class Strategy(ABC):
     name: ClassVar[str]
     """What scenarios call it: lower case."""
 
+    def __init__(self, **settings: float | int | str | bool) -> None:
+        """``settings`` are the scenario's ``strategy_settings``; a strategy that has some overrides this with
+        keyword-only parameters and defaults, and raises InputError for values out of range."""
+        if settings:
+            raise InputError(f"strategy {self.name!r} has no settings; remove {', '.join(sorted(settings))}")
+
     @classmethod
     @abstractmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
-        """The directed links (src rank, dst rank) that training uses, sorted; they are connected and measured first."""
+        """The directed links (src rank, dst rank) that training uses, sorted; they are connected and measured first.
+
+        If that depends on settings or layers, all that may be used.
+        """
 
     @abstractmethod
     async def run(self, worker: Worker) -> None:
