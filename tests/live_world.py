@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Strategy, Vector
+from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Setting, Strategy, Vector
+from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
-from e2c_dl.worlds.live import LiveWorker, Network, Progress
+from e2c_dl.worlds.live import LiveWorker, Network, Progress, SocketOptions
 
 LARGEST = 1 << 24
+KEY = b"a key that all ranks of these tests share"
+
+
+class Everybody:
+    """Where ranks of one event loop wait for each other, once."""
+
+    def __init__(self, size: int) -> None:
+        self._missing = size
+        self._complete = asyncio.Event()
+
+    async def here(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._complete.set()
+        await self._complete.wait()
 
 
 class Linear:
@@ -29,7 +45,7 @@ class Linear:
         self.buckets = buckets
         self._gradient, self._rate = gradient, rate
 
-    def gradient(self, iteration: int, on_segment: OnSegment) -> float:
+    def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
         values = self._gradient(iteration, self.parameters)
         for index, where in enumerate(self.buckets):
             self.gradients[where] = values[where]
@@ -43,13 +59,16 @@ class Linear:
         return Evaluation(loss=float(np.sum(self.parameters)), accuracy=0.0)
 
 
-def networks(stack: ExitStack, recorders: Sequence[Recorder], token: str = "test") -> list[Network]:
+def networks(
+    stack: ExitStack, recorders: Sequence[Recorder], options: SocketOptions | None = None, largest: int = LARGEST
+) -> list[Network]:
     """One listening Network per recorder; closed with ``stack``."""
     opened = []
     for rank, recorder in enumerate(recorders):
         network = Network(
-            "127.0.0.1", rank=rank, size=len(recorders), token=token, recorder=recorder, largest_payload_bytes=LARGEST
-        )
+            "127.0.0.1", rank=rank, size=len(recorders), key=KEY, recorder=recorder, largest_payload_bytes=largest,
+            options=options,
+        )  # fmt: skip
         stack.callback(network.abort)
         opened.append(network)
     return opened
@@ -75,23 +94,35 @@ def train(
     iterations: int,
     evaluate_every: int = 0,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    *,
+    settings: Mapping[str, Setting] | None = None,
+    layers: Sequence[str] | None = None,
+    batching: str = "fixed",
+    seed: int = 1,
 ) -> list[Spans]:
     """Run ``strategy`` on all ranks to its end; each rank's spans. The computes hold the result."""
+    where = layers or ["edge"] * len(computes)
+    made = [strategy(**(settings or {})) for _ in computes]
 
     async def run() -> None:
         with ExitStack() as stack:
             written = recorders(stack, directory, len(computes))
             opened = networks(stack, written)
-            await connected(opened, strategy.links(len(computes)))
+            await connected(opened, made[0].used_links(where))
+            everybody = Everybody(len(computes))
             workers = [
                 LiveWorker(
                     network=opened[rank], compute=compute, thread=stack.enter_context(ThreadPoolExecutor(1)),
                     recorder=written[rank], samples=batch_sizes[rank], total_samples=sum(batch_sizes),
-                    iterations=iterations, evaluate_every=evaluate_every, on_progress=on_progress,
+                    layers=where, seed=seed, iterations=iterations, evaluate_every=evaluate_every,
+                    on_progress=on_progress,
                 )
                 for rank, compute in enumerate(computes)
             ]  # fmt: skip
-            await asyncio.gather(*(worker.run(strategy()) for worker in workers))
+            await asyncio.gather(*(
+                worker.run(own, everybody.here, lambda seen: controlled(seen, batching))
+                for worker, own in zip(workers, made, strict=True)
+            ))  # fmt: skip
             await asyncio.gather(*(network.close() for network in opened))
 
     asyncio.run(run())

@@ -121,7 +121,15 @@ def prepare(
         directory.mkdir()
         (directory / "scenario").symlink_to(path / "scenario")
         (directory / "members.json").write_text(json.dumps(entries))
+        write_key(directory)
     return run
+
+
+def write_key(directory: Path, key: str = "0123456789abcdef" * 4) -> None:
+    """What the workflow's launch does."""
+    path = directory / "run.key"
+    path.touch(mode=0o600)
+    path.write_text(key)
 
 
 def free_port() -> int:

@@ -12,15 +12,11 @@ The first failure decides the exit code; later ones are recorded beside it.
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
+from e2c_dl.campaign.interrupts import interruptible
 from e2c_dl.campaign.request import Console, Request
 from e2c_dl.campaign.steps import STEPS, Campaign, Step
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
@@ -33,7 +29,7 @@ def run(request: Request, console: Console) -> Path:
     """
     campaign = Campaign(request=request, console=console)
     failure: E2cDlError | None = None
-    with _interruptible() as hold:
+    with interruptible() as hold:
         for step in STEPS:
             if failure is not None and not (step.always and campaign.started):
                 continue
@@ -81,32 +77,3 @@ def _full_disk(error: OSError, campaign: Campaign) -> ArchiveError | None:
         return None
     where = error.filename or campaign.archive_path
     return ArchiveError(f"the disk is full ({where}); make room and run again, or say --archive with another disk")
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], None]]:
-    """Ctrl-C and SIGTERM raise Interrupted, once; after ``hold`` is called they are only remembered.
-
-    Only in this process: Ansible's forks inherit the handler, and end by themselves.
-    """
-    main = os.getpid()
-    held = False
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal held
-        if os.getpid() != main:
-            os._exit(128 + number)
-        if not held:
-            held = True
-            raise Interrupted(f"stopped by {signal.Signals(number).name}; what was traced until then is in the archive")
-
-    def hold() -> None:
-        nonlocal held
-        held = True
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield hold
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, follow, judge
 from e2c_dl.campaign.checks import checked
 from e2c_dl.campaign.request import Console, Request
+from e2c_dl.campaign.versions import versions
 from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError, Interrupted, TrainingError
 from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
@@ -28,8 +28,6 @@ from e2c_dl.testbeds.experiment import Session
 from e2c_dl.testbeds.local_run import LocalRun
 
 T = TypeVar("T")
-
-PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "scikit-learn", "pyarrow")
 
 
 @dataclass
@@ -130,7 +128,7 @@ def stage(campaign: Campaign) -> None:
         scenario=scenario.name,
         testbed=request.testbed,
         command=request.command,
-        versions=_versions(),
+        versions=versions(),
         seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
         emulation=testbed.facts(),
         injected={
@@ -273,13 +271,3 @@ def _there(value: T | None) -> T:
 
 def _ending(error: E2cDlError) -> str:
     return "interrupted" if isinstance(error, Interrupted) else "failed"
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "absent"
-    return versions

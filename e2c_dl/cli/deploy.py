@@ -71,10 +71,11 @@ def deploy(
     from e2c_dl.campaign.run import run
 
     path = run(request, open_console(quiet=as_json))
-    _tell(path, as_json)
+    tell(path, as_json)
 
 
-def _tell(path: Path, as_json: bool) -> None:
+def tell(path: Path, as_json: bool) -> None:
+    """What a run's archive says, on standard output: as JSON, or for people."""
     from e2c_dl.archive import layout
 
     if as_json:

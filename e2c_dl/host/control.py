@@ -2,7 +2,7 @@
 
 ::
 
-    rank r  -> {"op": "join", "rank": r}                          first line
+    rank r <-> (both prove that they hold the run's key, and are ranks r and 0: see worlds.live.handshake)
             -> {"op": "gather", "name": N, "value": V, "within_s": S}
             <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank
             -> {"op": "fail", "reason": ..., "status": ..., "exit_code": ..., "lost": r}
@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from e2c_dl.errors import TrainingError
+from e2c_dl.worlds.live import handshake
+from e2c_dl.worlds.live.handshake import Introduction, Refused
 from e2c_dl.worlds.live.sockets import SocketOptions, tune
 
 T = TypeVar("T")
@@ -50,33 +53,33 @@ class Control:
         self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     @classmethod
-    async def join(cls, address: str, port: int, *, rank: int, names: Sequence[str]) -> Control:
-        """The joined connection to the coordinator at ``address``; ``names`` are the hosts by rank.
+    async def join(cls, address: str, port: int, *, rank: int, names: Sequence[str], key: bytes) -> Control:
+        """The joined connection to the coordinator at ``address``; ``names`` are the hosts by rank, ``key`` the run's.
 
         Raises: TrainingError if it cannot be reached within a minute.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WITHIN_S
+        own = Introduction(channel=handshake.CONTROL, src=rank, dst=0, size=len(names))
         while True:
             try:
-                reader, writer = await asyncio.open_connection(address, port, limit=LARGEST_LINE_BYTES)
+                connection = await _introduced(address, port, own, key)
                 break
-            except OSError as error:
+            except (OSError, EOFError, Refused, asyncio.TimeoutError) as error:
                 if loop.time() > deadline:
                     raise TrainingError(
                         f"lost rank 0 ({names[0]}): {address}:{port} was not reached within {WITHIN_S:.0f} s: "
-                        f"{error.strerror}; look into its worker.log"
+                        f"{str(error) or 'it does not answer'}; look into its worker.log"
                     ) from error
                 await asyncio.sleep(_RETRY_S)
-        tune(writer.get_extra_info("socket"), SocketOptions())
-        control = cls(reader, writer, names[0])
-        control._say(op="join", rank=rank)
-        return control
+        reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
+        return cls(reader, writer, names[0])
 
     async def gather(self, name: str, value: Any, within_s: float | None = WITHIN_S) -> list[Any]:
         """What each rank gave under ``name``, by rank, once all have; each ``name`` is used once.
 
-        From the first rank's arrival the others have ``within_s`` (None: for ever). Raises: Aborted.
+        From the first rank's arrival the others have ``within_s`` (None: for ever), or less, once the coordinator has
+        seen how far apart ranks come to gatherings whose names begin with the same word. Raises: Aborted.
         """
         gathered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._gathering[name] = gathered
@@ -148,6 +151,20 @@ class Control:
     def _end(self, aborted: Aborted) -> None:
         if not self._ended.done():
             self._ended.set_result(aborted)
+
+
+async def _introduced(address: str, port: int, own: Introduction, key: bytes) -> socket.socket:
+    """A connection to the coordinator, both ends proven. Raises: as :func:`handshake.introduce`."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        tune(connection, SocketOptions())
+        attempt = asyncio.get_running_loop().sock_connect(connection, (address, port))
+        await asyncio.wait_for(attempt, handshake.WITHIN_S)
+        await handshake.introduce(connection, own, key)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:

@@ -33,6 +33,12 @@ def hardware_class(facts: dict[str, Any]) -> str:
     return f"{facts['cpu_model']}, torch {facts['torch']['version']} {facts['torch']['cpu_capability']}"
 
 
+def tcp_limits(root: Path = Path("/proc/sys/net/ipv4")) -> dict[str, str]:
+    """What this host lets TCP do, as its kernel says: least, first and largest buffers in bytes, restart after idle."""
+    names = ("tcp_rmem", "tcp_wmem", "tcp_slow_start_after_idle")
+    return {name: " ".join((root / name).read_text().split()) for name in names}
+
+
 def _labelled(path: str, label: str) -> str | None:
     """The value of the first ``label : value`` line of a file of /proc; None if it has none."""
     for line in Path(path).read_text().splitlines():

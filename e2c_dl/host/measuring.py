@@ -45,7 +45,9 @@ async def measure(assignment: Assignment, control: Control) -> None:
 
 def used_links(assignment: Assignment) -> list[Pair]:
     """The links that the strategy uses, as hosts, in the strategy's order."""
-    ranks = strategies.load(assignment.scenario.training.strategy).links(assignment.size)
+    training = assignment.scenario.training
+    strategy = strategies.load(training.strategy)(**training.strategy_settings)
+    ranks = strategy.used_links([member.host.layer for member in assignment.members])
     return [(assignment.members[src].name, assignment.members[dst].name) for src, dst in ranks]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,12 +18,15 @@ from e2c_dl.errors import E2cDlError, PeerLost
 from e2c_dl.host.clocks import Clocks
 from e2c_dl.host.control import Aborted, Control
 from e2c_dl.host.coordinator import Coordinator
-from e2c_dl.host.facts import hardware_class, host_facts
+from e2c_dl.host.facts import hardware_class, host_facts, tcp_limits
+from e2c_dl.host.key import take
 from e2c_dl.host.measuring import measure
 from e2c_dl.host.members import Assignment
 from e2c_dl.host.metrics import Metrics, device_with
 from e2c_dl.host.outcome import ProgressLog
+from e2c_dl.host.stored import stored_segments_s
 from e2c_dl.strategies.base import Evaluation
+from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
 
@@ -31,8 +34,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: that happens when all have j
     from e2c_dl.training.compute import TorchCompute
 
 PREPARED_WITHIN_S = 180.0  # importing torch on slow, busy hosts
-TRAINED_WITHIN_S = 600.0  # from the first rank's end of training to the last's
-TOKEN_BYTES = 8
+SMALL_BYTES = 1 << 16  # a message may be larger than a small model
 
 
 async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | None:
@@ -42,10 +44,11 @@ async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | N
 
     Raises: E2cDlError; CancelledError if cancelled.
     """
+    key = take(assignment.run_dir)
     async with AsyncExitStack() as resources:
-        control = await _join(assignment, resources)
+        control = await _join(assignment, resources, key)
         try:
-            evaluation = await control.guard(_steps(assignment, control, resources, progress))
+            evaluation = await control.guard(_steps(assignment, control, resources, progress, key))
             await control.leave()
             return evaluation
         except Aborted:
@@ -69,21 +72,23 @@ async def _told(control: Control, error: Exception) -> Aborted | None:
     return await control.fail(" ".join(str(error).split()) or type(error).__name__, exit_code=exit_code)
 
 
-async def _join(assignment: Assignment, resources: AsyncExitStack) -> Control:
+async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes) -> Control:
     names = [member.name for member in assignment.members]
     first = assignment.members[0]
     if assignment.rank == 0:
-        coordinator = Coordinator(names)
+        coordinator = Coordinator(names, key)
         resources.push_async_callback(coordinator.close)
         await coordinator.listen(first.address, first.control_port)
-    control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names)
+    control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names, key=key)
     resources.callback(control.close)
     return control
 
 
 async def _steps(
-    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog
+    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog, key: bytes
 ) -> Evaluation | None:
+    training = assignment.scenario.training
+    strategy = strategies.load(training.strategy)(**training.strategy_settings)
     own, run_dir = assignment.own, assignment.run_dir
     recorder = resources.enter_context(
         Recorder(run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer)
@@ -95,18 +100,23 @@ async def _steps(
     resources.callback(compute.pacing.stop)
     clocks = await Clocks.start(assignment, control, resources)
     await measure(assignment, control)
-    network = await _connect(assignment, control, recorder, resources, compute.parameters.nbytes)
+    layers = [member.host.layer for member in assignment.members]
+    network = _listen(assignment, recorder, key, compute.parameters.nbytes)
+    resources.callback(network.abort)
+    await _connect(assignment, control, network, strategy.used_links(layers))
     worker = LiveWorker(
         network=network, compute=compute, thread=thread, recorder=recorder,
-        samples=assignment.scenario.training.batch_sizes[assignment.rank],
-        total_samples=sum(assignment.scenario.training.batch_sizes),
-        iterations=assignment.scenario.training.iterations,
-        evaluate_every=assignment.scenario.training.evaluate_every, on_progress=progress.report,
+        samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
+        seed=training.seed, iterations=training.iterations, evaluate_every=training.evaluate_every,
+        on_progress=progress.report,
     )  # fmt: skip
     await control.barrier("start")
     progress.begin()
-    await worker.run(strategies.load(assignment.scenario.training.strategy)())
-    await control.barrier("trained", TRAINED_WITHIN_S)
+    await worker.run(
+        strategy,
+        everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes
+        as_seen=lambda seen: controlled(seen, training.batching),
+    )
     await network.close()
     await clocks.finish()
     evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
@@ -116,7 +126,8 @@ async def _steps(
 
 async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolExecutor) -> TorchCompute:
     """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
-    what one of them measured while others competed for its cores is noise."""
+    what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
+    before what was measured."""
     compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment)
     path = assignment.run_dir / layout.FACTS
     _write_json(path, facts)
@@ -124,9 +135,11 @@ async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolE
     mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts["compute"]["calibrated_s"]}
     everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
     peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]
-    agreed = [float(each) for each in np.median(peers, axis=0)]
+    stored = stored_segments_s(assignment.scenario, batch_size, len(compute.buckets))
+    agreed = stored or [float(each) for each in np.median(peers, axis=0)]
     compute.pace(agreed)
     facts["compute"]["agreed_s"] = agreed
+    facts["compute"]["paced_by"] = "calibration" if stored is None else "the scenario's profile"
     _write_json(path, facts)
     return compute
 
@@ -151,27 +164,31 @@ def _torch(assignment: Assignment) -> tuple[TorchCompute, dict[str, Any]]:
     return compute, facts
 
 
-async def _connect(
-    assignment: Assignment, control: Control, recorder: Recorder, resources: AsyncExitStack, model_bytes: int
-) -> Network:
-    token = await control.broadcast("token", secrets.token_hex(TOKEN_BYTES))
-    options = SocketOptions(congestion_control=assignment.scenario.tcp.congestion_control)
-    network = Network(
-        assignment.own.data_address, rank=assignment.rank, size=assignment.size, token=token, recorder=recorder,
-        largest_payload_bytes=model_bytes, options=options,
+def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:
+    return Network(
+        assignment.own.data_address, rank=assignment.rank, size=assignment.size, key=key, recorder=recorder,
+        largest_payload_bytes=2 * model_bytes + SMALL_BYTES,
+        options=SocketOptions(congestion_control=assignment.scenario.tcp.congestion_control),
     )  # fmt: skip
-    resources.callback(network.abort)
+
+
+async def _connect(
+    assignment: Assignment, control: Control, network: Network, links: Sequence[tuple[int, int]]
+) -> None:
+    """Open ``links``, all ranks together, and record what TCP they got."""
     listening = await control.gather("listening", [network.address.host, network.address.port])
-    links = strategies.load(assignment.scenario.training.strategy).links(assignment.size)
     await network.connect([Address(host=host, port=port) for host, port in listening], links)
     path = assignment.run_dir / layout.FACTS
     facts = json.loads(path.read_text())
     facts["congestion_control"] = {
-        "asked": options.congestion_control,
+        "asked": assignment.scenario.tcp.congestion_control,
         "in_force": {assignment.members[dst].name: name for dst, name in network.congestion_control.items()},
     }
+    facts["buffers"] = {
+        "limits": tcp_limits(),
+        "at_start": {assignment.members[dst].name: granted for dst, granted in network.buffers().items()},
+    }
     _write_json(path, facts)
-    return network
 
 
 async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:

@@ -29,7 +29,7 @@ from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.injection import NOTHING, read_injected
 from e2c_dl.scenario.layers import Layers, read_layers
-from e2c_dl.scenario.model import ComputeEmulation, Injected, Scenario, Tcp
+from e2c_dl.scenario.model import ComputeEmulation, Injected, Scenario, Tcp, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import check_workflow, check_workflow_env
@@ -63,7 +63,7 @@ def load(
     Raises: ScenarioError, the first of :func:`problems`.
     """
     found = Findings()
-    scenario = _scenario(path, services, strategies, used_links or links_of_strategy, found)
+    scenario = _scenario(path, services, strategies, used_links, found)
     if found.errors:
         raise found.errors[0]
     if scenario is None:
@@ -80,7 +80,7 @@ def problems(
 ) -> tuple[ScenarioError, ...]:
     """All that is wrong with the scenario in the folder ``path``, file by file; empty if it can be loaded."""
     found = Findings()
-    _scenario(path, services, strategies, used_links or links_of_strategy, found)
+    _scenario(path, services, strategies, used_links, found)
     return tuple(found.errors)
 
 
@@ -118,15 +118,15 @@ def known_strategies() -> frozenset[str]:
     return frozenset(stem for stem in stems - {"base"} if not stem.startswith("_"))
 
 
-def links_of_strategy(name: str, size: int) -> Sequence[tuple[int, int]]:
-    """What the strategy called ``name`` says of its links among ``size`` ranks.
+def links_of_strategy(training: Training, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
+    """The links that the strategy of ``training`` uses with its settings, where rank r is in ``layers[r]``.
 
     The strategies stand on a higher floor, so they are looked up by name, and only if a scenario draws a link.
 
-    Raises: InputError, if its file does not hold exactly one Strategy.
+    Raises: InputError, if its file does not hold exactly one Strategy, or a setting is wrong.
     """
     base: Any = importlib.import_module("e2c_dl.strategies.base")
-    module = importlib.import_module(f"e2c_dl.strategies.{name}")
+    module = importlib.import_module(f"e2c_dl.strategies.{training.strategy}")
     own: list[Any] = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
@@ -134,7 +134,7 @@ def links_of_strategy(name: str, size: int) -> Sequence[tuple[int, int]]:
     ]
     if len(own) != 1:
         raise InputError(f"{module.__name__} holds {len(own)} strategies; write one class per file")
-    links: Sequence[tuple[int, int]] = own[0].links(size)
+    links: Sequence[tuple[int, int]] = own[0](**training.strategy_settings).used_links(layers)
     return links
 
 
@@ -142,7 +142,7 @@ def _scenario(
     path: Path,
     services: frozenset[str] | None,
     strategies: frozenset[str] | None,
-    used_links: UsedLinks,
+    used_links: UsedLinks | None,
     found: Findings,
 ) -> Scenario | None:
     """The scenario, or None after noting why; a value that is returned beside notes is not to be used."""
@@ -160,8 +160,12 @@ def _scenario(
     def used_pairs() -> list[Pair]:
         if training is None or layers is None:
             return []
-        names = [host.name for host in layers.hosts]
-        return [(names[src], names[dst]) for src, dst in used_links(training.strategy, len(layers.trainers))]
+        ranks = [host for host in layers.hosts if host.rank is not None]
+        if used_links is None:
+            pairs = links_of_strategy(training, [host.layer for host in ranks])
+        else:
+            pairs = used_links(training.strategy, len(ranks))
+        return [(ranks[src].name, ranks[dst].name) for src, dst in pairs]
 
     drawable = None if training is None else links
     compute, injected, tcp = _emulation(documents[EMULATION], layers, drawable, used_pairs, found)

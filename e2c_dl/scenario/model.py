@@ -19,8 +19,9 @@ class Training:
     """How to train. All of it stands in the Trainer services' ``env:`` and must agree, but for batch_size."""
 
     strategy: str  # a file of e2c_dl/strategies
-    model: str  # cnn
-    dataset: str  # digits
+    model: str  # cnn, mlp, resnet, transformer, or package.module:attribute
+    dataset: str  # as e2c_dl.scenario.data spells them: digits, cifar10, images:64 ...
+    data_dir: str | None = None  # where its files stand, on every host; None for data sets that need none
     iterations: int
     batch_sizes: tuple[int, ...]  # by rank
     optimizer: str = "sgd"  # or adamw
@@ -28,7 +29,7 @@ class Training:
     momentum: float  # sgd
     weight_decay: float = 0.0
     strategy_settings: Mapping[str, float | int | str | bool] = field(default_factory=dict)  # checked by the strategy
-    batching: str = "fixed"  # fixed: batch_sizes as they stand; proportional: divided by speed once; dynamic: again and again
+    batching: str = "fixed"  # batch_sizes as they stand; proportional: to speed, once; dynamic: again and again
     partition: str = "iid"  # iid, classes:ALPHA (Dirichlet over classes), sizes:ALPHA (Dirichlet over sizes)
     seed: int
     dtype: str  # float32 or float64

@@ -1,23 +1,37 @@
 """One algorithm, one file: a coroutine over a Worker that runs unchanged in every world.
 
-A strategy is found by the name of its file; nothing is imported until it is asked for.
+A strategy is found by the name of its file; nothing is imported until it is asked for. The packages in here are tools
+of the strategies: ``collectives`` what groups of ranks do together, ``batching`` how samples are divided among ranks.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Strategy
+from e2c_dl.strategies.base import Setting, Strategy
 
 _NOT_STRATEGIES = frozenset({"base"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What there is to know of a strategy before one reads it."""
+
+    name: str
+    title: str  # the first sentence of its file
+    settings: Mapping[str, Setting]  # ``strategy_settings`` that it knows, with their defaults
+
+
 def names() -> tuple[str, ...]:
     """The strategies there are, sorted, without importing them."""
-    return tuple(sorted({module.name for module in pkgutil.iter_modules(__path__)} - _NOT_STRATEGIES))
+    files = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
+    return tuple(sorted(name for name in files - _NOT_STRATEGIES if not name.startswith("_")))
 
 
 def load(name: str) -> type[Strategy]:
@@ -34,3 +48,14 @@ def load(name: str) -> type[Strategy]:
         if isinstance(value, type) and issubclass(value, Strategy) and getattr(value, "name", None) == name:
             return value
     raise InputError(f"strategies/{name}.py has no Strategy whose name is {name!r}; set its class attribute 'name'")
+
+
+def describe(name: str) -> Description:
+    """The strategy called ``name``, for people. Raises: InputError, if there is none or its file does not say."""
+    strategy = load(name)
+    text = inspect.getdoc(inspect.getmodule(strategy)) or ""
+    if not text:
+        raise InputError(f"strategies/{name}.py says nothing of itself; begin it with a docstring")
+    parameters = inspect.signature(strategy).parameters.values()
+    settings = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    return Description(name=name, title=text.splitlines()[0], settings=settings)

@@ -1,82 +1,62 @@
-"""Synchronous data parallelism by ring all-reduce: every rank applies the mean gradient of all samples.
+"""Synchronous data parallelism by all-reduce: every rank applies the mean gradient of all samples.
 
 Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", Journal of Parallel
-and Distributed Computing 69 (2009), section 3. Idea: cut a vector into n chunks and pass them around a ring, so that
-every rank sends and receives 2 (n-1)/n of the vector, however many ranks there are.
+and Distributed Computing 69 (2009), section 3. Idea: a sum around a ring costs each rank twice the vector, however many
+ranks there are; a sum over a tree costs fewer delays, which is what counts for small vectors.
 
 1. Compute the gradient g_i of the local batch of b_i samples. As each bucket of it is complete, reduce that bucket
    beside the remaining backward pass:
 2. weight: multiply the bucket by b_i / sum(b), so that unequal batches count by their samples;
-3. reduce-scatter: n-1 times, send one chunk to rank+1, and add the chunk that comes from rank-1; in the end rank r has
-   the complete sum of chunk r+1;
-4. all-gather: n-1 times, pass the completed chunk on, and take over the one that comes from rank-1.
-5. When all buckets are reduced, and everything has been sent, step: w <- w - eta * sum(b_i g_i) / sum(b_i).
-
-The chunks that 4 ranks send (S: complete)::
-
-    step      0    1    2  |  3    4    5
-    rank 0    0    3    2  |  1S   0S   3S
-    rank 1    1    0    3  |  2S   1S   0S
-    rank 2    2    1    0  |  3S   2S   1S
-    rank 3    3    2    1  |  0S   3S   2S
+3. sum over all ranks: by ring (see collectives/ring.py), or, if the bucket is small, by tree (collectives/tree.py).
+4. When all buckets are reduced, and everything has been sent, step: w <- w - eta * sum(b_i g_i) / sum(b_i).
 
 Laws: equals single-process SGD on the concatenated batches, also for unequal ones (float64: 1e-9 relative over 100
-iterations); all ranks hold the same parameters, to the bit; per bucket a rank sends 2 (n-1) messages.
+iterations); all ranks hold the same parameters, to the bit; per bucket a rank sends 2 (n-1) messages around a ring.
 
-Differences from the paper: a vector shorter than n leaves some chunks empty; they travel as empty messages.
+Differences from the paper: a vector shorter than n leaves some chunks empty; they travel as empty messages. The tree is
+not the paper's; below which size it is faster depends on the links, so it is a setting, off by default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from e2c_dl.strategies.base import Bucket, Message, Pending, Strategy, Vector, Worker
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.base import Bucket, Setting, Strategy, Worker
+from e2c_dl.strategies.collectives import Tag, ring_links, ring_sum, tree_links, tree_sum
 
 
 class Allreduce(Strategy):
-    """Ring all-reduce of each bucket, overlapped with backward; see the module."""
+    """Sum of each bucket over all ranks, overlapped with backward; see the module."""
 
     name: ClassVar[str] = "allreduce"
+    exact_with: ClassVar[Mapping[str, Setting] | None] = {}
+
+    def __init__(self, *, tree_below_bytes: int = 0) -> None:
+        """``tree_below_bytes``: smaller buckets go over a tree (0: none does). Raises: InputError."""
+        if tree_below_bytes < 0:
+            raise InputError(f"strategy 'allreduce': tree_below_bytes is {tree_below_bytes}; write 0 or more")
+        self._tree_below_bytes = tree_below_bytes
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
-        """The ring: each rank to the next."""
-        return [(rank, (rank + 1) % size) for rank in range(size)] if size > 1 else []
+        """The ring and the tree."""
+        return sorted({*ring_links(range(size)), *tree_links(range(size))})
+
+    def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
+        return self.links(len(layers)) if self._tree_below_bytes else sorted(ring_links(range(len(layers))))
 
     async def run(self, worker: Worker) -> None:
         async for iteration in worker.iterations():
-            reductions = [worker.spawn(reduce(worker, iteration, bucket)) async for bucket in worker.gradient()]
+            reductions = [worker.spawn(self._mean(worker, iteration, bucket)) async for bucket in worker.gradient()]
             for reduction in reductions:
                 await reduction
             await worker.step()
 
-
-async def reduce(worker: Worker, iteration: int, bucket: Bucket) -> None:
-    """Turn ``bucket.values`` into the sample-weighted mean over all ranks; returns when they may be written again."""
-    await worker.scale(bucket.values, worker.samples / worker.total_samples)
-    chunks = split(bucket.values, worker.size)
-    sent: list[Pending[None]] = []
-    last = worker.size - 1  # steps of each half
-    for step in range(2 * last):
-        leaving = chunks[(worker.rank - step) % worker.size]
-        message = Message(kind="chunk", iteration=iteration, bucket=bucket.index, step=step, payload=leaving)
-        sent.append(worker.send((worker.rank + 1) % worker.size, message))
-        came = await worker.receive(
-            "chunk", src=(worker.rank - 1) % worker.size, iteration=iteration, bucket=bucket.index, step=step
-        )
-        coming = chunks[(worker.rank - step - 1) % worker.size]
-        if step < last:
-            await worker.accumulate(coming, came.vector)
-        else:
-            await sent[step - last]  # this chunk left in reduce-scatter; it is overwritten now
-            coming[:] = came.vector
-    for each in sent[last:]:
-        await each
-
-
-def split(values: Vector, count: int) -> list[Vector]:
-    """``count`` consecutive views of ``values`` whose lengths differ by at most one; some are empty if it is short."""
-    bounds = [len(values) * index // count for index in range(count + 1)]
-    return [values[begin:end] for begin, end in pairwise(bounds)]
+    async def _mean(self, worker: Worker, iteration: int, bucket: Bucket) -> None:
+        """Turn ``bucket.values`` into the sample-weighted mean over all ranks."""
+        await worker.scale(bucket.values, worker.samples / worker.total_samples)
+        tag = Tag(kind="chunk", iteration=iteration, bucket=bucket.index)
+        sum_over = tree_sum if bucket.values.nbytes < self._tree_below_bytes else ring_sum
+        await sum_over(worker, bucket.values, tag, range(worker.size))

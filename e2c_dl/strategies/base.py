@@ -12,7 +12,7 @@ a world runs shapes alone: a Vector is then a length and a type, which can be sl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.trace.model import Phase
 
 Vector = npt.NDArray[np.floating[Any]]
+Setting = float | int | str | bool
 T = TypeVar("T")
 
 
@@ -151,6 +152,13 @@ class Worker(Protocol):
         """How long this rank's last gradient took, in seconds of the world's clock; 0.0 before the first."""
         ...
 
+    def resize(self, samples: int, total_samples: int) -> None:
+        """From the next gradient on, ``samples`` and ``total_samples`` are these.
+
+        For batch controllers, which see to it that all ranks agree; see e2c_dl.strategies.batching.
+        """
+        ...
+
     def zeros(self) -> Vector:
         """A new vector of the parameters' length and type."""
         ...
@@ -183,6 +191,10 @@ class Worker(Protocol):
         """
         ...
 
+    def deadline_s(self, kind: str) -> float | None:
+        """A ``timeout_s`` for the next ``receive_any`` of ``kind``, by how long the last ones took; None: unknown."""
+        ...
+
     def arrived(self, kind: str) -> Sequence[Message]:
         """All messages of this kind that are there, in order of arrival, without waiting; they are taken."""
         ...
@@ -190,8 +202,8 @@ class Worker(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it.
 
-        A ``background`` task serves others (a parameter server's loop): it is cancelled when ``run`` has returned on all
-        ranks, and until then goes on serving ranks that are not done.
+        A ``background`` task serves others (a parameter server's loop): it is cancelled when ``run`` has returned on
+        all ranks, and until then goes on serving ranks that are not done.
         """
         ...
 
@@ -214,7 +226,11 @@ class Strategy(ABC):
     name: ClassVar[str]
     """What scenarios call it: lower case."""
 
-    def __init__(self, **settings: float | int | str | bool) -> None:
+    exact_with: ClassVar[Mapping[str, Setting] | None] = None
+    """The settings with which it equals SGD without momentum on all ranks' batches together, to rounding; None: with
+    none. The laws hold it to that."""
+
+    def __init__(self, **settings: Setting) -> None:
         """``settings`` are the scenario's ``strategy_settings``; a strategy that has some overrides this with
         keyword-only parameters and defaults, and raises InputError for values out of range."""
         if settings:
@@ -227,6 +243,10 @@ class Strategy(ABC):
 
         If that depends on settings or layers, all that may be used.
         """
+
+    def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
+        """Those of ``links`` that are used with these settings, where rank r is in ``layers[r]``, sorted."""
+        return self.links(len(layers))
 
     @abstractmethod
     async def run(self, worker: Worker) -> None:

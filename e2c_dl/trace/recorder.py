@@ -1,9 +1,7 @@
 """Spans of one rank, written while they happen so that a killed process loses at most a quarter of a second of them.
 
-The file is a header that says what it holds, then raw records of :data:`~e2c_dl.trace.model.SPAN` until the file ends::
-
-    | E2CSPANS | version u32 | length u32 | JSON, blanks up to length | record | record | ... | (torn record) |
-                                             rank, host, layer, dtype    64 bytes each         after kill -9
+The file is a header that says what it holds, then raw records of :data:`~e2c_dl.trace.model.SPAN` until the file ends:
+see :mod:`e2c_dl.trace.records`.
 
 Any prefix that holds the header can be read. A trace is *complete* if it holds its TRAINING span, which a rank records
 only when its last iteration has ended, and no torn record.
@@ -13,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import threading
 import time
 from collections import deque
@@ -26,14 +23,10 @@ import numpy as np
 
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.model import SPAN, SPAN_VERSION, Phase, Spans
+from e2c_dl.trace.records import MAGIC, PREFIX, RECORD, RECORD_BYTES, header
 
-MAGIC = b"E2CSPANS"
 FLUSH_EVERY_S = 0.25
 CAPACITY = 4096  # records in memory: 256 KiB
-
-_PREFIX = struct.Struct("<8sII")
-_RECORD = struct.Struct("<qqqqqiiihhhhHH")  # SPAN, field by field: packing is three times as fast as a NumPy record
-_RECORD_BYTES = SPAN.itemsize
 
 
 class Recorder:
@@ -69,7 +62,7 @@ class Recorder:
         except OSError as error:
             raise _unwritable(path, error) from error
         try:
-            self._write(_header(rank, host, layer))
+            self._write(header(rank, host, layer))
         except TrainingError:
             os.close(self._file)
             raise
@@ -99,7 +92,7 @@ class Recorder:
         if self._failure is not None:
             raise self._failure
         # fmt: off
-        self._pending.append(_RECORD.pack(
+        self._pending.append(RECORD.pack(
             posted_ns, start_ns, end_ns, nbytes, seq,
             iteration, task, peer_task, bucket, src, dst, staleness, phase, 0,
         ))
@@ -165,25 +158,18 @@ def read_spans(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
         content = path.read_bytes()
     except OSError as error:
         raise ArchiveError(f"{path}: cannot read the trace: {error.strerror}; check the file") from error
-    if len(content) < _PREFIX.size or not content.startswith(MAGIC):
+    if len(content) < PREFIX.size or not content.startswith(MAGIC):
         raise ArchiveError(f"{path}: not a trace: it does not begin with {MAGIC.decode()}; name a spans.bin of a run")
-    _, version, length = _PREFIX.unpack_from(content)
-    begin = _PREFIX.size + length
+    _, version, length = PREFIX.unpack_from(content)
+    begin = PREFIX.size + length
     if version != SPAN_VERSION or len(content) < begin:
         what = f"version {version}, not {SPAN_VERSION}" if version != SPAN_VERSION else "cut off inside its header"
         raise ArchiveError(f"{path}: cannot read the trace: it is {what}; read it with the program that wrote it")
-    facts = _facts(path, content[_PREFIX.size : begin])
-    count, torn = divmod(len(content) - begin, _RECORD_BYTES)
+    facts = _facts(path, content[PREFIX.size : begin])
+    count, torn = divmod(len(content) - begin, RECORD_BYTES)
     spans = np.frombuffer(content, dtype=SPAN, count=count, offset=begin).copy()
     complete = torn == 0 and bool(np.any(spans["phase"] == Phase.TRAINING))
     return facts, spans, complete
-
-
-def _header(rank: int, host: str, layer: str) -> bytes:
-    dtype = [list(field) for field in SPAN.descr]
-    text = json.dumps({"rank": rank, "host": host, "layer": layer, "dtype": dtype}).encode()
-    text += b" " * (-(len(text) + _PREFIX.size) % _RECORD_BYTES)  # records begin at a multiple of their size
-    return _PREFIX.pack(MAGIC, SPAN_VERSION, len(text)) + text
 
 
 def _facts(path: Path, text: bytes) -> Mapping[str, Any]:

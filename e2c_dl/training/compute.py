@@ -15,14 +15,15 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training
 from e2c_dl.strategies.base import Evaluation, OnSegment
 from e2c_dl.trace.model import Phase
 from e2c_dl.training import datasets, models
 from e2c_dl.training.flat import FlatModel
-from e2c_dl.training.pacing import Pacing, typical
-from e2c_dl.training.partitions import batch_indices
+from e2c_dl.training.optimizers import optimizer
+from e2c_dl.training.pacing import Pacing, SegmentTimes, segment_times, typical
+from e2c_dl.training.samples import Samples
 
 CALIBRATIONS = 12
 _WARM_UPS = 3  # the first gradients allocate, and choose kernels
@@ -48,26 +49,29 @@ def torch_facts() -> dict[str, str | int]:
 class TorchCompute:
     """One rank's model, data and optimizer, as ``training`` says. Its vectors share torch's memory.
 
+    Batches come one after the other from the rank's stream of samples, in the order in which gradients are asked for.
+
     Raises: InputError, TrainingError: an unknown model or data set, too few samples for a batch.
     """
 
     def __init__(self, training: Training, *, rank: int, size: int, pacing: Pacing | None = None) -> None:
-        self._training, self._rank, self._size = training, rank, size
+        self._training = training
+        self._batch_size = training.batch_sizes[rank]
         self.pacing = pacing or Pacing()
         dtype = models.dtype_of(training.dtype)
-        data = datasets.load(training.dataset, dtype=training.dtype)
-        self._train = (torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels))
-        self._test = (torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
-        self._indices(0)  # a batch that cannot be drawn is an error now, not in the middle
-        self._flat = FlatModel(models.build(training.model, seed=training.seed, dtype=dtype), training.bucket_bytes)
+        data = datasets.load(training.dataset, dtype=training.dtype, data_dir=training.data_dir)
+        self._samples = Samples(data, training, rank=rank, size=size)
+        self._classes = data.classes
+        model = models.build(training.model, seed=training.seed, dtype=dtype, shape=data.shape, classes=data.classes)
+        self._flat = FlatModel(model, training.bucket_bytes)
         self._missing = [0] * len(self.buckets)  # parameters of each bucket that backward has yet to reach
         self._complete: Callable[[int], None] | None = None  # called with a bucket when it is complete
         for index, parameter in enumerate(self._flat.tensors):
             hook = self._hook(self._flat.bucket_of[index])
             parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-        self._optimizer = torch.optim.SGD(
-            [self._flat.vector], lr=training.learning_rate, momentum=training.momentum, foreach=False
-        )
+        self._check_fit()
+        self._optimizer = optimizer(training, self._flat.vector)
+        self._times: SegmentTimes | None = None
 
     @property
     def parameters(self) -> Vector:
@@ -81,18 +85,25 @@ class TorchCompute:
     def buckets(self) -> Sequence[slice]:
         return self._flat.buckets
 
-    def gradient(self, iteration: int, on_segment: OnSegment) -> float:
-        """Mean loss over the batch of ``iteration``; its gradient is written into ``gradients``, bucket by bucket.
+    @property
+    def samples(self) -> int:
+        """How many samples this rank trains on, in each epoch."""
+        return len(self._samples)
 
-        Each segment is held back as pacing says before it is reported.
+    def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
+        """Mean loss over the next ``samples`` samples; its gradient is written into ``gradients``, bucket by bucket.
+
+        Each segment is held back as pacing says before it is reported. ``iteration`` is the caller's, and not used:
+        what is drawn depends on what was drawn before.
         """
         begin_ns = last_ns = time.monotonic_ns()
-        images, labels = self._batch(iteration)
+        deadlines_ns = self.pacing.deadlines_ns(begin_ns, samples)
+        images, labels = self._samples.draw(samples)
         self._flat.gradient.zero_()
         drawn_ns = time.monotonic_ns()
         on_segment(Phase.DATA, -1, last_ns, drawn_ns)
-        loss = functional.cross_entropy(self._flat.model(images), labels)
-        self.pacing.segment(0, begin_ns)
+        loss = self._loss(images, labels)
+        self.pacing.segment(0, deadlines_ns)
         last_ns = time.monotonic_ns()
         on_segment(Phase.FORWARD, -1, drawn_ns, last_ns)
         segment = 0
@@ -100,7 +111,7 @@ class TorchCompute:
         def complete(bucket: int) -> None:
             nonlocal last_ns, segment
             segment += 1
-            self.pacing.segment(segment, begin_ns)
+            self.pacing.segment(segment, deadlines_ns)
             started_ns, last_ns = last_ns, time.monotonic_ns()
             on_segment(Phase.BACKWARD, bucket, started_ns, last_ns)
 
@@ -112,37 +123,91 @@ class TorchCompute:
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
+        """Loss and accuracy on the test samples; a model that behaves otherwise in evaluation does so."""
         begin_ns, begin_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
-        images, labels = self._test
-        scores = self._flat.model(images)
-        loss = float(functional.cross_entropy(scores, labels))
-        accuracy = float((scores.argmax(dim=1) == labels).to(torch.float64).mean())
+        loss, right, count = 0.0, 0, 0
+        self._flat.model.eval()
+        for images, labels in self._samples.tests():
+            scores = self._flat.model(images)
+            loss += float(functional.cross_entropy(scores, labels)) * len(labels)
+            right += int((scores.argmax(dim=1) == labels).sum())
+            count += len(labels)
+        self._flat.model.train()
         self.pacing.once(begin_ns, time.thread_time_ns() - begin_cpu_ns)
-        return Evaluation(loss=loss, accuracy=accuracy)
+        return Evaluation(loss=loss / count, accuracy=right / count)
 
     def calibrate(self, repetitions: int = CALIBRATIONS) -> tuple[float, ...]:
-        """CPU seconds of forward and of each bucket's backward, measured now; the parameters stay as they are.
+        """CPU seconds of forward, drawing included, and of each bucket's backward, measured now.
 
-        Takes ``repetitions`` and a few more gradients, in the calling thread. Pacing goes by it from then on.
+        Takes ``repetitions`` and a few more gradients, in the calling thread, twice if batches may change their size;
+        changes neither parameters nor the stream of samples. Pacing goes by it from then on.
         """
-        measured = [self._measure() for _ in range(_WARM_UPS + repetitions)]
-        self._flat.gradient.zero_()
-        segments_s = typical(measured[_WARM_UPS:])
-        self.pace(segments_s)
+        segments_s = self._typical(self._batch_size, repetitions)
+        fewer = self._batch_size // 2
+        if self._training.batching == "fixed" or fewer == 0:
+            self._times = SegmentTimes(samples=self._batch_size, seconds=segments_s, fixed=(0.0,) * len(segments_s))
+        else:
+            of_fewer_s = self._typical(fewer, repetitions)
+            self._times = segment_times(self._batch_size, segments_s, fewer, of_fewer_s)
+        self.pacing.calibrated(self._times)
         return segments_s
 
     def pace(self, segments_s: Sequence[float]) -> None:
-        """Let pacing go by ``segments_s``, in the order of :meth:`calibrate`."""
-        self.pacing.calibrated(segments_s)
+        """Let pacing go by ``segments_s``, in the order of :meth:`calibrate`.
 
-    def _measure(self) -> list[float]:
-        marks_ns = [time.thread_time_ns()]
-        images, labels = self._batch(0)
+        Raises: TrainingError, if that was not called before.
+        """
+        if self._times is None:
+            raise TrainingError("pacing was set before anything was calibrated; call calibrate first")
+        self.pacing.calibrated(self._times.agreed(segments_s))
+
+    def measured(self, samples: int, repetitions: int) -> list[list[float]]:
+        """CPU seconds of drawing, forward and each bucket's backward, by repetition, on batches of ``samples``.
+
+        Parameters and the stream of samples stay as they are; the gradient is zero afterwards.
+        """
+        measured = [self._measure(samples) for _ in range(_WARM_UPS + repetitions)]
         self._flat.gradient.zero_()
-        loss = functional.cross_entropy(self._flat.model(images), labels)
+        return measured[_WARM_UPS:]
+
+    def _typical(self, samples: int, repetitions: int) -> tuple[float, ...]:
+        """Pacing's segments: drawing belongs to the first."""
+        return typical(
+            [[data_s + forward_s, *rest] for data_s, forward_s, *rest in self.measured(samples, repetitions)]
+        )
+
+    def _measure(self, samples: int) -> list[float]:
+        marks_ns = [time.thread_time_ns()]
+        images, labels = self._samples.ahead(samples)
+        self._flat.gradient.zero_()
+        marks_ns.append(time.thread_time_ns())
+        loss = self._loss(images, labels)
         marks_ns.append(time.thread_time_ns())
         self._backward(loss, lambda _: marks_ns.append(time.thread_time_ns()))
         return [seconds / 1e9 for seconds in np.diff(marks_ns)]
+
+    def _loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(self._flat.model(images), labels)
+
+    @torch.no_grad()
+    def _check_fit(self) -> None:
+        """Raises: InputError, if the model cannot read a sample or has not a score for each class."""
+        training, model = self._training, self._flat.model
+        images, _ = self._samples.ahead(1)
+        pair = f"model {training.model} and dataset {training.dataset}"
+        model.eval()
+        try:
+            scores = model(images)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            why = " ".join(str(error).split())
+            shape = tuple(images.shape[1:])
+            raise InputError(
+                f"{pair}: they do not fit: samples are of shape {shape}: {why}; choose another model"
+            ) from error
+        model.train()
+        if scores.shape != (1, self._classes):
+            shape = tuple(scores.shape[1:])
+            raise InputError(f"{pair}: they do not fit: {self._classes} classes, scores {shape}; choose another model")
 
     def _backward(self, loss: torch.Tensor, complete: Callable[[int], None]) -> None:
         for bucket in range(len(self.buckets)):
@@ -162,13 +227,3 @@ class TorchCompute:
                 self._complete(bucket)
 
         return accumulated
-
-    def _batch(self, iteration: int) -> tuple[torch.Tensor, torch.Tensor]:
-        indices = torch.from_numpy(self._indices(iteration))
-        return self._train[0][indices], self._train[1][indices]
-
-    def _indices(self, iteration: int) -> npt.NDArray[np.int64]:
-        return batch_indices(
-            len(self._train[1]), seed=self._training.seed, rank=self._rank, size=self._size,
-            batch_size=self._training.batch_sizes[self._rank], iteration=iteration,
-        )  # fmt: skip

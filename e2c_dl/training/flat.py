@@ -24,11 +24,11 @@ Vector = npt.NDArray[np.floating[Any]]
 
 
 class FlatModel:
-    """``model``, moved into flat vectors. The model's parameters are replaced by views, in place."""
+    """``model``, moved into flat vectors: those of its parameters that require a gradient become views, in place."""
 
     def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
         self.model = model
-        self._parameters = list(model.parameters())
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         dtype = self._parameters[0].dtype
         length = sum(parameter.numel() for parameter in self._parameters)
         self.vector = nn.Parameter(torch.empty(length, dtype=dtype), requires_grad=False)

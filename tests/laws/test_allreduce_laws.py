@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.scenario.model import Training
-from e2c_dl.strategies.allreduce import Allreduce, split
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.collectives import split
 from e2c_dl.trace.model import COMPUTE, Phase, Spans
 from e2c_dl.training import datasets, models
 from e2c_dl.training.compute import TorchCompute, make_deterministic
-from e2c_dl.training.partitions import batch_indices
+from e2c_dl.training.partitions import Stream, parts
 
 TRAINING = Training(
     strategy="allreduce", model="cnn", dataset="digits", iterations=20, batch_sizes=(8, 8, 8, 8), learning_rate=0.05,
@@ -45,13 +46,11 @@ def single_process(training: Training) -> torch.nn.Module:
     images, labels = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
     model = models.build(training.model, seed=training.seed, dtype=models.dtype_of(training.dtype))
     optimizer = torch.optim.SGD(model.parameters(), lr=training.learning_rate, momentum=training.momentum)
-    size = len(training.batch_sizes)
+    own = parts(data.train_labels, seed=training.seed, size=len(training.batch_sizes))
+    streams = [Stream(part, seed=training.seed, rank=rank) for rank, part in enumerate(own)]
     for iteration in range(training.iterations):
         batch = np.concatenate([
-            batch_indices(
-                len(labels), seed=training.seed, rank=rank, size=size, batch_size=batch_size, iteration=iteration
-            )
-            for rank, batch_size in enumerate(training.batch_sizes)
+            stream.at(iteration * count, count) for stream, count in zip(streams, training.batch_sizes, strict=True)
         ])  # fmt: skip
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +21,7 @@ from e2c_dl.trace.clock import read_alignment
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import read_spans
 from e2c_dl.training import datasets, models
-from e2c_dl.training.partitions import batch_indices
+from e2c_dl.training.partitions import Stream, parts
 
 pytestmark = pytest.mark.local
 
@@ -46,13 +49,15 @@ def single_process(run: loopback.Run) -> np.ndarray:
     training = run.scenario.training
     data = datasets.load(training.dataset, dtype=training.dtype)
     images, labels = torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels)
-    model = models.build(training.model, seed=training.seed, dtype=models.dtype_of(training.dtype))
+    dtype = models.dtype_of(training.dtype)
+    model = models.build(training.model, seed=training.seed, dtype=dtype, shape=data.shape, classes=data.classes)
     optimizer = torch.optim.SGD(model.parameters(), lr=training.learning_rate, momentum=training.momentum)
-    size = len(training.batch_sizes)
+    own = parts(data.train_labels, seed=training.seed, size=len(training.batch_sizes))
+    streams = [Stream(part, seed=training.seed, rank=rank) for rank, part in enumerate(own)]
     for iteration in range(training.iterations):
         batch = np.concatenate([
-            batch_indices(len(labels), seed=training.seed, rank=rank, size=size, batch_size=own, iteration=iteration)
-            for rank, own in enumerate(training.batch_sizes)
+            stream.at(iteration * samples, samples)
+            for stream, samples in zip(streams, training.batch_sizes, strict=True)
         ])  # fmt: skip
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
@@ -84,6 +89,8 @@ def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare
         assert facts["torch"]["threads"] == 1
         paced_ns = 1e9 * sum(facts["compute"]["agreed_s"]) / 0.5
         assert paced_gradients(spans, paced_ns)
+        assert set(facts["buffers"]) == {"limits", "at_start"}
+        assert not (run.directory(rank) / "run.key").exists()
         rows = (run.directory(rank) / "metrics.csv").read_text().splitlines()
         assert len(rows) > 2
         assert all(row.count(",") == rows[0].count(",") for row in rows)
@@ -154,6 +161,41 @@ def test_a_rank_that_cannot_even_start_is_told_in_its_outcome(prepare: Prepare) 
     assert outcome["status"] == "failed"
     assert "edge-1 (1_1_1) is not in it" in outcome["reason"]
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "mode", "why"),
+    [(None, 0, "No such file"), ("short", 0o600, "holds 5 bytes"), ("k" * 64, 0o640, "its mode is 0640")],
+    ids=["none", "short", "readable by others"],
+)
+def test_without_a_key_of_the_run_nobody_starts(prepare: Prepare, key: str | None, mode: int, why: str) -> None:
+    run = prepare([4, 4], iterations=2)
+    path = run.directory(0) / "run.key"
+    path.unlink()
+    if key is not None:
+        loopback.write_key(run.directory(0), key)
+        path.chmod(mode)
+    command = [sys.executable, "-m", "e2c_dl.host", "train", str(run.directory(0)), "1_1_1"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=loopback.environ())
+    assert ended.returncode == 2
+    assert why in run.read(0, "outcome.json")["reason"]
+    assert not path.exists()
+    for file in run.directory(0).iterdir():
+        assert file.is_dir() or "k" * 64 not in file.read_text(errors="replace")
+
+
+def test_a_stranger_is_turned_away_and_training_goes_on(prepare: Prepare) -> None:
+    run = prepare([4, 4], iterations=50, evaluate_every=0, members={"speed": 0.05})
+    port = json.loads((run.directory(0) / "members.json").read_text())[0]["control_port"]
+    run.start()
+    run.until_training(iterations=1)
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: a port scanner\r\n\r\n")
+        stranger.settimeout(60)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    assert run.wait() == [0, 0]
+    assert "a connection was turned away: it begins with b'GET '" in (run.directory(0) / "worker.log").read_text()
 
 
 def test_too_small_a_part_of_the_data_fails_all_ranks_with_the_reason(prepare: Prepare) -> None:

@@ -17,14 +17,15 @@ from e2c_dl.host.metrics import device_bytes, device_with
 from e2c_dl.host.outcome import Outcome
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
+KEY = bytes(range(32))
 
 
 def play(scene: Callable[[list[Control]], Awaitable[None]]) -> None:
     async def run() -> None:
         port = free_port()
-        coordinator = Coordinator(NAMES)
+        coordinator = Coordinator(NAMES, KEY)
         await coordinator.listen("127.0.0.1", port)
-        ranks = [await Control.join("127.0.0.1", port, rank=rank, names=NAMES) for rank in range(3)]
+        ranks = [await Control.join("127.0.0.1", port, rank=rank, names=NAMES, key=KEY) for rank in range(3)]
         try:
             await asyncio.wait_for(scene(ranks), 60)
         finally:
@@ -108,7 +109,7 @@ def test_leaving_is_no_loss() -> None:
 def test_a_port_in_use_is_told() -> None:
     async def scene() -> None:
         port = free_port()
-        first, second = Coordinator(NAMES), Coordinator(NAMES)
+        first, second = Coordinator(NAMES, KEY), Coordinator(NAMES, KEY)
         await first.listen("127.0.0.1", port)
         with pytest.raises(TrainingError, match=f"127.0.0.1:{port}: rank 0 cannot listen"):
             await second.listen("127.0.0.1", port)

@@ -72,7 +72,7 @@ def mail(step: int, src: int = 1, seq: int = 0) -> Mail:
 
 def test_mail_meets_its_receiver_in_any_order() -> None:
     async def scene() -> None:
-        boxes = Mailboxes()
+        boxes = Mailboxes(1 << 20)
         early = boxes.get(key(0))
         boxes.put(mail(1))
         boxes.put(mail(0, seq=5))
@@ -88,7 +88,7 @@ def test_mail_meets_its_receiver_in_any_order() -> None:
 
 def test_a_cancelled_receiver_swallows_nothing() -> None:
     async def scene() -> None:
-        boxes = Mailboxes()
+        boxes = Mailboxes(1 << 20)
         boxes.get(key(0)).cancel()
         boxes.put(mail(0, seq=4))
         assert (await boxes.get(key(0))).seq == 4
@@ -98,7 +98,7 @@ def test_a_cancelled_receiver_swallows_nothing() -> None:
 
 def test_a_lost_source_fails_its_receivers_only_and_only_without_mail() -> None:
     async def scene() -> None:
-        boxes = Mailboxes()
+        boxes = Mailboxes(1 << 20)
         boxes.put(mail(1))
         waiting, other = boxes.get(key(0)), boxes.get(key(0, src=2))
         boxes.lose(PeerLost(1, "gone"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import live_world
 import numpy as np
 import pytest
 
 from e2c_dl import strategies
-from e2c_dl.errors import InputError
+from e2c_dl.errors import InputError, PeerLost
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.live import Progress
+from e2c_dl.worlds.live import LiveWorker, Progress
 
 
 class Solo(Strategy):
@@ -63,6 +63,66 @@ class Nested(Solo):
             assert await worker.spawn(outer(iteration)) == iteration + 1
 
 
+class Serving(Solo):
+    """Rank 1 serves rank 0 in the background, also after its own end; verbs that other strategies need."""
+
+    async def run(self, worker: Worker) -> None:
+        if worker.rank == 1:
+            worker.spawn(self.serve(worker), background=True)
+            return
+        assert worker.compute_s == 0.0
+        async for iteration in worker.iterations():
+            async for _bucket in worker.gradient():
+                pass
+            assert worker.compute_s > 0.0
+            asked = worker.zeros()
+            await worker.copy(asked, worker.gradients)
+            await worker.accumulate(asked, worker.parameters, 2.0)
+            await worker.send(1, Message(kind="ask", iteration=iteration, payload=asked))
+            answer = await worker.receive_any("answer")
+            assert answer is not None
+            assert (answer.src, answer.iteration) == (1, iteration)
+            assert np.array_equal(answer.vector, -asked)
+        assert await worker.receive_any("answer", timeout_s=0.0) is None
+        assert worker.arrived("answer") == []
+        await worker.send(1, Message(kind="last"))
+
+    async def serve(self, worker: Worker) -> None:
+        while asked := await worker.receive_any("ask", sources=[0]):
+            answer = worker.zeros()
+            await worker.accumulate(answer, asked.vector, -1.0)
+            worker.send(asked.src, Message(kind="answer", iteration=asked.iteration, payload=answer))
+
+
+class Leaving(Solo):
+    """Rank 1 ends at once; rank 0 sees it, and goes on."""
+
+    seen: ClassVar[list[str]] = []
+
+    @classmethod
+    def links(cls, size: int) -> Sequence[tuple[int, int]]:
+        return [(0, 1), (1, 0)]
+
+    async def run(self, worker: Worker) -> None:
+        if worker.rank == 0:
+            try:
+                await worker.receive("never", src=1)
+            except PeerLost as lost:
+                self.seen.append(lost.why)
+            with pytest.raises(PeerLost, match="ended its training"):
+                await worker.receive_any("never")
+
+
+class Drawing(Solo):
+    """What each rank knows of itself."""
+
+    seen: ClassVar[dict[int, tuple[object, ...]]] = {}
+
+    async def run(self, worker: Worker) -> None:
+        worker.resize(worker.samples + 1, worker.total_samples + 2)
+        self.seen[worker.rank] = (list(worker.layers), float(worker.random.random()), worker.samples)
+
+
 def linear() -> live_world.Linear:
     return live_world.Linear(np.ones(4), [slice(2, 4), slice(0, 2)], lambda iteration, w: w, 0.5)
 
@@ -104,6 +164,47 @@ def test_tasks_have_numbers_and_iterations_of_their_own(tmp_path: Path) -> None:
     assert spawned[["task", "peer_task", "iteration"]].tolist() == [(0, 1, 0), (1, 2, 0), (0, 3, 1), (3, 4, 1)]
     sent = spans[spans["phase"] == Phase.SEND]
     assert sent[["task", "iteration"]].tolist() == [(2, 0), (4, 1)]
+
+
+def test_a_background_role_serves_after_its_rank_has_ended(tmp_path: Path) -> None:
+    spans = live_world.train(tmp_path, Serving, [linear(), linear()], [1, 1], 20)
+    awaited = spans[0][spans[0]["phase"] == Phase.AWAIT_MESSAGE]
+    assert awaited["seq"].tolist() == list(range(20))
+    assert set(awaited["src"]) == {1}
+
+
+def test_a_rank_that_has_ended_is_an_event_and_no_hang(tmp_path: Path) -> None:
+    Leaving.seen.clear()
+    live_world.train(tmp_path, Leaving, [linear(), linear()], [1, 1], 1)
+    assert Leaving.seen == ["it has ended its training; no more messages come from it"]
+
+
+def test_ranks_draw_from_generators_of_their_own(tmp_path: Path) -> None:
+    Drawing.seen.clear()
+    live_world.train(tmp_path, Drawing, [linear(), linear()], [3, 4], 1, layers=["edge", "cloud"], seed=5)
+    expected = {rank: float(np.random.default_rng([5, rank]).random()) for rank in range(2)}
+    assert Drawing.seen == {rank: (["edge", "cloud"], expected[rank], 4 + rank) for rank in range(2)}
+
+
+def test_deadlines_are_offered_once_enough_was_seen(tmp_path: Path) -> None:
+    offered: list[float | None] = []
+
+    class Asking(Solo):
+        async def run(self, worker: Worker) -> None:
+            own = cast(LiveWorker, worker)
+            for step in range(20):
+                if worker.rank == 1:
+                    worker.send(0, Message(kind="k", step=step))
+                else:
+                    await worker.receive_any("k", timeout_s=own.deadline_s("k"))
+            if worker.rank == 0:
+                offered.append(own.deadline_s("k"))
+            else:
+                worker.spawn(worker.receive_any("nothing"), background=True)
+
+    live_world.train(tmp_path, Asking, [linear(), linear()], [1, 1], 1)
+    assert offered[0] is not None
+    assert offered[0] > 0
 
 
 def test_strategies_are_found_by_name() -> None:

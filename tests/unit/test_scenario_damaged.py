@@ -10,6 +10,7 @@ from small_scenario import LAYERS, NETWORK, found, only, replaced, writer
 
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import links_of_strategy, local_problems
+from e2c_dl.scenario.training import default_training
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_what_only_e2clab_honours_is_valid_but_not_locally(write, manager):
 def test_a_strategy_file_must_hold_one_strategy(monkeypatch):
     monkeypatch.setitem(sys.modules, "e2c_dl.strategies.empty", types.ModuleType("e2c_dl.strategies.empty"))
     with pytest.raises(InputError, match="holds 0 strategies; write one class per file"):
-        links_of_strategy("empty", 2)
+        links_of_strategy(default_training("empty"), ["edge", "edge"])
 
 
 @pytest.mark.parametrize("play", [play for play, _ in WORKFLOW_CASES])

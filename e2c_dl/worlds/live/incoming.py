@@ -1,12 +1,17 @@
-"""The receiving end of one directed link: frames off a connection, straight into arrays, into the mailboxes.
+"""The receiving end of one directed link: segments off a connection, straight into arrays, into the mailboxes.
 
-The source introduces itself with HELLO; until then nothing is believed. After that the only orderly end is GOODBYE.
+A payload's memory is taken when its message begins, and filled in place. One read asks for the rest of a segment and
+the header behind it, so that a long message costs one call per piece that the kernel has.
+
+What bounds the memory: a peer may have begun MOST_UNFINISHED messages, each no larger than the model; what has come and
+nobody has asked for is counted by the mailboxes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,83 +19,128 @@ from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Vector
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
-from e2c_dl.worlds.live.frames import HEADER_BYTES, FrameError, FrameType, Header, message_of
+from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
 from e2c_dl.worlds.live.mailbox import Mail, Mailboxes
+from e2c_dl.worlds.live.sockets import readable
 
-HELLO_WITHIN_S = 10.0
 NO_TASK = -2
-_WAKE_BYTES = 65536  # on a slow link every segment would wake the loop: wait for this much, or for what is missing
+_WAKE_BYTES = 65536  # on a slow link every packet would wake the loop: wait for this much, or for what is missing
+
+_NOTHING = memoryview(bytearray())
 
 
-def hello(token: str, *, src: int, dst: int, size: int) -> bytes:
-    """The first frame on the connection of link ``src`` -> ``dst`` in the run called ``token``."""
-    return Header(type=FrameType.HELLO, kind=token, iteration=src, bucket=dst, step=size).pack()
+@dataclass
+class _Unfinished:
+    """A message that has begun."""
+
+    header: Header
+    payload: Vector | None
+    start_ns: int
+    filled_bytes: int = 0
+    frames: int = 0
 
 
-async def greeted(connection: socket.socket, *, token: str, rank: int, size: int) -> int:
-    """The rank that ``connection`` comes from, after its HELLO to ``rank``.
+class Incoming:
+    """Puts every message that comes from ``src`` over ``connection`` into ``mailboxes``."""
 
-    Raises: FrameError, OSError, EOFError, TimeoutError: it is nobody of this run.
-    """
-    content = bytearray(HEADER_BYTES)
-    await asyncio.wait_for(_fill(connection, memoryview(content)), HELLO_WITHIN_S)
-    header = Header.unpack(content, 0)
-    if header.type is not FrameType.HELLO or header.kind != token or header.step != size:
-        raise FrameError("a connection introduces itself as none of this run; end the other run")
-    if header.bucket != rank or not 0 <= header.iteration < size:
-        raise FrameError(f"rank {header.iteration} looks for rank {header.bucket} at the address of rank {rank}")
-    return header.iteration
+    def __init__(
+        self, connection: socket.socket, *, src: int, dst: int, largest_payload_bytes: int,
+        mailboxes: Mailboxes, recorder: Recorder,
+    ) -> None:  # fmt: skip
+        self._connection = connection
+        self._src, self._dst = src, dst
+        self._largest_payload_bytes = largest_payload_bytes
+        self._mailboxes = mailboxes
+        self._recorder = recorder
+        self._head = bytearray(HEADER_BYTES)
+        self._head_bytes = 0  # of the next header that are there
+        self._begun = 0
+        self._unfinished: dict[int, _Unfinished] = {}
+        self._wake_bytes = 1  # SO_RCVLOWAT as it is
 
+    async def receive_all(self) -> None:
+        """Return when ``src`` says goodbye.
 
-async def receive_all(
-    connection: socket.socket, *, src: int, dst: int, largest_payload_bytes: int,
-    mailboxes: Mailboxes, recorder: Recorder,
-) -> None:  # fmt: skip
-    """Put every message that comes from ``src`` into ``mailboxes``, until it says goodbye.
+        Raises: PeerLost, if the connection ends otherwise; TrainingError, if the trace cannot be written, or too many
+        messages come that nobody asks for.
+        """
+        try:
+            while (header := await self._header()).type is not FrameType.GOODBYE:
+                await self._segment(header)
+        except EOFError as error:
+            raise PeerLost(self._src, "it closed the connection without goodbye") from error
+        except OSError as error:
+            raise PeerLost(self._src, f"the connection from it broke: {error.strerror or error}") from error
+        except FrameError as error:
+            raise PeerLost(self._src, f"what it sent makes no sense: {error}") from error
 
-    Raises: PeerLost, if the connection ends otherwise; TrainingError, if the trace cannot be written.
-    """
-    head = bytearray(HEADER_BYTES)
-    seq = 0
-    try:
-        while True:
-            await _fill(connection, memoryview(head))
-            start_ns = recorder.clock()
-            header = Header.unpack(head, largest_payload_bytes)
-            if header.seq != seq or header.type is FrameType.HELLO:
-                raise FrameError(f"frame {header.seq} of type {header.type.name} came where frame {seq} was due")
-            if header.type is FrameType.GOODBYE:
-                return
-            payload = await _payload(connection, header)
-            recorder.record(
-                Phase.RECEIVE, start_ns, start_ns, recorder.clock(), task=NO_TASK, iteration=header.iteration,
-                bucket=header.bucket, src=src, dst=dst, seq=seq, nbytes=HEADER_BYTES + header.payload_bytes,
-            )  # fmt: skip
-            mailboxes.put(Mail(message_of(header, payload, src), seq))
-            seq += 1
-    except EOFError as error:
-        raise PeerLost(src, "it closed the connection without goodbye") from error
-    except OSError as error:
-        raise PeerLost(src, f"the connection from it broke: {error.strerror or error}") from error
-    except FrameError as error:
-        raise PeerLost(src, f"what it sent makes no sense: {error}") from error
+    async def _header(self) -> Header:
+        """The next header. Raises: FrameError if it is none, or not one that may come now."""
+        await self._fill(_NOTHING, HEADER_BYTES)
+        self._head_bytes = 0
+        header = Header.unpack(self._head, self._largest_payload_bytes)
+        more = header.type is FrameType.MORE
+        if header.seq not in self._unfinished if more else header.seq != self._begun:
+            raise FrameError(f"frame {header.seq} of type {header.type.name} came where frame {self._begun} was due")
+        if header.type is FrameType.GOODBYE and self._unfinished:
+            raise FrameError(f"goodbye came before the end of message {min(self._unfinished)}")
+        return header
 
+    async def _segment(self, header: Header) -> None:
+        """Take in the segment that follows ``header``; its message is delivered when complete."""
+        unfinished = self._begin(header) if header.type is FrameType.MESSAGE else self._unfinished[header.seq]
+        whole = unfinished.header
+        begin, end = unfinished.filled_bytes, unfinished.filled_bytes + header.segment_bytes
+        if header.payload_bytes != whole.payload_bytes or end > whole.payload_bytes:
+            raise FrameError(f"a segment of message {header.seq} ends at {end} of {whole.payload_bytes} bytes")
+        if unfinished.payload is not None and header.segment_bytes:
+            await self._fill(unfinished.payload.data.cast("B")[begin:end])
+        unfinished.filled_bytes, unfinished.frames = end, unfinished.frames + 1
+        if end == whole.payload_bytes:
+            self._deliver(self._unfinished.pop(header.seq))
 
-async def _payload(connection: socket.socket, header: Header) -> Vector | None:
-    if header.dtype is None:
-        return None
-    payload: Vector = np.empty(header.payload_bytes // header.dtype.itemsize, dtype=header.dtype)
-    if header.payload_bytes:
-        await _fill(connection, payload.data.cast("B"))
-    return payload
+    def _begin(self, header: Header) -> _Unfinished:
+        if len(self._unfinished) >= MOST_UNFINISHED:
+            raise FrameError(f"message {header.seq} begins before any of {MOST_UNFINISHED} others has ended")
+        dtype = header.dtype
+        payload = None if dtype is None else np.empty(header.payload_bytes // dtype.itemsize, dtype=dtype)
+        unfinished = self._unfinished[header.seq] = _Unfinished(header, payload, self._recorder.clock())
+        self._begun += 1
+        return unfinished
 
+    def _deliver(self, complete: _Unfinished) -> None:
+        header = complete.header
+        self._recorder.record(
+            Phase.RECEIVE, complete.start_ns, complete.start_ns, self._recorder.clock(), task=NO_TASK,
+            iteration=header.iteration, bucket=header.bucket, src=self._src, dst=self._dst, seq=header.seq,
+            nbytes=complete.frames * HEADER_BYTES + header.payload_bytes,
+        )  # fmt: skip
+        self._mailboxes.put(Mail(message_of(header, complete.payload, self._src), header.seq))
 
-async def _fill(connection: socket.socket, room: memoryview) -> None:
-    """Fill ``room`` from ``connection``. Raises: EOFError if it ends before."""
-    loop = asyncio.get_running_loop()
-    while room:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, min(len(room), _WAKE_BYTES))
-        count = await loop.sock_recv_into(connection, room)
-        if not count:
-            raise EOFError
-        room = room[count:]
+    async def _fill(self, room: memoryview, head_bytes: int = 0) -> None:
+        """Fill ``room``, then ``head_bytes`` of the next header; more of it comes along if it is there.
+
+        Raises: EOFError if the connection ends before; OSError.
+        """
+        head, waited = memoryview(self._head), False
+        while room or self._head_bytes < head_bytes:
+            try:
+                count = self._connection.recvmsg_into([room, head[self._head_bytes :]])[0]
+            except BlockingIOError:
+                await self._wait(len(room) or head_bytes - self._head_bytes)
+                waited = True
+                continue
+            if not count:
+                raise EOFError
+            taken = min(count, len(room))
+            room = room[taken:]
+            self._head_bytes += count - taken
+        if not waited:
+            await asyncio.sleep(0)  # a connection that always has more would keep the loop from everything else
+
+    async def _wait(self, missing_bytes: int) -> None:
+        wake_bytes = min(missing_bytes, _WAKE_BYTES)
+        if wake_bytes != self._wake_bytes:
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
+            self._wake_bytes = wake_bytes
+        await readable(self._connection)

@@ -2,9 +2,13 @@
 
 ::
 
-    listening    an address is known, others may connect
+    listening    an address is known, others may connect; who does not hold the run's key is turned away
     connect()    the strategy's links are open, both ways; other links open when they are first used
     close()      every link has said goodbye, both ways          abort()  peers see this rank lost
+
+What bounds the memory of messages, per link: QUEUED_MODELS payloads of the largest size (at least QUEUED_BYTES) that
+wait to be sent, and as much that came and nobody asked for. Beyond that the run fails with the reason. What the kernel
+holds is bounded by its own buffers, whose unsent part is kept to some milliseconds.
 """
 
 from __future__ import annotations
@@ -18,14 +22,19 @@ from typing import Any
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.recorder import Recorder
-from e2c_dl.worlds.live.incoming import greeted, hello, receive_all
+from e2c_dl.worlds.live import handshake
+from e2c_dl.worlds.live.door import Door
+from e2c_dl.worlds.live.handshake import Introduction, Refused
+from e2c_dl.worlds.live.incoming import Incoming
 from e2c_dl.worlds.live.mailbox import Mailboxes
 from e2c_dl.worlds.live.outgoing import Outgoing
 from e2c_dl.worlds.live.pending import seen
-from e2c_dl.worlds.live.sockets import SocketOptions, listener, tune
+from e2c_dl.worlds.live.sockets import SocketOptions, buffers, close_soon, listener, tune
 
 CONNECT_WITHIN_S = 60.0
-GOODBYE_WITHIN_S = 10.0
+GOODBYE_WITHIN_S = 60.0  # what is still on its way over a slow link comes first
+QUEUED_MODELS = 16
+QUEUED_BYTES = 1 << 28
 _RETRY_S = 0.2
 _ATTEMPT_S = 5.0
 
@@ -41,22 +50,24 @@ class Address:
 class Network:
     """Sends from and receives for one rank. Made and used in one running event loop.
 
-    ``failed`` resolves with an exception if something broke that is no single peer's loss, such as the trace's disk.
-    ``congestion_control`` holds what is in force on the links that this rank opened, by destination rank.
+    ``key`` is the run's secret; ``failed`` resolves with an exception if something broke that is no single peer's loss,
+    such as the trace's disk. ``congestion_control`` holds what is in force on the links that this rank opened, by
+    destination rank.
 
     Raises: TrainingError if ``address`` cannot be listened on.
     """
 
     def __init__(
-        self, address: str, port: int = 0, *, rank: int, size: int, token: str, recorder: Recorder,
+        self, address: str, port: int = 0, *, rank: int, size: int, key: bytes, recorder: Recorder,
         largest_payload_bytes: int, options: SocketOptions | None = None,
     ) -> None:  # fmt: skip
         self.rank, self.size = rank, size
-        self.mailboxes = Mailboxes()
+        self._limit_bytes = max(QUEUED_MODELS * largest_payload_bytes, QUEUED_BYTES)
+        self.mailboxes = Mailboxes(self._limit_bytes)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.failed.add_done_callback(seen)
         self.congestion_control: dict[int, str] = {}
-        self._token = token
+        self._key = key
         self._recorder = recorder
         self._largest_payload_bytes = largest_payload_bytes
         self._options = options or SocketOptions()
@@ -67,20 +78,32 @@ class Network:
         self._incoming: set[int] = set()  # sources of links that are open, or were
         self._arrived = asyncio.Event()  # set at each new incoming link
         self._departed: set[int] = set()  # sources that said goodbye
-        self._strangers: list[str] = []  # why connections were turned away
         self._tasks: set[asyncio.Task[Any]] = set()
         self._readers: set[asyncio.Task[Any]] = set()
         try:
-            self._listener = listener(address, port)
+            listening = listener(address, port)
         except OSError as error:
             raise TrainingError(f"{address}:{port}: cannot listen there: {error.strerror}; free the port") from error
-        self._background(self._accept())
+        bound = listening.getsockname()
+        self.address = Address(host=bound[0], port=bound[1])
+        self._door = Door(
+            listening, channel=handshake.DATA, dst=rank, size=size, key=key, options=self._options,
+            due=lambda src: src not in self._incoming, admit=self._admit,
+        )  # fmt: skip
+        self._door.accepting.add_done_callback(self._finished)
 
     @property
-    def address(self) -> Address:
-        """Where it listens."""
-        host, port = self._listener.getsockname()[:2]
-        return Address(host=host, port=port)
+    def turned_away(self) -> int:
+        """How many connections did not show that they belong to this run."""
+        return self._door.turned_away
+
+    def queued_bytes(self, dst: int) -> int:
+        """Bytes of payloads that wait to be handed to the kernel on the link to ``dst``."""
+        return self._outgoing[dst].queued_bytes if dst in self._outgoing else 0
+
+    def buffers(self) -> dict[int, dict[str, int]]:
+        """Bytes that the kernel grants to each outgoing link's socket at this moment, by destination rank."""
+        return {dst: buffers(outgoing.connection) for dst, outgoing in sorted(self._outgoing.items())}
 
     async def connect(
         self, addresses: Sequence[Address], links: Sequence[tuple[int, int]], within_s: float = CONNECT_WITHIN_S
@@ -95,7 +118,7 @@ class Network:
             try:
                 await asyncio.wait_for(self._arrived.wait(), deadline - asyncio.get_running_loop().time())
             except asyncio.TimeoutError as error:
-                turned_away = f"; turned away: {self._strangers[-1]}" if self._strangers else ""
+                turned_away = f"; turned away: {self._door.reason}" if self._door.turned_away else ""
                 raise PeerLost(min(missing), f"it did not connect within {within_s:.0f} s{turned_away}") from error
 
     def post(self, dst: int, message: Message, priority: int, posted_ns: int, task: int) -> asyncio.Future[int]:
@@ -106,9 +129,13 @@ class Network:
             return self._outgoing[dst].post(message, priority, posted_ns, task)
         return self._background(self._post_when_open(dst, message, priority, posted_ns, task))
 
+    async def farewell(self) -> None:
+        """Send what is queued, and say goodbye on all links from this rank; messages may still come."""
+        await asyncio.gather(*(outgoing.close() for outgoing in self._outgoing.values()))
+
     async def close(self) -> None:
         """Say goodbye on all links, wait until all peers have, and close. Raises: PeerLost if one does not."""
-        await asyncio.gather(*(outgoing.close() for outgoing in self._outgoing.values()))
+        await self.farewell()
         if self._readers:
             await asyncio.wait(self._readers, timeout=GOODBYE_WITHIN_S)
         silent = sorted(self._incoming - self._departed)
@@ -122,8 +149,9 @@ class Network:
             task.cancel()
         for outgoing in self._outgoing.values():
             outgoing.abort()
-        for connection in (self._listener, *self._accepted):
-            connection.close()
+        self._door.close()
+        for connection in self._accepted:
+            close_soon(connection)
         if not self.failed.done():
             self.failed.cancel()
 
@@ -150,13 +178,16 @@ class Network:
             try:
                 await self._introduce(connection, dst)
                 break
-            except (OSError, asyncio.TimeoutError) as error:
+            except (OSError, EOFError, Refused, asyncio.TimeoutError) as error:
                 connection.close()
                 if loop.time() > deadline:
                     at = f"{self._addresses[dst].host}:{self._addresses[dst].port}"
                     raise PeerLost(dst, f"{at} could not be reached within {within_s:.0f} s: {error}") from error
                 await asyncio.sleep(_RETRY_S)
-        outgoing = Outgoing(connection, src=self.rank, dst=dst, recorder=self._recorder, on_lost=self._lose)
+        outgoing = Outgoing(
+            connection, src=self.rank, dst=dst, limit_bytes=self._limit_bytes, recorder=self._recorder,
+            on_lost=self._lose,
+        )  # fmt: skip
         for task in outgoing.tasks:
             task.add_done_callback(self._finished)
         self._outgoing[dst] = outgoing
@@ -167,37 +198,28 @@ class Network:
         self.congestion_control[dst] = tune(connection, self._options)
         address = self._addresses[dst]
         await asyncio.wait_for(loop.sock_connect(connection, (address.host, address.port)), _ATTEMPT_S)
-        await loop.sock_sendall(connection, hello(self._token, src=self.rank, dst=dst, size=self.size))
+        own = Introduction(channel=handshake.DATA, src=self.rank, dst=dst, size=self.size)
+        await handshake.introduce(connection, own, self._key)
 
-    async def _accept(self) -> None:
-        while True:
-            connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-            self._accepted.append(connection)
-            reader = asyncio.get_running_loop().create_task(self._serve(connection))
-            self._readers.add(reader)
-            reader.add_done_callback(self._finished)
+    def _admit(self, connection: socket.socket, src: int) -> None:
+        self._incoming.add(src)
+        self._arrived.set()
+        self._accepted.append(connection)
+        reader = asyncio.get_running_loop().create_task(self._receive(connection, src))
+        self._readers.add(reader)
+        reader.add_done_callback(self._finished)
 
-    async def _serve(self, connection: socket.socket) -> None:
-        """One incoming connection from its hello to its end; strangers are turned away.
+    async def _receive(self, connection: socket.socket, src: int) -> None:
+        """One incoming link from its beginning to its end.
 
         If this rank fails, the connection stays open until :meth:`abort`: it shall first tell the others why.
         """
+        incoming = Incoming(
+            connection, src=src, dst=self.rank, largest_payload_bytes=self._largest_payload_bytes,
+            mailboxes=self.mailboxes, recorder=self._recorder,
+        )  # fmt: skip
         try:
-            tune(connection, self._options)
-            src = await greeted(connection, token=self._token, rank=self.rank, size=self.size)
-            if src in self._incoming:
-                raise TrainingError(f"rank {src} connected twice")
-        except (TrainingError, OSError, EOFError, asyncio.TimeoutError) as error:
-            self._strangers.append(str(error) or type(error).__name__)  # if a peer is missing, connect() says so
-            connection.close()
-            return
-        self._incoming.add(src)
-        self._arrived.set()
-        try:
-            await receive_all(
-                connection, src=src, dst=self.rank, largest_payload_bytes=self._largest_payload_bytes,
-                mailboxes=self.mailboxes, recorder=self._recorder,
-            )  # fmt: skip
+            await incoming.receive_all()
         except PeerLost as why:
             self._lose(why)
         else:  # it may still want what is queued for it: only what is awaited from it is lost

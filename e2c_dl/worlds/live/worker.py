@@ -6,30 +6,33 @@
     compute thread    DATA, FORWARD, BACKWARD, EVALUATE; a bucket that is ready is announced to the loop
 
 Which task of the strategy a span belongs to, and in which iteration, travels in context variables: a spawned coroutine
-has a number of its own, and stays in the iteration that spawned it.
+has a number of its own, and stays in the iteration that spawned it. A wait that ends by its time-out leaves no span: it
+was a pause of the task's own choosing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector
+import numpy as np
+
+from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
-from e2c_dl.worlds.live.mailbox import Key
+from e2c_dl.worlds.deadlines import Deadline
+from e2c_dl.worlds.live.computing import COMPUTE_TASK, Computing
+from e2c_dl.worlds.live.mailbox import Key, Mail
 from e2c_dl.worlds.live.network import Network
-from e2c_dl.worlds.live.pending import Traced, seen
+from e2c_dl.worlds.live.pending import Traced
+from e2c_dl.worlds.live.tasks import Tasks
 
 T = TypeVar("T")
 
-COMPUTE_TASK = -1
-_TASK: ContextVar[int] = ContextVar("task", default=0)
 _ITERATION: ContextVar[int] = ContextVar("iteration", default=-1)
 
 
@@ -46,50 +49,51 @@ class Progress:
 class LiveWorker:
     """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
 
-    ``thread`` runs the gradient and the evaluation: it has exactly one thread, so that they never overlap. Rank 0
-    evaluates every ``evaluate_every`` iterations (0: never), but for the last: whoever asked for training evaluates its
-    end. ``on_progress`` is called in the event loop.
+    ``thread`` runs the gradient and the evaluation: it has exactly one thread. ``layers`` are all ranks', by rank.
+    Rank 0 evaluates every ``evaluate_every`` iterations (0: never), but for the last: whoever asked for training
+    evaluates its end. ``on_progress`` is called in the event loop.
     """
 
     def __init__(
         self, *, network: Network, compute: Compute, thread: Executor, recorder: Recorder, samples: int,
-        total_samples: int, iterations: int, evaluate_every: int, on_progress: Callable[[Progress], None],
+        total_samples: int, layers: Sequence[str], seed: int, iterations: int, evaluate_every: int,
+        on_progress: Callable[[Progress], None],
     ) -> None:  # fmt: skip
         self.rank, self.size = network.rank, network.size
         self.samples, self.total_samples = samples, total_samples
+        self.layers = tuple(layers)
+        self.random = np.random.default_rng([seed, self.rank])
         self.parameters: Vector = compute.parameters
         self.gradients: Vector = compute.gradients
         self._network = network
         self._compute = compute
-        self._thread = thread
+        self._computing = Computing(compute, thread, recorder)
         self._recorder = recorder
         self._iterations = iterations
         self._evaluate_every = evaluate_every
         self._on_progress = on_progress
-        self._loss = float("nan")
-        self._spawned: dict[int, asyncio.Task[Any]] = {}
-        self._last_task = 0
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._failed.add_done_callback(seen)
+        self._deadlines: dict[str, Deadline] = {}
+        self._tasks = Tasks()
 
-    async def run(self, strategy: Strategy) -> None:
-        """Run ``strategy`` to its end; the first failure of any of its tasks, or of the network, ends it.
+    async def run(
+        self,
+        strategy: Strategy,
+        everybody: Callable[[], Awaitable[None]],
+        as_seen: Callable[[Worker], Worker] | None = None,
+    ) -> None:
+        """Run ``strategy`` to its end on all ranks; the first failure of its tasks, or of the network, ends it.
 
-        Raises: what failed first.
+        ``everybody()`` returns when all ranks have called it: background tasks serve until then. ``as_seen`` wraps the
+        worker that the strategy sees. Raises: what failed first.
         """
-        main = asyncio.get_running_loop().create_task(strategy.run(self))
-        try:
-            await asyncio.wait({main, self._failed, self._network.failed}, return_when=asyncio.FIRST_COMPLETED)
-            for ended in (self._network.failed, self._failed, main):
-                if ended.done():
-                    await ended
-        finally:
-            unfinished = {task for task in (main, *self._spawned.values()) if not task.done()}
-            for task in unfinished:
-                task.cancel()
-            if unfinished:
-                await asyncio.wait(unfinished)
-            self._failed.cancel()
+
+        async def whole() -> None:
+            await strategy.run(as_seen(self) if as_seen else self)
+            if not self._tasks.serving:
+                await self._network.farewell()  # whoever still waits for a message of this rank shall know
+            await everybody()
+
+        await self._tasks.run(whole(), self._network.failed)
 
     async def iterations(self) -> AsyncIterator[int]:
         begin_ns = start_ns = self._recorder.clock()
@@ -100,36 +104,28 @@ class LiveWorker:
             end_ns = self._recorder.clock()
             self._record(Phase.ITERATION, start_ns, start_ns, end_ns)
             start_ns = end_ns
-            self._on_progress(Progress(rank=self.rank, iteration=iteration, loss=self._loss, accuracy=accuracy))
+            loss = self._computing.loss
+            self._on_progress(Progress(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
         _ITERATION.set(-1)
         self._record(Phase.TRAINING, begin_ns, begin_ns, start_ns)
 
+    @property
+    def compute_s(self) -> float:
+        return self._computing.seconds
+
+    def resize(self, samples: int, total_samples: int) -> None:
+        self.samples, self.total_samples = samples, total_samples
+
+    def zeros(self) -> Vector:
+        return np.zeros_like(self.parameters)
+
     async def gradient(self) -> AsyncIterator[Bucket]:
-        loop = asyncio.get_running_loop()
-        iteration, clock = _ITERATION.get(), self._recorder.clock
-        ready: asyncio.Queue[int | None] = asyncio.Queue()  # None: the thread has ended
-
-        def on_segment(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
-            self._recorder.record(
-                phase, start_ns, start_ns, end_ns, task=COMPUTE_TASK, iteration=iteration, bucket=bucket
-            )
-            if phase is Phase.BACKWARD:
-                loop.call_soon_threadsafe(ready.put_nowait, bucket)
-
-        now_ns = clock()
+        now_ns = self._recorder.clock()
         self._record(Phase.SPAWN, now_ns, now_ns, now_ns, peer_task=COMPUTE_TASK)
-        computing = loop.run_in_executor(self._thread, self._compute.gradient, iteration, on_segment)
-        computing.add_done_callback(lambda _: ready.put_nowait(None))
-        for _ in self._compute.buckets:
-            posted_ns = clock()
-            index = await ready.get()
-            if index is None:
-                await computing
-                raise TrainingError(f"rank {self.rank}: a gradient ended before all its buckets; the model is at fault")
-            self._record(Phase.AWAIT_BUCKET, posted_ns, posted_ns, clock(), bucket=index)
+        async for index, asked_ns in self._computing.gradient(_ITERATION.get(), self.samples):
+            self._record(Phase.AWAIT_BUCKET, asked_ns, asked_ns, self._recorder.clock(), bucket=index)
             where = self._compute.buckets[index]
             yield Bucket(index=index, where=where, values=self.gradients[where])
-        self._loss = await computing
 
     async def step(self) -> None:
         start_ns = self._recorder.clock()
@@ -139,13 +135,13 @@ class LiveWorker:
     async def evaluate(self) -> Evaluation:
         """Loss and accuracy on the test samples, now."""
         start_ns = self._recorder.clock()
-        evaluation = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute.evaluate)
+        evaluation = await self._computing.evaluate()
         self._record(Phase.EVALUATE, start_ns, start_ns, self._recorder.clock())
         return evaluation
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
         clock = self._recorder.clock
-        future = self._network.post(dst, message, priority, clock(), _TASK.get())
+        future = self._network.post(dst, message, priority, clock(), self._tasks.current)
 
         def awaited(seq: int, posted_ns: int) -> None:
             self._record(
@@ -156,22 +152,39 @@ class LiveWorker:
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         posted_ns = self._recorder.clock()
-        mail = await self._network.mailboxes.get(Key(src, kind, iteration, bucket, step))
-        self._record(
-            Phase.AWAIT_MESSAGE, posted_ns, posted_ns, self._recorder.clock(),
-            src=src, dst=self.rank, seq=mail.seq, bucket=bucket,
-        )  # fmt: skip
-        return mail.message
+        return self._received(await self._network.mailboxes.get(Key(src, kind, iteration, bucket, step)), posted_ns)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Pending[T]:
+    async def receive_any(
+        self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Message | None:
+        posted_ns = self._recorder.clock()
+        others = sources if sources is not None else [rank for rank in range(self.size) if rank != self.rank]
+        coming = self._network.mailboxes.get_any(kind, others)
+        deadline = self._deadlines.setdefault(kind, Deadline())
+        try:
+            await asyncio.wait({coming}, timeout=timeout_s)
+            if not coming.done():
+                deadline.gave_up((self._recorder.clock() - posted_ns) / 1e9)
+                return None
+            mail = coming.result()
+        finally:
+            coming.cancel()  # of one that has come: no effect
+        deadline.came((self._recorder.clock() - posted_ns) / 1e9)
+        return self._received(mail, posted_ns)
+
+    def deadline_s(self, kind: str) -> float | None:
+        """A ``timeout_s`` for the next ``receive_any`` of ``kind``, by how long the last ones took; None: unknown."""
+        return self._deadlines[kind].seconds if kind in self._deadlines else None
+
+    def arrived(self, kind: str) -> Sequence[Message]:
+        now_ns = self._recorder.clock()
+        return [self._received(mail, now_ns) for mail in self._network.mailboxes.take(kind)]
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         clock = self._recorder.clock
-        self._last_task += 1
-        number = self._last_task
         now_ns = clock()
+        number, task = self._tasks.spawn(coroutine, background)
         self._record(Phase.SPAWN, now_ns, now_ns, now_ns, peer_task=number)
-        task = asyncio.get_running_loop().create_task(_numbered(number, coroutine))
-        self._spawned[number] = task
-        task.add_done_callback(lambda ended: self._ended(number, ended))
 
         def awaited(result: T, posted_ns: int) -> T:
             self._record(Phase.AWAIT_TASK, posted_ns, posted_ns, clock(), peer_task=number)
@@ -179,15 +192,27 @@ class LiveWorker:
 
         return Traced(task, clock, awaited)
 
-    async def accumulate(self, into: Vector, values: Vector) -> None:
+    async def copy(self, into: Vector, values: Vector) -> None:
         start_ns = self._recorder.clock()
-        into += values
+        into[:] = values
+        self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
+
+    async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
+        start_ns = self._recorder.clock()
+        into += values if factor == 1.0 else factor * values
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
 
     async def scale(self, vector: Vector, factor: float) -> None:
         start_ns = self._recorder.clock()
         vector *= factor
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
+
+    def _received(self, mail: Mail, posted_ns: int) -> Message:
+        self._record(
+            Phase.AWAIT_MESSAGE, posted_ns, posted_ns, self._recorder.clock(),
+            src=mail.message.src, dst=self.rank, seq=mail.seq, bucket=mail.message.bucket,
+        )  # fmt: skip
+        return mail.message
 
     async def _evaluate_if_due(self, iteration: int) -> float | None:
         """The accuracy, if this iteration is one after which this rank evaluates."""
@@ -196,20 +221,8 @@ class LiveWorker:
             return None
         return (await self.evaluate()).accuracy
 
-    def _ended(self, number: int, task: asyncio.Task[Any]) -> None:
-        """A spawned task has ended; that nobody may be waiting for it must not hide its failure."""
-        del self._spawned[number]
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not self._failed.done():
-            self._failed.set_exception(error)
-
     def _record(self, phase: Phase, posted_ns: int, start_ns: int, end_ns: int, **fields: int) -> None:
         """A span of the calling task, in its iteration."""
         self._recorder.record(
-            phase, posted_ns, start_ns, end_ns, task=_TASK.get(), iteration=_ITERATION.get(), **fields
+            phase, posted_ns, start_ns, end_ns, task=self._tasks.current, iteration=_ITERATION.get(), **fields
         )
-
-
-async def _numbered(number: int, coroutine: Coroutine[Any, Any, T]) -> T:
-    _TASK.set(number)
-    return await coroutine

@@ -1,0 +1,137 @@
+"""Trains every case live and virtual, in turn, and prints how far their iteration times agree.
+
+``python -m benchmarks.agreement [--networks N] [--attempts N] [--write]``, as root. ``--write`` also puts the table,
+with command and date, into benchmarks/results/agreement.md and .json.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from benchmarks.agreement import bed, cases, virtual
+from benchmarks.agreement.figures import MOST_BUSY, Comparison, compute_s, iteration_s
+from e2c_dl.host.stored import PROFILE
+from e2c_dl.scenario.model import Scenario
+
+RESULTS = Path(__file__).parents[1] / "results"
+STORED = Path(__file__).parents[2] / "experiments" / "first-light" / PROFILE
+MEDIAN, WORST = 0.05, 0.15  # what is asked for
+LEAST_COMPUTE_S = 0.02
+
+
+@click.command()
+@click.option("--networks", type=int, help="Only the first so many topologies [default: all].")
+@click.option("--only", help="Only topologies whose name contains this.")
+@click.option("--strategy", help="Only this strategy [default: all].")
+@click.option("--attempts", default=3, show_default=True, help="Live runs of a case while the machine is too busy.")
+@click.option("--write", is_flag=True, help="Put the results into benchmarks/results/.")
+def main(networks: int | None, only: str | None, strategy: str | None, attempts: int, write: bool) -> None:
+    """Compare live runs on this machine's namespaces with the virtual world, scenario by scenario."""
+    chosen = [network for network in cases.NETWORKS[:networks] if (only or "") in network.name]
+    algorithms = [each for each in cases.ALGORITHMS if strategy in (None, each.strategy)]
+    compared = _compare(chosen, algorithms, attempts)
+    text = f"{table(compared)}\n\n{verdict(compared)}"
+    print(text)
+    if write:
+        _write(compared, text)
+
+
+def table(compared: Sequence[Comparison]) -> str:
+    """Markdown, a row per case."""
+    lines = [
+        "| topology | strategy | live ms | virtual ms | error | compute ms | processors in use |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        (
+            f"| {one.network} | {one.strategy} | {one.live_s * 1e3:.1f} | {one.virtual_s * 1e3:.1f} "
+            f"| {one.error:+.1%} | {one.compute_s * 1e3:.0f} | {one.busy:.0%}{' (void)' if one.void else ''} |"
+        )
+        for one in compared
+    ]
+    return "\n".join(lines)
+
+
+def verdict(compared: Sequence[Comparison]) -> str:
+    """A sentence: the errors of the cases that count, beside what is asked for."""
+    counted = [one for one in compared if not one.void]
+    if not counted:
+        return f"No case counts: more than {MOST_BUSY:.0%} of the processors were in use in every one."
+    errors = [abs(one.error) for one in counted]
+    median, worst = statistics.median(errors), max(errors)
+    held = "held" if median <= MEDIAN and worst <= WORST else "not held"
+    computing = min(one.compute_s for one in counted)
+    return (
+        f"{len(counted)} of {len(compared)} cases count: median error {median:.1%} (asked: {MEDIAN:.0%}), worst "
+        f"{worst:.1%} (asked: {WORST:.0%}): {held}. Compute per iteration is {computing * 1e3:.0f} ms or more (asked: "
+        f"{LEAST_COMPUTE_S * 1e3:.0f})."
+    )
+
+
+def _compare(
+    networks: Sequence[cases.Network], algorithms: Sequence[cases.Algorithm], attempts: int
+) -> list[Comparison]:
+    compared: list[Comparison] = []
+    folder = Path(tempfile.mkdtemp(prefix="agreement-"))
+    try:
+        with bed.deployed(cases.HOSTS) as deployment:
+            for number, network in enumerate(networks):
+                places = [folder / f"{number}-{index}" for index in range(len(algorithms))]
+                scenarios = [
+                    cases.write(place, network, algorithm, STORED)
+                    for place, algorithm in zip(places, algorithms, strict=True)
+                ]
+                with deployment.emulated(scenarios[0]):
+                    for scenario in scenarios:
+                        one = _least_busy(deployment, network, scenario, attempts)
+                        compared.append(one)
+                        print(table([one]).splitlines()[-1], file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(folder)
+    return compared
+
+
+def _least_busy(deployment: bed.Deployment, network: cases.Network, scenario: Scenario, attempts: int) -> Comparison:
+    """The first attempt that is not void, else the one on the least busy machine."""
+    virtual_s = iteration_s(virtual.train(scenario))
+    tried: list[Comparison] = []
+    for _ in range(attempts):
+        trace, busy = deployment.train(scenario)
+        tried.append(
+            Comparison(
+                network=network.name, strategy=scenario.training.strategy, live_s=iteration_s(trace),
+                virtual_s=virtual_s, busy=busy, compute_s=compute_s(trace),
+            )
+        )  # fmt: skip
+        if not tried[-1].void:
+            break
+    return min(tried, key=lambda one: one.busy)
+
+
+def _write(compared: Sequence[Comparison], text: str) -> None:
+    facts = {
+        "command": " ".join(["python -m benchmarks.agreement", *sys.argv[1:]]),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+    }
+    rows = [{**asdict(one), "error": one.error, "void": one.void} for one in compared]
+    (RESULTS / "agreement.json").write_text(json.dumps({**facts, "cases": rows}, indent=1) + "\n", encoding="utf-8")
+    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    (RESULTS / "agreement.md").write_text(f"# Live and virtual, compared\n\n{said}\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

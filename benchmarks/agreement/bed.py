@@ -1,0 +1,140 @@
+"""The live side: four hosts brought up once; for each topology a relay of its own, for each strategy fresh workers.
+
+Workers are started directly on the hosts, without E2Clab: what is compared is training, not its deployment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from csv import DictReader
+from pathlib import Path
+from typing import Any
+
+import e2c_dl
+from e2c_dl.archive import layout
+from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.host.key import KEY
+from e2c_dl.host.members import MEMBERS
+from e2c_dl.scenario.emulation import DEFAULT_TCP
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.local import addresses
+from e2c_dl.testbeds.local.access import enter
+from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.store import read_trace
+from e2c_dl.worlds.live.handshake import KEY_BYTES
+
+TRAINED_WITHIN_S = 180.0
+
+
+class Deployment:
+    """Hosts that are up. Driven by one thread."""
+
+    def __init__(self, testbed: LocalTestbed, accesses: tuple[Access, ...]) -> None:
+        self._testbed, self._accesses = testbed, accesses
+        self._runs = 0
+
+    @contextmanager
+    def emulated(self, scenario: Scenario) -> Iterator[None]:
+        """While in it, the hosts are joined by the links of ``scenario``. Raises: EmulationError."""
+        hosts = [
+            RelayHost(
+                name=access.name, netns_pid=access.netns_pid or 0, device=access.data_device,
+                address=f"{access.data_address}/{addresses.DATA_NETWORK.prefixlen}",
+                mac=addresses.mac(access.data_address),
+            )
+            for access in self._accesses
+        ]  # fmt: skip
+        state = self._testbed.run.directory
+        config = RelayConfig.of(scenario.emulated_topology(), hosts, seed=1, report_path=str(state / "relay.json"))
+        relay = RelayProcess.start(config, dict(os.environ), state / "relay.log")
+        try:
+            self._testbed.settle()
+            yield
+            relay.stop()
+        finally:
+            relay.kill()
+
+    def train(self, scenario: Scenario) -> tuple[Trace, float]:
+        """(the trace, the share of this machine's processors that was in use while it trained).
+
+        Raises: RuntimeError, with what the workers say, if one of them does not finish.
+        """
+        self._runs += 1
+        key = secrets.token_hex(KEY_BYTES)
+        members = [_member(scenario, access) for access in self._accesses]
+        directories = {access.name: Path(access.run_dir) / str(self._runs) for access in self._accesses}
+        for directory in directories.values():
+            directory.mkdir()
+            (directory / layout.SCENARIO).symlink_to(scenario.path)
+            (directory / MEMBERS).write_text(json.dumps(members))
+            (directory / KEY).touch(mode=0o600)
+            (directory / KEY).write_text(key)
+        workers = [
+            subprocess.Popen(_worker(access, directories[access.name], scenario), stderr=subprocess.PIPE, text=True)
+            for access in self._accesses
+        ]
+        said = [worker.communicate(timeout=TRAINED_WITHIN_S)[1] for worker in workers]
+        if any(worker.returncode for worker in workers):
+            raise RuntimeError(" | ".join(filter(None, said)))
+        hosts = self._testbed.run.directory / f"run-{self._runs}"
+        hosts.mkdir()
+        for name, directory in directories.items():
+            (hosts / name).symlink_to(directory)
+        trace = read_trace(hosts)
+        return trace, busy_share(directories[trace.ranks[0].host] / layout.METRICS, trace)
+
+
+@contextmanager
+def deployed(names: tuple[str, ...]) -> Iterator[Deployment]:
+    """While in it, hosts called ``names`` are up on this machine. Raises: TestbedError."""
+    run = registry.begin(registry.new_run_id(), scenario="agreement", choose_slot=addresses.free_slot)
+    os.environ.update(run.environ)
+    testbed = LocalTestbed(run, [HostSpec(name=name) for name in names], data=Data.TAP, tcp=DEFAULT_TCP)
+    try:
+        yield Deployment(testbed, testbed.up())
+    finally:
+        testbed.down()
+
+
+def busy_share(metrics: Path, trace: Trace) -> float:
+    """What part of the machine's processor time was used, by whomever, while rank 0 of ``trace`` trained.
+
+    From rank 0's metrics.csv, whose rows are a second apart: those around its training.
+    """
+    spans = trace.ranks[0].spans
+    training = spans[spans["phase"] == Phase.TRAINING][0]
+    with metrics.open() as file:
+        rows = [
+            (int(row["time_ns"]), float(row["machine_busy_s"]), float(row["machine_idle_s"]))
+            for row in DictReader(file)
+        ]
+    first = max((row for row in rows if row[0] <= training["start_ns"]), default=rows[0])
+    last = min((row for row in rows if row[0] >= training["end_ns"]), default=rows[-1])
+    busy_s, idle_s = last[1] - first[1], last[2] - first[2]
+    return busy_s / (busy_s + idle_s)
+
+
+def _member(scenario: Scenario, access: Access) -> dict[str, Any]:
+    """The host's entry of members.json, as the Trainer service publishes it."""
+    host = scenario.topology.host(access.name)
+    speed = (scenario.compute.cores or 1.0) / scenario.emulated_factor(host.name)
+    return {
+        "_id": host.service_id, "host": host.name, "address": access.address, "data_address": access.data_address,
+        "data_device": access.data_device, "speed": speed, "strict": False,
+    }  # fmt: skip
+
+
+def _worker(access: Access, directory: Path, scenario: Scenario) -> list[str]:
+    tree = Path(e2c_dl.__file__).parents[1]
+    service_id = scenario.topology.host(access.name).service_id
+    command = ["env", f"PYTHONPATH={tree}", access.python, "-m", "e2c_dl.host", "train", str(directory), service_id]
+    return enter(access, command)

@@ -1,0 +1,84 @@
+"""Runs equal, proportional and dynamic batches, alternating, in the virtual world and live."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+import click
+
+from benchmarks.batching.workload import BOUND, Measured
+from benchmarks.batching.worlds import WORLDS
+
+RESULTS = Path(__file__).parents[1] / "results"
+CONTROLLERS = ("fixed", "proportional", "dynamic")
+
+
+@click.command()
+@click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), default=list(WORLDS))
+@click.option("--repeats", default=4, show_default=True, help="Runs of each controller, alternating.")
+@click.option("--iterations", default=40, show_default=True)
+@click.option("--write", is_flag=True, help="Put table, command and date into benchmarks/results/.")
+def main(*, worlds: Sequence[str], repeats: int, iterations: int, write: bool) -> None:
+    """Batch controllers against equal batches: six ranks of speeds 4:4:2:2:1:1, turned round half way."""
+    measured: list[Measured] = []
+    for repeat in range(repeats):
+        for world in worlds:
+            for controller in CONTROLLERS:
+                changed = iterations // 2 + repeat % 2  # speeds are exchanged every second iteration: try both
+                measured.append(WORLDS[world](controller, repeat, iterations, changed))
+                click.echo(f"{repeat + 1}/{repeats} {world} {controller}", err=True)
+    text = table(measured)
+    click.echo(text)
+    if write:
+        _write(text, measured)
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """Markdown: medians over runs; how much faster than equal batches, and how much of the bound that is."""
+    lines = [
+        f"| world | batches | iteration ms | times faster | of {BOUND:.2f} | after the change ms | times faster "
+        f"| of {BOUND:.2f} | iterations until batches fit again, median | worst |",
+        "|---" * 10 + "|",
+    ]
+    for world in dict.fromkeys(one.world for one in measured):
+        equal = [one for one in measured if (one.world, one.controller) == (world, "fixed")]
+        for controller in CONTROLLERS:
+            ones = [one for one in measured if (one.world, one.controller) == (world, controller)]
+            before_s, after_s = median(one.before_s for one in ones), median(one.after_s for one in ones)
+            gain = median(one.before_s for one in equal) / before_s
+            gain_after = median(one.after_s for one in equal) / after_s
+            converged = [one.converged_after for one in ones]
+            fitted = sorted(each for each in converged if each is not None)
+            never = len(fitted) < len(converged)
+            lines.append(
+                f"| {world} | {controller} | {before_s * 1e3:.1f} | {gain:.2f} | {gain / BOUND:.1%} "
+                f"| {after_s * 1e3:.1f} | {gain_after:.2f} | {gain_after / BOUND:.1%} "
+                f"| {'never | never' if never else f'{median(fitted):g} | {fitted[-1]}'} |"
+            )
+    return "\n".join(lines)
+
+
+def _write(text: str, measured: Sequence[Measured]) -> None:
+    facts = {
+        "command": " ".join(["python -m benchmarks.batching", *sys.argv[1:]]),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "load_at_end": os.getloadavg()[0],
+    }
+    content = {**facts, "measured": [asdict(one) for one in measured]}
+    (RESULTS / "batching.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    (RESULTS / "batching.md").write_text(f"# Batch controllers, measured\n\n{said}\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The virtual world against the same model in SimPy, in one run."""

@@ -1,0 +1,96 @@
+"""Runs the exchange on both sides, alternating, and then at ten thousand ranks in the virtual world alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from benchmarks.virtual.sides import SIDES, Measured, measure
+
+RESULTS = Path(__file__).parents[1] / "results"
+SAME_END = 1e-9  # relative
+MIB = 2**20
+
+
+@click.command()
+@click.option("--ranks", default=1000, show_default=True)
+@click.option("--iterations", default=1000, show_default=True)
+@click.option("--repeats", default=2, show_default=True, help="Runs of each side, alternating.")
+@click.option("--large-ranks", default=10_000, show_default=True, help="Of the run without a counterpart; 0: none.")
+@click.option("--large-iterations", default=100, show_default=True)
+@click.option("--write", is_flag=True, help="Put table, command and date into benchmarks/results/.")
+def main(*, ranks: int, iterations: int, repeats: int, large_ranks: int, large_iterations: int, write: bool) -> None:
+    """The virtual world against SimPy: neighbours on a ring exchange messages; spans go to disk."""
+    measured: list[Measured] = []
+    for _ in range(repeats):
+        for side in SIDES:
+            measured.append(measure(side, ranks, iterations))
+            click.echo(json.dumps(asdict(measured[-1])), err=True)
+    check_ends(measured)
+    if large_ranks:
+        measured.append(measure("virtual", large_ranks, large_iterations))
+    text = table(measured)
+    click.echo(text)
+    if write:
+        _write(text, measured)
+
+
+def check_ends(measured: Sequence[Measured]) -> None:
+    """Both sides simulated the same. Raises: ClickException otherwise."""
+    ends = [one.end_ns for one in measured]
+    if max(ends) - min(ends) > SAME_END * max(ends) or len({one.span_bytes for one in measured}) > 1:
+        raise click.ClickException(f"the sides differ: they end at {sorted(set(ends))} ns; do not compare their times")
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """Markdown: medians per side and size; ratios are virtual / SimPy."""
+    lines = [
+        "| side | ranks | iterations | wall s | CPU s | us of CPU per rank and iteration | peak MiB | spans MB "
+        "| wall / SimPy's | CPU / SimPy's |",
+        "|---" * 10 + "|",
+    ]
+    groups: dict[tuple[str, int, int], list[Measured]] = {}
+    for one in measured:
+        groups.setdefault((one.side, one.ranks, one.iterations), []).append(one)
+    for (side, ranks, iterations), ones in groups.items():
+        wall_s, cpu_s = statistics.median(one.wall_s for one in ones), statistics.median(one.cpu_s for one in ones)
+        others = groups.get(("simpy", ranks, iterations), [])
+        ratios = "- | -"
+        if others and side != "simpy":
+            ratios = " | ".join((
+                f"{wall_s / statistics.median(other.wall_s for other in others):.2f}",
+                f"{cpu_s / statistics.median(other.cpu_s for other in others):.2f}",
+            ))  # fmt: skip
+        peak, spans = max(one.peak_bytes for one in ones) / MIB, ones[0].span_bytes / 1e6
+        lines.append(
+            f"| {side} | {ranks} | {iterations} | {wall_s:.1f} | {cpu_s:.1f} | {cpu_s / ranks / iterations * 1e6:.1f} "
+            f"| {peak:.0f} | {spans:.0f} | {ratios} |"
+        )
+    return "\n".join(lines)
+
+
+def _write(text: str, measured: Sequence[Measured]) -> None:
+    facts = {
+        "command": " ".join(["python -m benchmarks.virtual", *sys.argv[1:]]),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "load_at_end": os.getloadavg()[0],
+    }
+    content = {**facts, "measured": [asdict(one) for one in measured]}
+    (RESULTS / "virtual.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    (RESULTS / "virtual.md").write_text(f"# The virtual world, measured\n\n{said}\n\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The compute profile that is stored with a scenario, beside its other files: what hosts go by, live and virtual.
+
+Live hosts that find one pace by it instead of what they measure themselves, so that a scenario computes alike in every
+run. A host that is slower than where the profile was measured may still be late.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.worlds.virtual.profile import ComputeProfile
+
+PROFILE = "profile.json"
+
+
+def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
+    """The profile in ``file``, if it is of the model that ``scenario`` trains. Raises: InputError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = f"measure one: e2c-dl calibrate {scenario.path} --output {scenario.path / PROFILE}"
+        raise InputError(f"{file}: no compute profile there: {error.strerror}; {remedy}") from error
+    profile = ComputeProfile.from_json(text, str(file))
+    training = scenario.training
+    measured, asked = (profile.model, profile.dtype), (training.model, training.dtype)
+    if measured != asked:
+        raise InputError(
+            f"{file}: measured for {' in '.join(measured)}, but the scenario trains {' in '.join(asked)}; "
+            f"measure again: e2c-dl calibrate {scenario.path} --output {file}"
+        )
+    return profile
+
+
+def stored_segments_s(scenario: Scenario, samples: int, buckets: int) -> list[float] | None:
+    """Seconds of a gradient's segments, drawing and forward first, then each of ``buckets``, by the scenario's profile.
+
+    None if the scenario has no profile. Raises: InputError if it has one that does not fit.
+    """
+    file = scenario.path / PROFILE
+    if not file.exists():
+        return None
+    times = read_profile(file, scenario).gradient(samples)
+    if len(times.backward_s) != buckets:
+        raise InputError(
+            f"{file}: measured for {len(times.backward_s)} buckets, the model has {buckets}; "
+            f"measure again: e2c-dl calibrate {scenario.path} --output {file}"
+        )
+    return [times.data_s + times.forward_s, *times.backward_s]

@@ -1,0 +1,111 @@
+"""AD-PSGD: every rank goes at its own pace, and averages its model with one neighbour's while it computes.
+
+Source: Lian, Zhang, Zhang and Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018
+(arXiv:1710.06952), Algorithm 1 and section 3 (implementation). Idea: nobody waits for the slowest; pairwise averages
+spread what each rank learns.
+
+The ranks stand on a ring. Even ranks are active, odd ones passive, and only an active rank and a passive neighbour
+average: a passive one answers whenever it is asked, an active one waits for one answer only, so no circle of ranks can
+wait for one another. Of an odd number of ranks, the first and the last (both even) are no neighbours.
+
+1. Take a snapshot of the model x_i; compute the gradient on it, and step; the update u is how far the snapshot moved.
+2. Meanwhile, an active rank sends x_i to a random neighbour j;
+3. which computes d = (x_j - x_i) / 2, takes it off its own model, x_j <- x_j - d, and answers with d;
+4. the active rank adds it: x_i <- x_i + d.
+5. When the gradient and the exchange are done: x_i <- x_i + u.
+
+Laws: an average preserves the mean of all models, whatever happens beside it, for it adds to one what it takes off the
+other; no deadlock; a slow rank slows its neighbours down only by its answers' way.
+
+Differences from the paper: it locks the model while two ranks average; here the difference is added, so that a
+gradient which is applied meanwhile is kept. Models are averaged once per iteration of an active rank, as there. An
+update counts by its rank's samples, n b_i / sum(b): 1 for equal batches. The step is the configured optimizer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from e2c_dl.strategies.base import Message, Strategy, Vector, Worker
+from e2c_dl.strategies.collectives.local import local_update
+
+
+class ADPSGD(Strategy):
+    """Averages of pairs beside local training; see the module."""
+
+    name: ClassVar[str] = "adpsgd"
+
+    @classmethod
+    def links(cls, size: int) -> Sequence[tuple[int, int]]:
+        """Both ways between each active rank and its passive neighbours."""
+        return [(rank, other) for rank in range(size) for other in neighbours(rank, size)]
+
+    async def run(self, worker: Worker) -> None:
+        rank = _Rank(worker)
+        await worker.copy(rank.model, worker.parameters)
+        if rank.passive:
+            worker.spawn(rank.answer(), background=True)
+        await rank.train()
+
+
+class _Rank:
+    """One rank's model, which its own training and its averages with others change."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.model = worker.zeros()  # the parameters are its snapshot: a gradient must not see them change
+        self.passive = worker.rank % 2 == 1
+        self._worker = worker
+        self._neighbours = neighbours(worker.rank, worker.size)
+        self._trained = False
+
+    async def train(self) -> None:
+        worker, update, leaving = self._worker, self._worker.zeros(), self._worker.zeros()
+        async for iteration in worker.iterations():
+            average = None
+            if self._neighbours and not self.passive:
+                other = self._neighbours[int(worker.random.integers(len(self._neighbours)))]
+                average = worker.spawn(self._ask(iteration, other, leaving))
+            await local_update(worker, update, worker.size * worker.samples / worker.total_samples)
+            if average is not None:
+                await average
+            await worker.accumulate(self.model, update)
+            await worker.copy(worker.parameters, self.model)
+        self._trained = True
+        await worker.copy(worker.parameters, self.model)
+
+    async def answer(self) -> None:
+        """Average with whoever asks, for as long as anybody may."""
+        worker = self._worker
+        while True:
+            asked = await worker.receive_any("ask", sources=self._neighbours)
+            if asked is None:
+                continue
+            half = worker.zeros()  # its own: others may ask while this one leaves
+            await self._halve(half, asked.vector)
+            worker.send(asked.src, Message(kind="answer", iteration=asked.iteration, payload=half))
+
+    async def _ask(self, iteration: int, other: int, leaving: Vector) -> None:
+        """Average with ``other``. ``leaving`` is room for the model as it is sent."""
+        worker = self._worker
+        await worker.copy(leaving, self.model)
+        sent = worker.send(other, Message(kind="ask", iteration=iteration, payload=leaving))
+        came = await worker.receive("answer", src=other, iteration=iteration)
+        await worker.accumulate(self.model, came.vector)
+        await sent
+
+    async def _halve(self, half: Vector, asked: Vector) -> None:
+        """``half`` becomes half the difference to ``asked``, and leaves this model."""
+        worker = self._worker
+        await worker.copy(half, self.model)
+        await worker.accumulate(half, asked, -1.0)
+        await worker.scale(half, 0.5)
+        await worker.accumulate(self.model, half, -1.0)
+        if self._trained:
+            await worker.copy(worker.parameters, self.model)
+
+
+def neighbours(rank: int, size: int) -> list[int]:
+    """The ranks beside ``rank`` on the ring of ``size`` that it may average with: one of both is even, one odd."""
+    beside = sorted({(rank - 1) % size, (rank + 1) % size})
+    return [other for other in beside if (other - rank) % 2 == 1]

@@ -1,0 +1,40 @@
+"""Batch controllers: how the samples of an iteration are divided among ranks. Each wraps a Worker, for any strategy.
+
+==================  ==================================================
+``fixed``           as the scenario says
+``proportional``    by the speeds measured in the first iterations, once
+``dynamic``         by the speeds measured lately, again and again
+==================  ==================================================
+
+The total stays what it is, so that every strategy that weights by samples computes what it did, only sooner.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.base import Worker
+from e2c_dl.strategies.batching.controllers import dynamic, fixed, proportional
+from e2c_dl.strategies.batching.division import divided
+
+__all__ = ["CONTROLLERS", "controlled", "divided"]
+
+CONTROLLERS: Mapping[str, Callable[[Worker], Worker]] = MappingProxyType({
+    "dynamic": dynamic,
+    "fixed": fixed,
+    "proportional": proportional,
+})  # fmt: skip
+
+
+def controlled(worker: Worker, name: str) -> Worker:
+    """``worker``, with its batches under the controller called ``name``; a strategy runs on it as on any other.
+
+    Raises: InputError, naming the closest match, if there is no such controller.
+    """
+    if name not in CONTROLLERS:
+        close = difflib.get_close_matches(name, CONTROLLERS, n=1) or sorted(CONTROLLERS)
+        raise InputError(f"batching {name!r} does not exist; write {' or '.join(close)}")
+    return CONTROLLERS[name](worker)

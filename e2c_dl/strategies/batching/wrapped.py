@@ -1,0 +1,99 @@
+"""A Worker that hands every verb on to another: what wraps a Worker overrides the verbs that it changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from e2c_dl.strategies.base import Bucket, Message, Pending, Vector, Worker
+
+T = TypeVar("T")
+
+
+class Wrapped:
+    """``worker``, as it is; implements :class:`e2c_dl.strategies.base.Worker`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def rank(self) -> int:
+        return self._worker.rank
+
+    @property
+    def size(self) -> int:
+        return self._worker.size
+
+    @property
+    def samples(self) -> int:
+        return self._worker.samples
+
+    @property
+    def total_samples(self) -> int:
+        return self._worker.total_samples
+
+    @property
+    def parameters(self) -> Vector:
+        return self._worker.parameters
+
+    @property
+    def gradients(self) -> Vector:
+        return self._worker.gradients
+
+    @property
+    def layers(self) -> Sequence[str]:
+        return self._worker.layers
+
+    @property
+    def random(self) -> np.random.Generator:
+        return self._worker.random
+
+    @property
+    def compute_s(self) -> float:
+        return self._worker.compute_s
+
+    def iterations(self) -> AsyncIterator[int]:
+        return self._worker.iterations()
+
+    def resize(self, samples: int, total_samples: int) -> None:
+        self._worker.resize(samples, total_samples)
+
+    def zeros(self) -> Vector:
+        return self._worker.zeros()
+
+    def gradient(self) -> AsyncIterator[Bucket]:
+        return self._worker.gradient()
+
+    async def step(self) -> None:
+        await self._worker.step()
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        return self._worker.send(dst, message, priority)
+
+    async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
+        return await self._worker.receive(kind, src=src, iteration=iteration, bucket=bucket, step=step)
+
+    async def receive_any(
+        self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Message | None:
+        return await self._worker.receive_any(kind, sources=sources, timeout_s=timeout_s)
+
+    def deadline_s(self, kind: str) -> float | None:
+        return self._worker.deadline_s(kind)
+
+    def arrived(self, kind: str) -> Sequence[Message]:
+        return self._worker.arrived(kind)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
+        return self._worker.spawn(coroutine, background)
+
+    async def copy(self, into: Vector, values: Vector) -> None:
+        await self._worker.copy(into, values)
+
+    async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
+        await self._worker.accumulate(into, values, factor)
+
+    async def scale(self, vector: Vector, factor: float) -> None:
+        await self._worker.scale(vector, factor)

@@ -1,0 +1,77 @@
+"""The tasks of one rank's strategy: numbered, ended together, the first failure first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from e2c_dl.errors import PeerLost
+from e2c_dl.worlds.live.pending import seen
+
+T = TypeVar("T")
+
+_TASK: ContextVar[int] = ContextVar("task", default=0)
+
+
+class Tasks:
+    """The main task, 0, and those it spawned, numbered from 1. Made and used in one running event loop."""
+
+    def __init__(self) -> None:
+        self.serving = False  # whether a background task was ever spawned
+        self._spawned: dict[int, asyncio.Task[Any]] = {}
+        self._last = 0
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failed.add_done_callback(seen)
+
+    @property
+    def current(self) -> int:
+        """The number of the task that asks."""
+        return _TASK.get()
+
+    async def run(self, main: Coroutine[Any, Any, None], failed: asyncio.Future[None]) -> None:
+        """Run ``main`` to its end, or until a spawned task fails, or ``failed`` does; then nothing of them runs on.
+
+        Raises: what failed first.
+        """
+        task = asyncio.get_running_loop().create_task(main)
+        task.add_done_callback(seen)
+        try:
+            await asyncio.wait({task, self._failed, failed}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (failed, self._failed, task):
+                if ended.done():
+                    await ended
+        finally:
+            unfinished = {each for each in (task, *self._spawned.values()) if not each.done()}
+            for each in unfinished:
+                each.cancel()
+            if unfinished:
+                await asyncio.wait(unfinished)
+            self._failed.cancel()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool) -> tuple[int, asyncio.Task[T]]:
+        """(the number of the new task, the task).
+
+        A ``background`` task that finds a peer lost ends, and no more: the loss is told to whoever awaits that peer.
+        """
+        self._last += 1
+        number = self._last
+        self.serving = self.serving or background
+        task = asyncio.get_running_loop().create_task(_numbered(number, coroutine))
+        self._spawned[number] = task
+        task.add_done_callback(lambda ended: self._ended(number, ended, background))
+        return number, task
+
+    def _ended(self, number: int, task: asyncio.Task[Any], background: bool) -> None:
+        """A spawned task has ended; that nobody may be waiting for it must not hide its failure."""
+        del self._spawned[number]
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._failed.done() or (background and isinstance(error, PeerLost)):
+            return
+        self._failed.set_exception(error)
+
+
+async def _numbered(number: int, coroutine: Coroutine[Any, Any, T]) -> T:
+    _TASK.set(number)
+    return await coroutine

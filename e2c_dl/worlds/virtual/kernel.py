@@ -1,0 +1,172 @@
+"""Virtual time: a heap of events, and a trampoline that resumes coroutines; no event loop, no clock.
+
+::
+
+    heap of (time_ns, number, action, argument)    the earliest is taken, ties in order of being asked for
+    ready: tasks to resume now, in order           a task runs until it suspends; then the next
+    now_ns moves only when nothing is ready
+
+A coroutine that has to wait registers itself (``kernel.current``) with whoever will resume it, and awaits
+:func:`suspend`. When the heap is empty and tasks are unfinished, nothing can ever happen again: a deadlock, which names
+who waits for what.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from e2c_dl.errors import TrainingError
+
+FOREVER = 1 << 62
+"""A time that never comes, in ns."""
+
+_NAMED = 6  # waits that a deadlock's message names
+
+
+class Task:
+    """One coroutine under way. ``waits`` says for what, while it is suspended: a text, or a key that has one."""
+
+    __slots__ = (
+        "background", "close", "done", "iteration", "joiners", "number", "on_end", "owner", "result", "send", "throw",
+        "waits",
+    )  # fmt: skip
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], *, owner: int, number: int, iteration: int, background: bool,
+        on_end: Callable[[Task], None],
+    ) -> None:  # fmt: skip
+        self.send, self.throw, self.close = coroutine.send, coroutine.throw, coroutine.close
+        self.owner, self.number, self.iteration, self.background = owner, number, iteration, background
+        self.on_end = on_end
+        self.done = False
+        self.result: Any = None
+        self.joiners: list[Task] = []
+        self.waits: object = "its turn"
+
+
+class Failure:
+    """What a task is resumed with to have ``error`` raised where it waits."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@types.coroutine
+def suspend() -> Generator[None, Any, Any]:
+    """Wait to be resumed; returns what :meth:`Kernel.resume` gives."""
+    return (yield)
+
+
+class Kernel:
+    """Time and tasks of one simulation. ``current`` is the task that runs.
+
+    ``heap`` and ``numbers`` are for the hottest callers, which push what :meth:`at` would.
+    """
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.current: Task
+        self.ready: deque[tuple[Task, Any]] = deque()
+        self.heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self.numbers = count()
+        self._tasks: dict[Task, None] = {}  # a set would not keep their order
+
+    def at(self, time_ns: int, action: Callable[[Any], None], argument: Any) -> None:
+        """Call ``action(argument)`` at ``time_ns``, not before now; one that never comes is forgotten."""
+        if time_ns < FOREVER:
+            heappush(self.heap, (time_ns, next(self.numbers), action, argument))
+
+    def start(self, task: Task) -> None:
+        """Run ``task`` as soon as whoever runs now suspends."""
+        self._tasks[task] = None
+        self.ready.append((task, None))
+
+    def resume(self, task: Task, value: Any = None) -> None:
+        """Let ``task`` go on with ``value``, or with a Failure's error, after those that are ready already."""
+        self.ready.append((task, value))
+
+    def resume_at(self, time_ns: int, task: Task) -> None:
+        """Let ``task`` go on at ``time_ns``."""
+        if time_ns < FOREVER:
+            heappush(self.heap, (time_ns, next(self.numbers), self.ready.append, (task, None)))
+
+    def cancel(self, task: Task) -> None:
+        """End ``task`` where it waits."""
+        if not task.done:
+            task.done = True
+            self._tasks.pop(task, None)
+            task.close()
+
+    def cancel_all(self) -> None:
+        """End every task where it waits."""
+        for task in list(self._tasks):
+            self.cancel(task)
+
+    def run(self, unfinished: Callable[[], bool]) -> None:
+        """Let time pass while ``unfinished()``, which is asked whenever a task has ended.
+
+        Raises: TrainingError, if nothing can happen any more; whatever a task or an action raises.
+        """
+        heap, ready, take = self.heap, self.ready, self.ready.popleft
+        while unfinished():
+            ended = False
+            while not ended:
+                while ready:
+                    task, value = take()
+                    if task.done:
+                        continue
+                    self.current = task
+                    try:
+                        if value.__class__ is Failure:
+                            task.throw(value.error)
+                        else:
+                            task.send(value)
+                    except StopIteration as stop:
+                        self._end(task, stop.value)
+                        ended = True
+                if not ended:
+                    if not heap:
+                        raise self._deadlock()
+                    self.now_ns, _, action, argument = heappop(heap)
+                    action(argument)
+
+    def drain(self) -> None:
+        """Let everything happen that is still under way, such as messages; no task runs any more."""
+        while self.heap:
+            self.now_ns, _, action, argument = heappop(self.heap)
+            action(argument)
+            self.ready.clear()
+
+    def _end(self, task: Task, result: Any) -> None:
+        task.done = True
+        task.result = result
+        del self._tasks[task]
+        for joiner in task.joiners:
+            self.resume(joiner, result)
+        task.on_end(task)
+
+    def _deadlock(self) -> TrainingError:
+        waits = [
+            f"rank {task.owner} task {task.number} for {_told(task.waits)}"
+            for task in self._tasks
+            if not task.background
+        ]
+        more = f", and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
+        return TrainingError(
+            f"deadlock at {self.now_ns / 1e9:.6f} s of virtual time, all wait: {'; '.join(waits[:_NAMED])}{more}; "
+            "send what they wait for"
+        )
+
+
+def _told(waits: object) -> str:
+    if isinstance(waits, tuple):
+        src, kind, iteration, bucket, step = waits
+        return f"message {kind!r} from rank {src}, iteration {iteration}, bucket {bucket}, step {step}"
+    return str(waits)

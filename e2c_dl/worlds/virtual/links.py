@@ -1,0 +1,86 @@
+"""What is asked of the network, as values: the quality of each directed link, and what several of them share.
+
+::
+
+    rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, schedule of rates, outages
+    Bottleneck(rate_bps, links)         one access that several links go through, each getting its fair share
+
+These are what a scenario's links and faults come down to. A pair without a LinkModel is not shaped: no rate, no delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from e2c_dl.errors import InputError
+from e2c_dl.topology import Topology
+from e2c_dl.worlds.virtual.tcp import CONGESTION_CONTROLS
+
+RankPair = tuple[int, int]
+"""(source rank, destination rank)."""
+
+SEND_BUFFER_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkModel:
+    """One directed link. Raises: InputError for values out of range."""
+
+    rate_bps: float | None = None
+    """Bits per second of Ethernet frames, headers included; None: not limited."""
+    delay_s: float = 0.0
+    """One way."""
+    jitter_s: float = 0.0
+    """A message's delay is uniform in delay_s +- jitter_s, at least 0; messages stay in order."""
+    loss: float = 0.0
+    """Fraction of segments, 0 <= loss < 1."""
+    schedule: tuple[tuple[float, float], ...] = ()
+    """(from when in s, rate_bps), in order of time: other rates than ``rate_bps``."""
+    down: tuple[tuple[float, float], ...] = ()
+    """(from s, until s): nothing is carried; what is on its way arrives, what is not yet, waits."""
+    congestion_control: str = "cubic"
+    send_buffer_bytes: int = SEND_BUFFER_BYTES
+    """What the sender's kernel takes before it is on the wire: a send resolves once all but this much has left."""
+    initial_window_segments: int | None = None
+    """Slow start of the connection's first bytes, from this window (Linux: 10); None: none."""
+
+    def __post_init__(self) -> None:
+        rates = [self.rate_bps] if self.rate_bps is not None else []
+        times = [time_s for time_s, _ in self.schedule]
+        wrong = None
+        if any(rate <= 0 for rate in rates) or any(rate < 0 for _, rate in self.schedule):
+            wrong = "a rate is not above 0"
+        elif min(self.delay_s, self.jitter_s, self.send_buffer_bytes, *times, 0) < 0 or not 0 <= self.loss < 1:
+            wrong = "delay, jitter, buffer and times are at least 0, loss is from 0 to below 1"
+        elif times != sorted(times) or any(not 0 <= begin < end for begin, end in self.down):
+            wrong = "schedules are in order of time, and outages end after they begin"
+        elif self.congestion_control not in CONGESTION_CONTROLS:
+            wrong = f"congestion control {self.congestion_control!r} has no model; write one of {CONGESTION_CONTROLS}"
+        if wrong:
+            raise InputError(f"link model: {wrong}; correct {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """One rate that ``links`` share: max-min fair shares, as TCP connections through one access get on average."""
+
+    rate_bps: float
+    links: tuple[RankPair, ...]
+
+    def __post_init__(self) -> None:
+        if self.rate_bps <= 0:
+            raise InputError(f"bottleneck: a rate of {self.rate_bps} bit/s; write one above 0")
+
+
+def link_models(topology: Topology, congestion_control: str = "cubic") -> Mapping[RankPair, LinkModel]:
+    """``topology``'s links between ranks, as models."""
+    ranks = {host.name: host.rank for host in topology.ranks}
+    models: dict[RankPair, LinkModel] = {}
+    for (src, dst), link in topology.links.items():
+        src_rank, dst_rank = ranks.get(src), ranks.get(dst)
+        if src_rank is not None and dst_rank is not None:
+            models[src_rank, dst_rank] = LinkModel(
+                rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss, congestion_control=congestion_control
+            )
+    return models

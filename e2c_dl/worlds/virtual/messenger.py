@@ -1,0 +1,165 @@
+"""The part of a virtual worker that sends and receives, and the spans that this leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.strategies.base import Message, Pending, Vector
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.records import RECORD
+from e2c_dl.worlds.deadlines import Deadline
+from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
+from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
+from e2c_dl.worlds.virtual.parcel import Parcel, stamped, travelling
+from e2c_dl.worlds.virtual.tasks import NO_TASK
+from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
+from e2c_dl.worlds.virtual.wire import Wire
+
+_AWAIT_MESSAGE = int(Phase.AWAIT_MESSAGE)
+_pack = RECORD.pack
+
+
+class Messenger:
+    """Messages of rank ``rank`` of ``size``. ``records`` are the rank's spans since they were last written.
+
+    Payloads are copied as they are sent, unless they are ``shapes`` alone; with ``checked``, it is an error if the
+    original has changed when the message has left. ``open_wire`` makes the link to a rank that is sent to first.
+    """
+
+    def __init__(
+        self, kernel: Kernel, *, rank: int, size: int, shapes: bool, checked: bool,
+        open_wire: Callable[[Messenger, int], Wire],
+    ) -> None:  # fmt: skip
+        self.kernel, self.rank, self.size = kernel, rank, size
+        self.shapes, self.checked = shapes, checked
+        self.dead = False
+        self.records: list[bytes] = []
+        self.record = self.records.append
+        self.mailbox = Mailbox(kernel, rank)
+        self.put: Callable[[Parcel], None] = self.mailbox.put
+        self.wires: dict[int, Wire] = {}
+        self._open_wire = open_wire
+        self._deadlines: dict[str, Deadline] = {}
+        self._kinds: set[str] = set()  # those that were found fit to travel
+        self._last_sent: tuple[Message, Message] | None = None
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        original: Vector | None = message.payload
+        if message.kind not in self._kinds:
+            self._kinds.add(travelling(message))
+        if self.shapes:
+            watched = None
+            last = self._last_sent
+            if last is not None and last[0] is message:  # to many neighbours, one after another
+                copy = last[1]
+            else:
+                copy = stamped(message, self.rank, original)
+                self._last_sent = (message, copy)
+        else:
+            travelling(message)
+            watched = original if self.checked else None
+            copy = stamped(message, self.rank, None if original is None else original.copy())
+        nbytes = MESSAGE_HEADER_BYTES if original is None else MESSAGE_HEADER_BYTES + original.nbytes
+        parcel = Parcel(self.kernel, self, dst, copy, watched, nbytes)
+        wire = self.wires.get(dst)
+        if wire is None:
+            wire = self.wires[dst] = self._open(dst)
+        wire.post(parcel, priority)
+        return parcel
+
+    async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
+        kernel = self.kernel
+        task, posted_ns = kernel.current, kernel.now_ns
+        key = (src, kind, iteration, bucket, step)
+        parcel = self.mailbox.take(key)
+        if parcel is None:
+            self.mailbox.wait(key, task)
+            task.waits = key
+            parcel = await suspend()
+        self.record(_pack(
+            posted_ns, posted_ns, kernel.now_ns, 0, parcel.seq, task.iteration, task.number, NO_TASK,
+            bucket, src, self.rank, 0, _AWAIT_MESSAGE, 0,
+        ))  # fmt: skip
+        message: Message = parcel.message
+        return message
+
+    async def receive_any(
+        self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Message | None:
+        kernel = self.kernel
+        task, posted_ns = kernel.current, kernel.now_ns
+        wanted = range(self.size) if sources is None else sources
+        parcel = self.mailbox.take_any(kind, wanted)
+        if parcel is None:
+            receiver = AnySource(task, kind, wanted)
+            self.mailbox.wait_any(receiver)
+            task.waits = receiver
+            if timeout_s is not None:
+                kernel.at(posted_ns + round(timeout_s * 1e9), self.mailbox.give_up, receiver)
+            parcel = await suspend()
+        deadline = self._deadlines.setdefault(kind, Deadline())
+        waited_s = (kernel.now_ns - posted_ns) / 1e9
+        if parcel is None:  # a pause of the task's own choosing: no span, as in the live world
+            deadline.gave_up(waited_s)
+            return None
+        deadline.came(waited_s)
+        self._came(parcel, posted_ns, task)
+        message: Message = parcel.message
+        return message
+
+    def deadline_s(self, kind: str) -> float | None:
+        """A ``timeout_s`` for the next ``receive_any`` of ``kind``, by how long the last ones took; None: unknown."""
+        return self._deadlines[kind].seconds if kind in self._deadlines else None
+
+    def arrived(self, kind: str) -> Sequence[Message]:
+        kernel = self.kernel
+        parcels = self.mailbox.take_all(kind)
+        for parcel in parcels:
+            self._came(parcel, kernel.now_ns, kernel.current)
+        return [parcel.message for parcel in parcels]
+
+    def lose(self, why: PeerLost, orderly: bool) -> None:
+        """Nothing more comes from ``why.rank``, and if it was not ``orderly``, nothing reaches it."""
+        self.mailbox.lose(why, orderly)
+        if not orderly and why.rank in self.wires:
+            self.wires[why.rank].lose(why)
+
+    def farewell(self, reason: str, *, orderly: bool) -> None:
+        """Tell all that this rank has sent to that nothing more comes; one that is lost (not ``orderly``), tell all."""
+        for dst in [*self.wires] if orderly else range(self.size):
+            if dst != self.rank:  # also who never got a message of it may wait for its first
+                wire = self.wires.get(dst) or self._open(dst)
+                wire.farewell(PeerLost(self.rank, reason), orderly=orderly)
+
+    def awaited_sent(self, parcel: Parcel, task: Task, posted_ns: int) -> None:
+        """An await of what was sent has ended."""
+        self.span(
+            Phase.AWAIT_SENT, posted_ns, posted_ns, self.kernel.now_ns, task,
+            src=self.rank, dst=parcel.dst, seq=parcel.seq, bucket=parcel.message.bucket,
+        )  # fmt: skip
+
+    def span(
+        self, phase: Phase, posted_ns: int, start_ns: int, end_ns: int, task: Task, *, bucket: int = -1, src: int = -1,
+        dst: int = -1, seq: int = -1, peer_task: int = NO_TASK,
+    ) -> None:  # fmt: skip
+        """Leave a span of ``task``, in its iteration."""
+        self.record(_pack(
+            posted_ns, start_ns, end_ns, 0, seq, task.iteration, task.number, peer_task, bucket, src, dst, 0, phase, 0,
+        ))  # fmt: skip
+
+    def _came(self, parcel: Parcel, posted_ns: int, task: Task) -> None:
+        message = parcel.message
+        self.span(
+            Phase.AWAIT_MESSAGE, posted_ns, posted_ns, self.kernel.now_ns, task,
+            src=message.src, dst=self.rank, seq=parcel.seq, bucket=message.bucket,
+        )  # fmt: skip
+
+    def _open(self, dst: int) -> Wire:
+        if dst == self.rank or not 0 <= dst < self.size:
+            raise TrainingError(f"rank {self.rank} cannot send to rank {dst} in a world of {self.size}; send to a peer")
+        wire = self._open_wire(self, dst)
+        why = self.mailbox.lost.get(dst)
+        if why is not None:
+            wire.lose(why)
+        return wire

@@ -1,0 +1,144 @@
+"""How long one host's computing takes, measured once and stored: what virtual hosts go by.
+
+::
+
+    gradient of b samples   | data | forward | backward bucket 0 | backward bucket 1 | ...     s, by batch size
+    step, evaluate          s, each time
+    copy, accumulate, scale s per byte of the vector that is written
+
+Between measured batch sizes times are interpolated, beyond them extrapolated, along the line through the two nearest.
+A host that is f times slower by design takes f times as long (:class:`HostModel`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from e2c_dl.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTimes:
+    """One gradient of a given batch size, segment by segment, in seconds."""
+
+    data_s: float
+    forward_s: float
+    backward_s: tuple[float, ...]  # by bucket, in the order in which backward completes them
+
+    @property
+    def total_s(self) -> float:
+        return self.data_s + self.forward_s + sum(self.backward_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeProfile:
+    """One model on one host. Raises: InputError if it contradicts itself."""
+
+    model: str
+    dtype: str  # float32 or float64
+    parameters: int  # length of the flat vector
+    buckets: tuple[tuple[int, int], ...]  # begin and end of each in the flat vector, by index
+    gradients: Mapping[int, GradientTimes]  # by batch size
+    step_s: float = 0.0
+    evaluate_s: float = 0.0
+    copy_s_per_byte: float = 0.0
+    accumulate_s_per_byte: float = 0.0
+    scale_s_per_byte: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.gradients:
+            raise InputError(f"profile of {self.model}: it holds no batch size; calibrate again")
+        for samples, times in self.gradients.items():
+            if len(times.backward_s) != len(self.buckets):
+                raise InputError(
+                    f"profile of {self.model}: batch size {samples} has {len(times.backward_s)} times for "
+                    f"{len(self.buckets)} buckets; calibrate again"
+                )
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The buckets, as a Compute has them."""
+        return tuple(slice(begin, end) for begin, end in self.buckets)
+
+    def gradient(self, samples: int) -> GradientTimes:
+        """The times of a gradient of ``samples`` samples. Raises: InputError if the profile cannot tell."""
+        if samples in self.gradients:
+            return self.gradients[samples]
+        sizes = sorted(self.gradients)
+        if len(sizes) == 1:
+            raise InputError(
+                f"profile of {self.model}: it knows batches of {sizes[0]} only, not of {samples}; "
+                "calibrate with at least two batch sizes"
+            )
+        upper = min(max(bisect_left(sizes, samples), 1), len(sizes) - 1)
+        low, high = sizes[upper - 1], sizes[upper]
+        return _between(self.gradients[low], self.gradients[high], (samples - low) / (high - low))
+
+    def to_json(self) -> str:
+        """As it is stored."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str, where: str = "profile") -> ComputeProfile:
+        """The profile in ``text``, which stands in ``where``. Raises: InputError."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"{where}: it is no JSON: {error}; calibrate again") from error
+        _check_keys(content, ComputeProfile, where)
+        gradients = {}
+        for samples, times in dict(content["gradients"]).items():
+            _check_keys(times, GradientTimes, f"{where}: gradients.{samples}")
+            gradients[int(samples)] = GradientTimes(**{**times, "backward_s": tuple(times["backward_s"])})
+        buckets = tuple((int(begin), int(end)) for begin, end in content["buckets"])
+        return ComputeProfile(**{**content, "buckets": buckets, "gradients": gradients})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostModel:
+    """One rank's host."""
+
+    name: str
+    profile: ComputeProfile
+    samples: int  # per iteration, to begin with
+    layer: str = "edge"
+    factor: float = 1.0
+    """Times slower than the profile at gradients and evaluations: what live hosts are paced by."""
+    vector_factor: float = 1.0
+    """Times slower at steps, copies, sums and scalings: ``factor``, where a quota slows everything."""
+    schedule: tuple[tuple[float, float], ...] = ()
+    """(from when in s, factor), in order of time: other factors than ``factor``, for gradients that begin later."""
+    noise: float = 0.0
+    """Relative standard deviation of a gradient's time, log-normal with median 1."""
+    killed_at_s: float | None = None
+    """When its process is killed, if it is."""
+
+
+def _between(low: GradientTimes, high: GradientTimes, part: float) -> GradientTimes:
+    def line(a: float, b: float) -> float:
+        return max(0.0, a + (b - a) * part)
+
+    return GradientTimes(
+        data_s=line(low.data_s, high.data_s),
+        forward_s=line(low.forward_s, high.forward_s),
+        backward_s=tuple(line(a, b) for a, b in zip(low.backward_s, high.backward_s, strict=True)),
+    )
+
+
+def _check_keys(content: Any, of: type[Any], where: str) -> None:
+    """Raises: InputError, unless ``content`` is a mapping with the keys of the dataclass ``of``."""
+    known = [field.name for field in fields(of)]
+    if not isinstance(content, dict):
+        raise InputError(f"{where}: it is no mapping; write {', '.join(known)}")
+    for key in content:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            raise InputError(f"{where}: {key}: unknown key; write {close[0] if close else ', '.join(known)}")
+    missing = [name for name in known if name not in content]
+    if missing:
+        raise InputError(f"{where}: {missing[0]} is missing; calibrate again")

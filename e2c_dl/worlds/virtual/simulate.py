@@ -1,0 +1,153 @@
+"""One training run in virtual time: values go in, a Result and spans come out; nothing is read, nobody waits.
+
+::
+
+    hosts, links, strategy ---> simulate ---> Result(end_ns, ...)          spans, rank by rank, in ``sink``
+
+With ``computes`` gradients are real, and the strategy trains; without, only shapes travel, and nothing is computed: a
+run of thousands of ranks. The same values and seed give the same spans, to the byte, wherever they run (with real
+gradients: the same times and messages, unless the strategy's choices depend on values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.base import Compute, Strategy, Worker
+from e2c_dl.worlds.virtual.computing import Pace
+from e2c_dl.worlds.virtual.kernel import Kernel
+from e2c_dl.worlds.virtual.links import Bottleneck, LinkModel, RankPair
+from e2c_dl.worlds.virtual.messenger import Messenger
+from e2c_dl.worlds.virtual.profile import HostModel
+from e2c_dl.worlds.virtual.shape import ShapeCompute
+from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
+from e2c_dl.worlds.virtual.spans import PENDING_RECORDS, Sink
+from e2c_dl.worlds.virtual.wire import Wire
+from e2c_dl.worlds.virtual.worker import Progress, Setting, VirtualWorker
+
+MOST_RANKS = 1 << 15
+"""A span's src and dst have 16 bits."""
+
+_UNSHAPED = LinkModel()
+_LEAST_PENDING = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a simulated run ended."""
+
+    end_ns: int  # when the last rank's strategy returned; messages may have arrived later
+    killed: tuple[int, ...]  # ranks that were killed before their strategy had returned
+    messages: int  # sent
+
+
+def simulate(
+    strategy: Callable[[], Strategy], *, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel], sink: Sink,
+    iterations: int, seed: int, bottlenecks: Sequence[Bottleneck] = (), computes: Sequence[Compute] | None = None,
+    evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[Progress], None] | None = None,
+    as_seen: Callable[[VirtualWorker], Worker] | None = None,
+) -> Result:  # fmt: skip
+    """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
+
+    ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
+    parameters that change while their gradient is computed, are errors: they would train differently live.
+
+    Raises: InputError; TrainingError, what a strategy raises, and PeerLost where it does not handle one: what was
+    recorded until then is in ``sink``.
+    """
+    if not 0 < len(hosts) <= MOST_RANKS or (computes is not None and len(computes) != len(hosts)):
+        raise InputError(f"a world of {len(hosts)} hosts: name 1 to {MOST_RANKS}, and as many computes, if any")
+    setting = Setting(
+        layers=tuple(host.layer for host in hosts),
+        samples=tuple(host.samples for host in hosts),
+        iterations=iterations,
+        evaluate_every=evaluate_every,
+        seed=seed,
+        checked=checked,
+        on_progress=on_progress,
+    )
+    sink.open([(host.name, host.layer) for host in hosts])
+    simulation = _Simulation(setting, hosts, links, bottlenecks, computes, sink)
+    return simulation.run(strategy, as_seen)
+
+
+class _Simulation:
+    """The ranks of one run, and the wires between them, which are made when they are first used."""
+
+    def __init__(
+        self, setting: Setting, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel],
+        bottlenecks: Sequence[Bottleneck], computes: Sequence[Compute] | None, sink: Sink,
+    ) -> None:  # fmt: skip
+        self._kernel = Kernel()
+        self._setting, self._hosts, self._links, self._sink = setting, hosts, MappingProxyType(dict(links)), sink
+        self._fluid = Fluid(self._kernel, bottlenecks)
+        self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))
+        self._unfinished = len(hosts)
+        self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
+
+    def run(self, strategy: Callable[[], Strategy], as_seen: Callable[[VirtualWorker], Worker] | None) -> Result:
+        kernel = self._kernel
+        for worker, host in zip(self._workers, self._hosts, strict=True):
+            worker.start(strategy(), as_seen(worker) if as_seen else worker)
+            if host.killed_at_s is not None:
+                kernel.at(round(host.killed_at_s * 1e9), worker.kill, None)
+        try:
+            kernel.run(lambda: self._unfinished > 0)
+            end_ns = kernel.now_ns
+            kernel.cancel_all()
+            kernel.drain()
+        finally:
+            kernel.cancel_all()
+            for worker in self._workers:
+                self._write(worker)
+        killed = tuple(worker.rank for worker in self._workers if worker.dead)
+        messages = sum(wire.begun for worker in self._workers for wire in worker.wires.values())
+        return Result(end_ns=end_ns, killed=killed, messages=messages)
+
+    def _worker(self, rank: int, computes: Sequence[Compute] | None) -> VirtualWorker:
+        host = self._hosts[rank]
+        profile = host.profile
+        compute: Compute
+        if computes is None:
+            compute = ShapeCompute(length=profile.parameters, dtype=profile.dtype, buckets=profile.slices)
+        else:
+            compute = computes[rank]
+            if len(compute.buckets) != len(profile.buckets):
+                raise InputError(
+                    f"rank {rank}: its model has {len(compute.buckets)} buckets, the profile {len(profile.buckets)}; "
+                    "calibrate with this model and bucket size"
+                )
+        pace = Pace(host, rank=rank, seed=self._setting.seed)
+        return VirtualWorker(
+            self._kernel, self._setting, rank=rank, compute=compute, pace=pace, open_wire=self._wire,
+            flush=self._flush, ended=self._ended,
+        )  # fmt: skip
+
+    def _wire(self, worker: Messenger, dst: int) -> Wire:
+        src = worker.rank
+        model = self._links.get((src, dst), _UNSHAPED)
+        round_trip_s = model.delay_s + self._links.get((dst, src), model).delay_s
+        flow = self._fluid.flows.get((src, dst))
+        kind = Wire if flow is None else SharedWire
+        wire = kind(
+            self._kernel, model, src=src, dst=dst, round_trip_s=round_trip_s, seed=self._setting.seed,
+            record=worker.record, receiver=self._workers[dst],
+        )  # fmt: skip
+        if isinstance(wire, SharedWire) and flow is not None:
+            wire.share(self._fluid, flow)
+        return wire
+
+    def _ended(self) -> None:
+        self._unfinished -= 1
+
+    def _flush(self, worker: VirtualWorker) -> None:
+        if len(worker.records) >= self._capacity:
+            self._write(worker)
+
+    def _write(self, worker: VirtualWorker) -> None:
+        records = b"".join(worker.records)
+        worker.records.clear()
+        self._sink.write(worker.rank, records)

@@ -1,0 +1,62 @@
+"""What TCP makes of a link: bytes on the wire, and the rate that loss leaves.
+
+Modelled is a connection in steady state, as live runs are set up: Linux' cubic (or reno), an MTU of 1500 with time
+stamps, buffers of at least twice the bandwidth-delay product, no slow start after idle. Such a connection fills its
+link while it has something to send, so a message takes its wire bits / rate. Departures from that:
+
+* *Loss* p of segments bounds the window W, in segments, on average (round trip R, no queue):
+  reno    W = sqrt(3 / (2 p))                    Source: Mathis et al., CCR 27(3), 1997, Eq. (3), one ack per segment
+  cubic   W = 1.054 (R / p)^(3/4), at least reno's    Source: RFC 8312, 5.1, Eq. (6) (C = 0.4), and 4.2
+  so the rate is at most W segments per R. Lost segments are sent again: wire bits / (1 - p). A message whose last
+  window lost a segment arrives one R later, and so does what follows it: TCP delivers in order.
+* *Cold start*: the first segments of a new connection leave in slow start, ``initial_window_segments`` in the first
+  round trip and twice as many in each following one, until the link's rate is reached.
+
+Not modelled: the retransmission timer (after a link was down, sending goes on at once), competition of ACKs for the
+way back, queues that overflow.
+"""
+
+from __future__ import annotations
+
+import math
+
+# As the relay accounts, and as analysis expects (both above this floor: they cannot be imported from here).
+SEGMENT_BYTES = 1448  # TCP payload at an MTU of 1500, with time stamps
+SEGMENT_OVERHEAD_BYTES = 66  # Ethernet 14, IP 20, TCP 20 + 12
+FULL_FRAME_BITS = 8 * (SEGMENT_BYTES + SEGMENT_OVERHEAD_BYTES)
+
+MESSAGE_HEADER_BYTES = 54
+"""Bytes that the live world puts before every payload (its frames.HEADER_BYTES; a test compares them)."""
+
+CONGESTION_CONTROLS = ("cubic", "reno")
+_CUBIC = 1.054  # [C (3 + b) / (4 (1 - b))]^(1/4), C = 0.4, b = 0.7
+_MIN_ROUND_TRIP_S = 1e-4  # what two hosts' kernels need even without delay
+
+
+def wire_bits(nbytes: int) -> int:
+    """Bits of Ethernet frames, headers included, that carry ``nbytes`` of one message."""
+    segments = max(1, -(-nbytes // SEGMENT_BYTES))
+    return 8 * (nbytes + SEGMENT_OVERHEAD_BYTES * segments)
+
+
+def window_segments(congestion_control: str, loss: float, round_trip_s: float) -> float:
+    """Average window that ``loss`` (above 0) leaves, in segments; at least 1."""
+    reno = math.sqrt(1.5 / loss)
+    cubic = _CUBIC * (round_trip_s / loss) ** 0.75 if congestion_control == "cubic" else 0.0
+    return max(1.0, reno, cubic)
+
+
+def lossy_rate_bps(congestion_control: str, loss: float, round_trip_s: float) -> float:
+    """The highest rate, in bits of Ethernet frames per second, at which TCP sends with ``loss`` (above 0)."""
+    round_trip_s = max(round_trip_s, _MIN_ROUND_TRIP_S)
+    return window_segments(congestion_control, loss, round_trip_s) * FULL_FRAME_BITS / round_trip_s
+
+
+def slow_start(initial_window_segments: int, round_trip_s: float, rate_bps: float) -> tuple[tuple[float, float], ...]:
+    """(seconds since the connection's first byte, bits per second) until ``rate_bps`` is reached, with that step."""
+    steps: list[tuple[float, float]] = []
+    ramp_bps = initial_window_segments * FULL_FRAME_BITS / max(round_trip_s, _MIN_ROUND_TRIP_S)
+    while ramp_bps < rate_bps:
+        steps.append((len(steps) * max(round_trip_s, _MIN_ROUND_TRIP_S), ramp_bps))
+        ramp_bps *= 2
+    return (*steps, (len(steps) * max(round_trip_s, _MIN_ROUND_TRIP_S), rate_bps))

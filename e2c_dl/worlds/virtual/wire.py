@@ -1,0 +1,239 @@
+"""A directed link in virtual time: a queue by priority, a kernel's buffer, a rate, a delay; first in, first out.
+
+::
+
+    post -> queue -> pump: one message at a time, until the kernel has taken it -> wire -> delay -> mailbox
+            lower priority value first              FIFO: nothing overtakes from here on
+
+A message that is posted while nothing waits begins at once, and then all of its times are known: one event, its
+arrival. A higher priority overtakes what is queued, not what the kernel has taken (``send_buffer_bytes``), as in the
+live world.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from e2c_dl.errors import PeerLost
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.records import RECORD
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step, at_most, steps_of
+from e2c_dl.worlds.virtual.kernel import Kernel
+from e2c_dl.worlds.virtual.links import LinkModel
+from e2c_dl.worlds.virtual.parcel import Parcel
+from e2c_dl.worlds.virtual.tcp import (
+    FULL_FRAME_BITS,
+    MESSAGE_HEADER_BYTES,
+    lossy_rate_bps,
+    slow_start,
+    wire_bits,
+)
+
+_SEND, _RECEIVE = int(Phase.SEND), int(Phase.RECEIVE)
+_NO_TASK = -2
+_pack = RECORD.pack
+
+
+class Receiver(Protocol):
+    """The worker at a wire's end."""
+
+    dead: bool
+    record: Callable[[bytes], None]
+    put: Callable[[Parcel], None]
+
+    def lose(self, why: PeerLost, orderly: bool) -> None:
+        """Nothing more comes from ``why.rank``."""
+        ...
+
+
+class Wire:
+    """The link ``src`` -> ``dst``, independent of all others. ``record`` appends to the sender's spans."""
+
+    def __init__(
+        self, kernel: Kernel, model: LinkModel, *, src: int, dst: int, round_trip_s: float, seed: int,
+        record: Callable[[bytes], None], receiver: Receiver,
+    ) -> None:  # fmt: skip
+        self.kernel, self.model, self.src, self.dst = kernel, model, src, dst
+        self.record, self.receiver = record, receiver
+        self.lost: PeerLost | None = None
+        self.capacity = Capacity(_steps(model, round_trip_s))
+        self.queue: list[tuple[int, int, Parcel]] = []
+        self.pump_free_ns = 0
+        self.arrived_ns = 0  # of the last message that is under way
+        self.goodbye: tuple[PeerLost, bool] | None = None
+        self.buffer_bits = float(wire_bits(model.send_buffer_bytes)) if model.send_buffer_bytes else 0.0
+        self._buffer_ns = self.capacity.finish_ns(0, self.buffer_bits)
+        self._header_ns = self.capacity.finish_ns(0, wire_bits(MESSAGE_HEADER_BYTES))
+        self._round_trip_s = round_trip_s
+        self._delay_ns = round(model.delay_s * 1e9)
+        self._random = random.Random(f"{seed} {src} {dst}") if model.loss or model.jitter_s else None
+        self._cold = model.initial_window_segments is not None
+        self._bits: dict[int, float] = {}  # nbytes -> bits on the wire
+        self._service_ns: dict[int, int] = {}  # nbytes -> how long it takes, where that is always the same
+        self._on_arrival = self._arrive  # bound once
+        self._posted = 0
+        self.begun = 0
+        self._wire_free_ns = 0
+
+    def post(self, parcel: Parcel, priority: int = 0) -> None:
+        """Send ``parcel``, after what is queued with the same or a lower value of ``priority``."""
+        if self.lost is not None:
+            parcel.fail(self.lost)
+        elif not self.queue and self.pump_free_ns <= self.kernel.now_ns:
+            self.begin(parcel)
+        else:
+            if not self.queue:
+                self.kernel.at(self.pump_free_ns, self.pump, None)
+            self._posted += 1
+            heappush(self.queue, (priority, self._posted, parcel))
+
+    def pump(self, _: object) -> None:
+        """The kernel has taken a message: begin the next, if there is one."""
+        if self.queue:
+            self.begin(heappop(self.queue)[2])
+            if self.queue:
+                self.kernel.at(self.pump_free_ns, self.pump, None)
+        if self.goodbye is not None and not self.queue:
+            self.say_goodbye()
+
+    def farewell(self, why: PeerLost, *, orderly: bool) -> None:
+        """The sender has ended: the receiver is told after all that it will still get; a killed one drops its queue."""
+        self.goodbye = (why, orderly)
+        if not orderly:
+            self.queue.clear()
+        if not self.queue:
+            self.say_goodbye()
+
+    def lose(self, why: PeerLost) -> None:
+        """The receiver is dead: nothing that is queued or posted later leaves."""
+        self.lost = why
+        queue, self.queue = self.queue, []
+        for _, _, parcel in queue:
+            parcel.fail(why)
+
+    def begin(self, parcel: Parcel) -> None:
+        """Hand ``parcel`` to the kernel, which is free: all of its times are known now."""
+        service_ns = self._service_ns.get(parcel.nbytes)
+        if service_ns is None:
+            self._begin_slowly(parcel)
+            return
+        kernel, message, delay_ns = self.kernel, parcel.message, self._delay_ns
+        now_ns = kernel.now_ns
+        start_ns = self._wire_free_ns if self._wire_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
+        self._wire_free_ns = departed_ns = start_ns + service_ns
+        gone_ns = departed_ns - self._buffer_ns
+        if gone_ns < now_ns:  # noqa: PLR1730
+            gone_ns = now_ns
+        self.pump_free_ns = gone_ns
+        if parcel.waiting is None and parcel.original is None:
+            parcel.gone_ns = gone_ns
+        else:
+            parcel.gone(gone_ns)
+        parcel.seq = seq = self.begun
+        self.begun = seq + 1
+        self.record(_pack(
+            parcel.posted_ns, now_ns, gone_ns, parcel.nbytes, seq, message.iteration, parcel.task, -2,
+            message.bucket, self.src, self.dst, 0, _SEND, 0,
+        ))  # fmt: skip
+        parcel.begun_ns = start_ns + self._header_ns + delay_ns
+        self.arrived_ns = arrived_ns = departed_ns + delay_ns
+        heappush(kernel.heap, (arrived_ns, next(kernel.numbers), self._on_arrival, parcel))
+
+    def _begin_slowly(self, parcel: Parcel) -> None:
+        """As :meth:`begin`, where rates change, segments are lost, or a service time is not known yet."""
+        now_ns = self.kernel.now_ns
+        if self._cold:
+            self._warm_up(now_ns)
+        capacity = self.capacity
+        start_ns = max(self._wire_free_ns, now_ns)
+        departed_ns = capacity.finish_ns(start_ns, self.bits(parcel.nbytes))
+        gone_ns = max(now_ns, capacity.begin_ns(departed_ns, self.buffer_bits))
+        first_ns = capacity.finish_ns(start_ns, wire_bits(MESSAGE_HEADER_BYTES))
+        if capacity.constant is not None and self._random is None:
+            self._service_ns[parcel.nbytes] = departed_ns - start_ns
+        self._wire_free_ns, self.pump_free_ns = departed_ns, gone_ns
+        parcel.gone(gone_ns)
+        self.number(parcel)
+        self.sent(parcel, now_ns)
+        self.deliver(parcel, first_ns, departed_ns)
+
+    def bits(self, nbytes: int) -> float:
+        """What a message of ``nbytes`` takes of the wire, with what is lost and sent again."""
+        bits = self._bits.get(nbytes)
+        if bits is None:
+            bits = self._bits[nbytes] = wire_bits(nbytes) / (1 - self.model.loss)
+        return bits
+
+    def number(self, parcel: Parcel) -> None:
+        """Give ``parcel`` its number in the order on the wire."""
+        parcel.seq = self.begun
+        self.begun += 1
+
+    def sent(self, parcel: Parcel, start_ns: int) -> None:
+        """Leave the span of a message that the kernel began to take at ``start_ns``, and has, when it is gone."""
+        message = parcel.message
+        self.record(_pack(
+            parcel.posted_ns, start_ns, parcel.gone_ns, parcel.nbytes, parcel.seq, message.iteration, parcel.task, -2,
+            message.bucket, self.src, self.dst, 0, _SEND, 0,
+        ))  # fmt: skip
+
+    def deliver(self, parcel: Parcel, first_ns: int, departed_ns: int) -> None:
+        """Let ``parcel``, whose header has left at ``first_ns``, and all at ``departed_ns``, arrive after the delay."""
+        arrived_ns = departed_ns + self._delay_ns
+        if self._random is not None:
+            arrived_ns += self._late_ns(self._random, parcel.nbytes, departed_ns)
+        arrived_ns = max(arrived_ns, self.arrived_ns)
+        begun_ns = max(first_ns + self._delay_ns, self.arrived_ns)  # read after the previous one
+        self.arrived_ns = arrived_ns
+        parcel.begun_ns = min(arrived_ns, begun_ns)
+        self.kernel.at(arrived_ns, self._arrive, parcel)
+
+    def say_goodbye(self) -> None:
+        """Tell the receiver what the farewell was, after everything that is under way."""
+        if self.goodbye is not None:
+            at_ns = max(self.arrived_ns, self.kernel.now_ns + self._delay_ns)
+            self.kernel.at(at_ns, lambda goodbye: self.receiver.lose(*goodbye), self.goodbye)
+            self.goodbye = None
+
+    def _arrive(self, parcel: Parcel) -> None:
+        receiver = self.receiver
+        if receiver.dead:
+            return
+        message, begun_ns = parcel.message, parcel.begun_ns
+        receiver.record(_pack(
+            begun_ns, begun_ns, self.kernel.now_ns, parcel.nbytes, parcel.seq, message.iteration, _NO_TASK, -2,
+            message.bucket, self.src, self.dst, 0, _RECEIVE, 0,
+        ))  # fmt: skip
+        receiver.put(parcel)
+
+    def _late_ns(self, generator: random.Random, nbytes: int, departed_ns: int) -> int:
+        """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""
+        late_s = 0.0
+        if self.model.jitter_s:
+            late_s = max(-self.model.delay_s, generator.uniform(-self.model.jitter_s, self.model.jitter_s))
+        if self.model.loss:
+            rate_bps = self.capacity.rate_at(departed_ns) * 1e9
+            window = min(self.bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
+            if generator.random() < 1 - (1 - self.model.loss) ** max(1.0, window):
+                late_s += self._round_trip_s
+        return round(late_s * 1e9)
+
+    def _warm_up(self, now_ns: int) -> None:
+        """The connection's first byte leaves now: slow start bounds the rate from here."""
+        self._cold = False
+        segments = self.model.initial_window_segments or 0
+        ramp = slow_start(segments, self._round_trip_s, self.capacity.rate_at(now_ns) * 1e9)
+        bounds = [*((now_ns + round(at_s * 1e9), bps / 1e9) for at_s, bps in ramp)]
+        bounds[-1] = (bounds[-1][0], UNLIMITED_BPS / 1e9)  # at the link's own rate it bounds no more
+        self.capacity = Capacity(at_most(self.capacity.steps, bounds))
+
+
+def _steps(model: LinkModel, round_trip_s: float) -> tuple[Step, ...]:
+    rate_bps = UNLIMITED_BPS if model.rate_bps is None else model.rate_bps
+    steps = steps_of(rate_bps, model.schedule, model.down)
+    if not model.loss:
+        return steps
+    return at_most(steps, ((0, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s) / 1e9),))

@@ -1,0 +1,240 @@
+"""The Worker of the virtual world: a strategy's verbs under virtual time, each leaving the span that it leaves live.
+
+What takes time is computed at once, when it is asked for, and its span lasts as long as the host's profile says. Spans
+whose end is known already (a gradient's pieces, a message on its way) are recorded at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from e2c_dl.errors import TrainingError
+from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.records import RECORD
+from e2c_dl.worlds.virtual.computing import Pace
+from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
+from e2c_dl.worlds.virtual.messenger import Messenger
+from e2c_dl.worlds.virtual.shape import Shape, shape
+from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, Tasks
+from e2c_dl.worlds.virtual.wire import Wire
+
+T = TypeVar("T")
+
+_SPAWN, _AWAIT_BUCKET, _BACKWARD = int(Phase.SPAWN), int(Phase.AWAIT_BUCKET), Phase.BACKWARD
+_pack = RECORD.pack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How one rank stands after an iteration. ``accuracy`` is None where it was not evaluated."""
+
+    rank: int
+    iteration: int  # the one that has ended, from 0
+    at_ns: int  # virtual time
+    loss: float  # mean over this rank's batch, before the step; not a number in a run of shapes alone
+    accuracy: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all ranks of a simulation have in common."""
+
+    layers: Sequence[str]  # by rank
+    samples: Sequence[int]  # by rank
+    iterations: int
+    evaluate_every: int  # rank 0, after so many iterations, but for the last; 0: never
+    seed: int
+    checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
+    on_progress: Callable[[Progress], None] | None
+
+
+class VirtualWorker(Messenger):
+    """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
+
+    ``flush`` is called at the end of every iteration, ``ended`` when the strategy has returned here, or was killed.
+    """
+
+    def __init__(
+        self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: Pace,
+        open_wire: Callable[[Messenger, int], Wire], flush: Callable[[VirtualWorker], None],
+        ended: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel, rank=rank, size=len(setting.layers), shapes=isinstance(compute.parameters, Shape),
+            checked=setting.checked, open_wire=open_wire,
+        )  # fmt: skip
+        self.layers = setting.layers
+        self.samples, self.total_samples = setting.samples[rank], sum(setting.samples)
+        self.parameters: Vector = compute.parameters
+        self.gradients: Vector = compute.gradients
+        self.compute_s = 0.0
+        self._setting, self._compute, self._pace, self._flush, self._ended = setting, compute, pace, flush, ended
+        self._tasks = Tasks(kernel, rank, self._main_ended, self._awaited_task)
+        self._buckets = [
+            Bucket(index=index, where=where, values=self.gradients[where])
+            for index, where in enumerate(compute.buckets)
+        ]
+        self._random: np.random.Generator | None = None
+        self._loss = float("nan")
+        self._loop_free_ns = 0
+        self._thread_free_ns = 0
+
+    @property
+    def random(self) -> np.random.Generator:
+        if self._random is None:
+            self._random = np.random.default_rng([self._setting.seed, self.rank])
+        return self._random
+
+    def start(self, strategy: Strategy, seen: Worker) -> None:
+        """Begin to run ``strategy`` over ``seen``: this worker, or a wrapper of it."""
+        self._tasks.start(strategy.run(seen))
+
+    def kill(self, _: object) -> None:
+        """End everything here, as kill -9 would; peers learn it from their connections."""
+        if not self._tasks.serving:
+            return
+        self.dead = True
+        now_ns = self.kernel.now_ns
+        self._tasks.kill()
+        self.records[:] = [record for record in self.records if RECORD.unpack(record)[2] <= now_ns]
+        self.farewell("its process was killed", orderly=False)
+        self._ended()
+
+    def resize(self, samples: int, total_samples: int) -> None:
+        self.samples, self.total_samples = samples, total_samples
+
+    def zeros(self) -> Vector:
+        if self.shapes:
+            return shape(len(self.parameters), str(self.parameters.dtype))
+        return np.zeros_like(self.parameters)
+
+    async def iterations(self) -> AsyncIterator[int]:
+        kernel, setting = self.kernel, self._setting
+        begin_ns = start_ns = kernel.now_ns
+        task = kernel.current
+        for iteration in range(setting.iterations):
+            task.iteration = iteration
+            yield iteration
+            accuracy = await self._evaluate(iteration + 1) if setting.evaluate_every else None
+            end_ns = kernel.now_ns
+            self.span(Phase.ITERATION, start_ns, start_ns, end_ns, task)
+            start_ns = end_ns
+            self._flush(self)
+            if setting.on_progress is not None:
+                setting.on_progress(
+                    Progress(rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy)
+                )
+        task.iteration = -1
+        self.span(Phase.TRAINING, begin_ns, begin_ns, start_ns, task)
+
+    async def gradient(self) -> AsyncIterator[Bucket]:
+        kernel, compute, record = self.kernel, self._compute, self.record
+        task = kernel.current
+        iteration, now_ns = task.iteration, kernel.now_ns
+        record(_pack(
+            now_ns, now_ns, now_ns, 0, -1, iteration, task.number, COMPUTE_TASK, -1, -1, -1, 0, _SPAWN, 0,
+        ))  # fmt: skip
+        segments = self._pace.gradient(self.samples, now_ns)
+        self._loss = compute.gradient(iteration, self.samples, _unheard)
+        before = self.parameters.copy() if self.checked and not self.shapes else None
+        begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
+        for phase, bucket, from_ns, to_ns in segments:
+            start_ns = begin_ns + from_ns
+            record(_pack(
+                start_ns, start_ns, begin_ns + to_ns, 0, -1, iteration, COMPUTE_TASK, NO_TASK, bucket, -1, -1, 0,
+                phase, 0,
+            ))  # fmt: skip
+        self._thread_free_ns = begin_ns + to_ns
+        self.compute_s = to_ns / 1e9
+        for phase, bucket, _, to_ns in segments:
+            if phase is not _BACKWARD:
+                continue
+            posted_ns = kernel.now_ns
+            if begin_ns + to_ns > posted_ns:
+                kernel.resume_at(begin_ns + to_ns, task)
+                await suspend()
+            record(_pack(
+                posted_ns, posted_ns, kernel.now_ns, 0, -1, iteration, task.number, NO_TASK, bucket, -1, -1, 0,
+                _AWAIT_BUCKET, 0,
+            ))  # fmt: skip
+            yield self._buckets[bucket]
+        if before is not None and not np.array_equal(before.view(np.uint8), self.parameters.view(np.uint8)):
+            raise TrainingError(
+                f"rank {self.rank} changed its parameters in iteration {iteration} while their gradient was computed; "
+                "change them after the last bucket"
+            )
+
+    async def step(self) -> None:
+        self._compute.step()
+        await self._in_loop(Phase.STEP, self._pace.step_ns)
+
+    async def evaluate(self) -> Evaluation:
+        """Loss and accuracy on the test samples, as the parameters are now."""
+        kernel, task = self.kernel, self.kernel.current
+        start_ns = max(kernel.now_ns, self._thread_free_ns)
+        self._thread_free_ns = end_ns = start_ns + self._pace.evaluate_ns
+        evaluation = self._compute.evaluate()
+        self.span(Phase.EVALUATE, kernel.now_ns, start_ns, end_ns, task)
+        if end_ns > kernel.now_ns:
+            kernel.resume_at(end_ns, task)
+            await suspend()
+        return evaluation
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
+        kernel, spawner = self.kernel, self.kernel.current
+        task = self._tasks.start(
+            coroutine, background=background or spawner.background, iteration=spawner.iteration
+        )  # fmt: skip
+        self.span(Phase.SPAWN, kernel.now_ns, kernel.now_ns, kernel.now_ns, spawner, peer_task=task.number)
+        return self._tasks.pending(task)
+
+    async def copy(self, into: Vector, values: Vector) -> None:
+        if not self.shapes:
+            into[:] = values
+        await self._in_loop(Phase.REDUCE, round(into.nbytes * self._pace.copy_ns_per_byte))
+
+    async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
+        if not self.shapes:
+            into += values if factor == 1.0 else factor * values
+        await self._in_loop(Phase.REDUCE, round(into.nbytes * self._pace.accumulate_ns_per_byte))
+
+    async def scale(self, vector: Vector, factor: float) -> None:
+        if not self.shapes:
+            vector *= factor
+        await self._in_loop(Phase.REDUCE, round(vector.nbytes * self._pace.scale_ns_per_byte))
+
+    async def _evaluate(self, done: int) -> float | None:
+        """The accuracy, if this rank evaluates after ``done`` iterations, and there is something to evaluate."""
+        if self.rank != 0 or done % self._setting.evaluate_every or done == self._setting.iterations:
+            return None
+        accuracy = (await self.evaluate()).accuracy
+        return None if self.shapes else accuracy
+
+    async def _in_loop(self, phase: Phase, cost_ns: int) -> None:
+        """Spend ``cost_ns`` in the rank's loop, one thing at a time."""
+        kernel = self.kernel
+        task, now_ns = kernel.current, kernel.now_ns
+        start_ns = max(now_ns, self._loop_free_ns)
+        self._loop_free_ns = end_ns = start_ns + cost_ns
+        self.span(phase, now_ns, start_ns, end_ns, task)
+        if end_ns > now_ns:
+            kernel.resume_at(end_ns, task)
+            await suspend()
+
+    def _main_ended(self) -> None:
+        """The strategy has returned: peers are told, unless background tasks go on serving them."""
+        if not self._tasks.serving:
+            self.farewell("it has ended its training; no more messages come from it", orderly=True)
+        self._ended()
+
+    def _awaited_task(self, number: int, task: Task, posted_ns: int) -> None:
+        self.span(Phase.AWAIT_TASK, posted_ns, posted_ns, self.kernel.now_ns, task, peer_task=number)
+
+
+def _unheard(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
+    """When the pieces of a gradient end is the profile's to say."""

@@ -1,0 +1,57 @@
+"""The same file in both worlds: over real sockets every strategy ends, and what does not depend on timing is the same
+to the bit as in the virtual world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import live_world
+import numpy as np
+import pytest
+import virtual_world
+from quadratic import Problem, Quadratic
+
+from e2c_dl import strategies
+from e2c_dl.strategies.base import Setting
+
+SIZE, ITERATIONS = 4, 9
+LAYERS = ("edge", "edge", "fog", "fog")
+MORE: list[tuple[str, dict[str, Setting]]] = [
+    ("allreduce", {"tree_below_bytes": 1 << 20}),
+    ("diloco", {"period": 3}),
+    ("localsgd", {"period_within": 1, "period_between": 3}),
+    ("parameterserver", {"server": 2}),
+]
+ASYNCHRONOUS: list[tuple[str, dict[str, Setting]]] = [("adpsgd", {}), ("parameterserver", {"mode": "asynchronous"})]
+OWN = [(name, dict(strategies.load(name).exact_with or {})) for name in strategies.names()]
+SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if strategies.load(name).exact_with is not None] + MORE
+
+
+def live(path: Path, name: str, chosen: dict[str, Setting], batching: str = "fixed") -> list[Quadratic]:
+    problem = Problem(SIZE, 1, dtype=np.float32)
+    computes = problem.computes()
+    live_world.train(
+        path, strategies.load(name), computes, problem.samples, ITERATIONS, settings=chosen, layers=LAYERS,
+        batching=batching,
+    )  # fmt: skip
+    return computes
+
+
+@pytest.mark.parametrize(("name", "chosen"), SYNCHRONOUS, ids=str)
+def test_live_and_virtual_are_the_same_to_the_bit(tmp_path: Path, name: str, chosen: dict[str, Setting]) -> None:
+    problem = Problem(SIZE, 1, dtype=np.float32)
+    virtual = problem.computes()
+    virtual_world.run(
+        lambda: strategies.load(name)(**chosen), size=SIZE, iterations=ITERATIONS, computes=virtual,
+        samples=problem.samples, layers=LAYERS,
+    )  # fmt: skip
+    for here, there in zip(live(tmp_path, name, chosen), virtual, strict=True):
+        assert not np.array_equal(here.parameters, problem.start)
+        assert np.array_equal(here.parameters, there.parameters)
+
+
+@pytest.mark.parametrize(("name", "chosen"), [*OWN, *ASYNCHRONOUS], ids=str)
+def test_batches_by_speed_over_sockets(tmp_path: Path, name: str, chosen: dict[str, Setting]) -> None:
+    computes = live(tmp_path, name, chosen, "dynamic")
+    by_iteration = np.array([compute.history for compute in computes])
+    assert np.all(by_iteration.sum(axis=0) == sum(Problem(SIZE, 1).samples))

@@ -1,0 +1,222 @@
+"""Times of messages on virtual links, against figures worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import virtual_world
+
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.base import Message, Strategy, Worker
+from e2c_dl.topology import Host, Link, Topology
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.live.frames import HEADER_BYTES
+from e2c_dl.worlds.virtual import Bottleneck, LinkModel, link_models
+from e2c_dl.worlds.virtual.capacity import Capacity, steps_of
+from e2c_dl.worlds.virtual.kernel import FOREVER
+from e2c_dl.worlds.virtual.shape import shape
+from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments, wire_bits
+
+Script = Callable[[Worker], Coroutine[Any, Any, None]]
+
+FLOATS = 25_000
+BITS = wire_bits(MESSAGE_HEADER_BYTES + 4 * FLOATS)
+VECTOR = shape(FLOATS, "float32")
+
+
+def scripted(script: Script) -> Callable[[], Strategy]:
+    """A strategy that is ``script``, once, without iterations."""
+
+    class Scripted(Strategy):
+        name: ClassVar[str] = "scripted"
+
+        @classmethod
+        def links(cls, size: int) -> Sequence[tuple[int, int]]:
+            return []
+
+        async def run(self, worker: Worker) -> None:
+            await script(worker)
+
+    return Scripted
+
+
+def send_to_last(
+    sends: Mapping[int, Sequence[int]], links: Mapping[tuple[int, int], LinkModel], size: int = 2,
+    bottlenecks: Sequence[Bottleneck] = (),
+) -> virtual_world.Run:  # fmt: skip
+    """Ranks send messages of these priorities, numbered by step, to the last rank, which receives them all."""
+
+    async def script(worker: Worker) -> None:
+        last = worker.size - 1
+        if worker.rank != last:
+            sent = [
+                worker.send(last, Message(kind="bulk", step=step, payload=VECTOR), priority)
+                for step, priority in enumerate(sends[worker.rank])
+            ]
+            for each in sent:
+                await each
+        else:
+            for src, priorities in sends.items():
+                for step in range(len(priorities)):
+                    await worker.receive("bulk", src=src, step=step)
+
+    return virtual_world.run(scripted(script), size=size, links=links, bottlenecks=bottlenecks)
+
+
+def arrivals_ns(run: virtual_world.Run, src: int) -> list[int]:
+    spans = run.spans(len(run.hosts) - 1, Phase.RECEIVE)
+    return sorted(spans["end_ns"][spans["src"] == src].tolist())
+
+
+def one_link(**model: Any) -> dict[tuple[int, int], LinkModel]:
+    return {(0, 1): LinkModel(rate_bps=8e6, **model)}
+
+
+SERVICE_NS = round(BITS / 8e6 * 1e9)
+
+
+def test_wire_bits_are_of_full_frames() -> None:
+    assert wire_bits(1448) == 8 * 1514
+    assert wire_bits(1449) == 8 * (1449 + 2 * 66)
+    assert wire_bits(0) == 8 * 66
+    assert MESSAGE_HEADER_BYTES == HEADER_BYTES
+
+
+def test_messages_queue_for_the_rate_and_delays_overlap() -> None:
+    run = send_to_last({0: [0, 0, 0]}, one_link(delay_s=0.05))
+    assert arrivals_ns(run, 0) == [50_000_000 + n * SERVICE_NS for n in (1, 2, 3)]
+    assert run.result.end_ns == 50_000_000 + 3 * SERVICE_NS
+
+
+def test_a_pair_without_a_link_is_not_shaped() -> None:
+    assert send_to_last({0: [0]}, {}).result.end_ns == 0
+
+
+def test_what_fits_the_buffer_is_gone_at_once() -> None:
+    large = send_to_last({0: [0, 0]}, one_link(send_buffer_bytes=1 << 20))
+    assert large.spans(0, Phase.SEND)["end_ns"].tolist() == [0, 0]
+    none = send_to_last({0: [0, 0]}, one_link(send_buffer_bytes=0))
+    assert none.spans(0, Phase.SEND)["end_ns"].tolist() == [SERVICE_NS, 2 * SERVICE_NS]
+    assert arrivals_ns(large, 0) == arrivals_ns(none, 0)
+
+
+def test_priority_overtakes_what_is_queued_and_not_what_is_leaving() -> None:
+    run = send_to_last({0: [5, 5, 1]}, one_link(send_buffer_bytes=0))
+    sends = run.spans(0, Phase.SEND)
+    assert sends["seq"].tolist() == [0, 1, 2]
+    awaited = run.spans(1, Phase.AWAIT_MESSAGE)  # in order of step
+    assert awaited["seq"].tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_schedules_and_outages_hold_what_is_leaving(shared: bool) -> None:
+    half_ns = SERVICE_NS // 2
+    model = one_link(
+        send_buffer_bytes=0,
+        schedule=((half_ns / 1e9, 4e6),),  # half the rate for the second half
+        down=((half_ns / 1e9, half_ns / 1e9 + 1.0),),
+    )
+    bottlenecks = [Bottleneck(rate_bps=1e12, links=((0, 1),))] if shared else []
+    run = send_to_last({0: [0]}, model, bottlenecks=bottlenecks)
+    assert run.result.end_ns == pytest.approx(2 * SERVICE_NS - half_ns + half_ns + 1_000_000_000 - half_ns, abs=4)
+
+
+def test_a_bottleneck_is_shared_fairly_while_both_are_busy() -> None:
+    links = {(0, 2): LinkModel(rate_bps=1e9), (1, 2): LinkModel(rate_bps=1e9)}
+    bottlenecks = [Bottleneck(rate_bps=8e6, links=((0, 2), (1, 2)))]
+    run = send_to_last({0: [0], 1: [0, 0]}, links, size=3, bottlenecks=bottlenecks)
+    assert arrivals_ns(run, 0) == pytest.approx([2 * SERVICE_NS], abs=4)
+    assert arrivals_ns(run, 1) == pytest.approx([2 * SERVICE_NS, 3 * SERVICE_NS], abs=4)
+
+
+def test_who_cannot_use_its_share_leaves_it_to_others() -> None:
+    links = {(0, 2): LinkModel(rate_bps=2e6), (1, 2): LinkModel(rate_bps=1e9)}
+    bottlenecks = [Bottleneck(rate_bps=8e6, links=((0, 2), (1, 2)))]
+    run = send_to_last({0: [0], 1: [0, 0, 0]}, links, size=3, bottlenecks=bottlenecks)
+    assert arrivals_ns(run, 0) == pytest.approx([4 * SERVICE_NS], abs=4)
+    assert arrivals_ns(run, 1) == pytest.approx([n * SERVICE_NS * 8 / 6 for n in (1, 2, 3)], abs=8)
+
+
+def test_an_access_alone_is_as_a_link_of_its_rate() -> None:
+    alone = send_to_last(
+        {0: [3, 2, 1]}, one_link(delay_s=0.01), bottlenecks=[Bottleneck(rate_bps=4e6, links=((0, 1),))]
+    )
+    slower = send_to_last({0: [3, 2, 1]}, {(0, 1): LinkModel(rate_bps=4e6, delay_s=0.01)})
+    for rank in range(2):
+        for field in ("phase", "start_ns", "end_ns"):
+            ours, theirs = (np.sort(run.spans(rank), order=["phase", "seq", "end_ns"]) for run in (alone, slower))
+            assert np.allclose(ours[field], theirs[field], rtol=0, atol=8)
+
+
+def test_loss_costs_rate_and_delays_what_follows() -> None:
+    clean = send_to_last({0: [0] * 20}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02)})
+    lossy = send_to_last({0: [0] * 20}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02, loss=0.01)})
+    bound_bps = lossy_rate_bps("cubic", 0.01, 0.04)
+    assert bound_bps < 50e6
+    assert lossy.result.end_ns >= 20 * BITS / bound_bps * 1e9 > clean.result.end_ns
+    assert arrivals_ns(lossy, 0) == [int(t) for t in lossy.spans(1, Phase.RECEIVE)["end_ns"]]
+
+
+def test_windows_are_those_of_the_literature() -> None:
+    assert window_segments("reno", 1e-4, 0.1) == pytest.approx(122.5, rel=1e-3)
+    assert window_segments("cubic", 1e-6, 0.1) == pytest.approx(1.054 * (0.1 / 1e-6) ** 0.75)
+    assert window_segments("cubic", 1e-6, 0.1) == pytest.approx(5926, rel=1e-3)
+    assert window_segments("cubic", 1e-2, 0.01) == window_segments("reno", 1e-2, 0.01)
+
+
+def test_a_cold_connection_needs_round_trips_to_fill_its_link() -> None:
+    warm = send_to_last({0: [0, 0]}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02)})
+    cold = send_to_last({0: [0, 0]}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02, initial_window_segments=10)})
+    first, second = arrivals_ns(cold, 0)
+    assert 2 * 40_000_000 < first - arrivals_ns(warm, 0)[0] < 4 * 40_000_000  # 10 + 20 + 40 segments of 70
+    assert second - first < 40_000_000
+
+
+def test_jitter_keeps_the_order_and_the_mean() -> None:
+    run = send_to_last({0: [0] * 200}, {(0, 1): LinkModel(rate_bps=8e6, delay_s=0.05, jitter_s=0.02)})
+    late_ns = np.array(arrivals_ns(run, 0)) - SERVICE_NS * np.arange(1, 201)
+    assert 30_000_000 <= late_ns.min() < late_ns.max() <= 70_000_000
+    assert late_ns.mean() == pytest.approx(50_000_000, rel=0.1)
+    assert np.all(np.diff(run.spans(1, Phase.RECEIVE)["seq"]) == 1)
+
+
+def test_capacity_inverts_itself() -> None:
+    capacity = Capacity(steps_of(1e9, ((1.0, 2e9), (2.0, 0.0), (3.0, 5e8)), ((0.5, 0.75),)))
+    assert capacity.finish_ns(0, 5e8) == 500_000_000
+    assert capacity.finish_ns(0, 5e8 + 1e8) == 850_000_000
+    assert capacity.finish_ns(600_000_000, 0.0) == 600_000_000
+    assert capacity.finish_ns(1_500_000_000, 1e9 + 5e8) == 4_000_000_000
+    assert capacity.begin_ns(4_000_000_000, 1e9 + 5e8) == 1_500_000_000
+    assert Capacity(steps_of(1e9, (), ((1.0, 1e12),))).finish_ns(0, 2e9) == FOREVER
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rate_bps": 0.0},
+        {"loss": 1.0},
+        {"delay_s": -1.0},
+        {"schedule": ((2.0, 1e6), (1.0, 1e6))},
+        {"down": ((2.0, 1.0),)},
+        {"congestion_control": "bbr"},
+    ],
+)
+def test_models_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="correct LinkModel"):
+        LinkModel(**wrong)
+
+
+def test_a_topology_becomes_models_of_the_links_between_ranks() -> None:
+    def host(name: str, rank: int | None) -> Host:
+        return Host(name=name, layer="edge", service="Trainer", service_id=name, role="", rank=rank)
+
+    link = Link(rate_bps=1e6, delay_s=0.01, loss=0.1)
+    topology = Topology(
+        hosts=(host("a", 0), host("b", 1), host("relay", None)), links={("a", "b"): link, ("a", "relay"): link}
+    )
+    assert link_models(topology, "reno") == {
+        (0, 1): LinkModel(rate_bps=1e6, delay_s=0.01, loss=0.1, congestion_control="reno")
+    }

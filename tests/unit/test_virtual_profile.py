@@ -1,0 +1,49 @@
+"""Shapes, and the stored profiles that virtual hosts go by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import virtual_world
+
+from e2c_dl.errors import InputError, TrainingError
+from e2c_dl.worlds.virtual import ComputeProfile
+from e2c_dl.worlds.virtual.shape import shape
+
+
+def test_shapes_have_length_and_no_values() -> None:
+    vector = shape(10, "float64")
+    assert (len(vector[2:5]), vector[2:5].nbytes, vector[-3:].size, vector.itemsize) == (3, 24, 3, 8)
+    for misuse in (lambda: vector[0], lambda: vector.__setitem__(slice(None), 1.0), lambda: np.sum(vector)):
+        with pytest.raises(TrainingError, match="no values in a run of shapes alone"):
+            misuse()
+
+
+def test_profiles_are_stored_and_read_back() -> None:
+    profile = virtual_world.profile()
+    assert ComputeProfile.from_json(profile.to_json()) == profile
+    between = profile.gradient(32)
+    assert between.forward_s == pytest.approx((2e-3 + 32e-3) / 3)
+    assert profile.gradient(128).forward_s == pytest.approx((2e-3 + 128e-3) / 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (('"step_s"', '"stepp_s"'), "stepp_s: unknown key; write step_s"),
+        (('"data_s"', '"date_s"'), "gradients.1: date_s: unknown key; write data_s"),
+        (("{", "["), "no JSON"),
+    ],
+)
+def test_damaged_profiles_are_refused(damage: tuple[str, str], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        ComputeProfile.from_json(virtual_world.profile().to_json().replace(*damage), "here.json")
+
+
+def test_a_profile_of_one_batch_size_does_not_guess() -> None:
+    profile = virtual_world.profile()
+    one = replace(profile, gradients={64: profile.gradients[64]})
+    with pytest.raises(InputError, match="at least two batch sizes"):
+        one.gradient(32)
