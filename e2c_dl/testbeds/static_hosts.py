@@ -40,7 +40,7 @@ def roles_and_networks(topology: Topology, accesses: Sequence[Access], told: Map
     for hosts in roles.values():
         for host in hosts:
             access = by_name[host.alias]
-            # What sync_info would find out in seconds. With its network, else E2Clab's validation pings nobody, for ever.
+            # What sync_info would find out, slowly. With its network, else E2Clab's validation pings nobody, for ever.
             address = IPAddress(f"{access.data_address}/16", network)
             host.net_devices = {NetDevice(access.data_device, {address})}
     en.wait_for(roles, retries=_RETRIES, interval=_INTERVAL_S)
