@@ -40,6 +40,7 @@ class Campaign:
     archive: Archive | None = None
     testbed: LocalRun | None = None
     session: Session | None = None
+    launched: bool = False  # whether workers were started, so that there is something to collect
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
@@ -173,6 +174,7 @@ def prepare(campaign: Campaign) -> None:
 def train(campaign: Campaign) -> None:
     """The workflow's launch: the workers measure their links, then train."""
     testbed = campaign.the_testbed
+    campaign.launched = True
 
     def lost(why: str) -> None:
         campaign.lost = why
@@ -195,13 +197,13 @@ def train(campaign: Campaign) -> None:
 
 def collected(campaign: Campaign) -> None:
     """The workflow's finalize, then everything into its place in the archive; what became of the workers is said."""
-    if campaign.session is None or not campaign.the_testbed.accesses:
+    if not campaign.launched:
         return
     archive, scenario = campaign.the_archive, campaign.the_scenario
     for caveat in campaign.the_testbed.end_emulation():
         archive.could_not_honour(caveat)
-    campaign.session.workflow("finalize")
-    collect.unpack(campaign.session.output_dir, scenario, archive.path)
+    campaign.the_session.workflow("finalize")
+    collect.unpack(campaign.the_session.output_dir, scenario, archive.path)
     sentences, cause = judge.explained(open_archive(archive.path), scenario)
     for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)

@@ -17,7 +17,8 @@ ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
 @click.command()
 @ARCHIVE
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else; write nothing.")
-def report(archive: Path, as_json: bool) -> None:
+@click.option("--picture", type=click.Path(path_type=Path), help="Also draw states and topology there (PNG).")
+def report(archive: Path, as_json: bool, picture: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.campaign import judge
@@ -26,7 +27,15 @@ def report(archive: Path, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(judge.judge(open_archive(archive))))
         return
-    print_report(archive, judge.write_report(archive))
+    found = judge.write_report(archive)
+    print_report(archive, found)
+    if picture is not None:
+        from e2c_dl.report import images
+        from e2c_dl.report.rows import link_rows
+
+        read = open_archive(archive)
+        images.picture(found, link_rows(read.links(), found), f"{read.run.scenario}, run {read.run.run_id}", picture)
+        click.echo(picture)
 
 
 @click.command()

@@ -17,6 +17,7 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Topology
 
 EXTRA = "e2cdl"
+DATA_NETWORK = "e2cdl_data"
 _RETRIES, _INTERVAL_S = 20, 1
 
 
@@ -32,13 +33,16 @@ def roles_and_networks(topology: Topology, accesses: Sequence[Access], told: Map
         _machine(by_name[host.name], [host.service, _service_key(host.service_id), host.layer], told[host.name])
         for host in topology.hosts
     ]
-    networks = [{"roles": ["e2cdl_data"], "cidr": "198.19.0.0/16", "gateway": "198.19.0.1", "dns": "198.19.0.1"}]
+    networks = [{"roles": [DATA_NETWORK], "cidr": "198.19.0.0/16", "gateway": "198.19.0.1", "dns": "198.19.0.1"}]
     conf = en.StaticConf.from_dictionary({"resources": {"machines": machines, "networks": networks}})
     roles, nets = en.Static(conf).init()
+    (network,) = nets[DATA_NETWORK]
     for hosts in roles.values():
         for host in hosts:
             access = by_name[host.alias]
-            host.net_devices = {NetDevice(access.data_device, {IPAddress(f"{access.data_address}/16")})}
+            # What sync_info would find out, slowly. With its network, else E2Clab's validation pings nobody, for ever.
+            address = IPAddress(f"{access.data_address}/16", network)
+            host.net_devices = {NetDevice(access.data_device, {address})}
     en.wait_for(roles, retries=_RETRIES, interval=_INTERVAL_S)
     return roles, nets
 

@@ -89,6 +89,9 @@ def make_provider(bring_up: Callable[[], Any], release: Callable[[], None]) -> t
         def get_jobs(self) -> list[Any]:
             return []
 
+        def __reduce__(self) -> tuple[type[object], tuple[()]]:
+            return object, ()  # E2Clab's command line pickles its experiment; these hosts do not outlive the process
+
     base._loaded_providers.pop(Substitute.__name__, None)
     return Substitute
 

@@ -1,4 +1,5 @@
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,17 @@ def test_lanes_are_as_few_as_possible() -> None:
 def test_a_file_that_cannot_be_written_is_named(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="cannot be written"):
         write(trace, tmp_path / "no" / "trace.json")
+
+
+@pytest.mark.skipif("E2CDL_TRACE_PROCESSOR" not in os.environ, reason="E2CDL_TRACE_PROCESSOR names no trace_processor")
+def test_perfettos_own_trace_processor_loads_it(trace: Trace, tmp_path: Path) -> None:
+    """With PyPI's perfetto and the native program that it would download: name that program to run this."""
+    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+    write(trace, tmp_path / "trace.json")
+    config = TraceProcessorConfig(bin_path=os.environ["E2CDL_TRACE_PROCESSOR"])
+    with TraceProcessor(trace=str(tmp_path / "trace.json"), config=config) as processor:
+        names = {row.name for row in processor.query("select distinct name from process")}
+        assert set(trace.hosts) <= names
+        assert next(iter(processor.query("select count(*) as slices from slice"))).slices > 0
+        assert next(iter(processor.query("select count(*) as flows from flow"))).flows > 0

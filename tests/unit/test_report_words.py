@@ -70,10 +70,12 @@ def test_without_an_iteration_there_is_no_verdict(healthy: Report) -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED, Outcome.RUNNING])
 def test_a_run_that_did_not_finish_says_so_first(healthy: Report, outcome: Outcome) -> None:
-    run = replace(sample.run(), outcome=outcome, what_happened=("rank 3 was killed.",))
-    first = printed(healthy, run).splitlines()[0]
-    assert first == f"{words.outcome(run)} What was traced until then:"
+    run = replace(sample.run(), outcome=outcome, what_happened=("rank 3 was killed", "rank 1 lost rank 3"))
+    first, consequence, then, *_ = printed(healthy, run).splitlines()
+    assert first.strip() == words.outcome(run)
     assert "rank 3 was killed." in first
+    assert consequence.strip() == "- rank 1 lost rank 3"
+    assert then.strip() == "What was traced until then:"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])

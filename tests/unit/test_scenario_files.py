@@ -52,7 +52,7 @@ def test_first_light_trains_as_its_env_says(first_light):
         "allreduce", "cnn", "digits", "float32",
     )  # fmt: skip
     assert (training.iterations, training.batch_sizes, training.learning_rate) == (60, (32,) * 6, 0.05)
-    assert (training.momentum, training.seed, training.evaluate_every, training.bucket_bytes) == (0.9, 1, 10, 131072)
+    assert (training.momentum, training.seed, training.evaluate_every, training.bucket_bytes) == (0.9, 1, 20, 131072)
 
 
 def test_first_light_slows_the_edge_by_design_and_one_host_and_one_used_link_on_purpose(first_light):
@@ -62,11 +62,11 @@ def test_first_light_slows_the_edge_by_design_and_one_host_and_one_used_link_on_
     ((pair, rate_factor),) = scenario.injected.links.items()
     assert factor == 3
     assert scenario.emulated_factor(host) == 3 * scenario.compute.factor(host)
-    assert rate_factor == 0.2
+    assert rate_factor == 0.3
     names = scenario.topology.names
     assert pair in [(names[i], names[(i + 1) % 6]) for i in range(6)]
     designed = scenario.topology.link(*pair).rate_bps
-    assert scenario.emulated_topology().link(*pair).rate_bps == pytest.approx(0.2 * designed)
+    assert scenario.emulated_topology().link(*pair).rate_bps == pytest.approx(0.3 * designed)
 
 
 def test_first_light_is_called_as_its_folder_or_as_asked(first_light):

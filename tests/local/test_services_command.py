@@ -1,0 +1,26 @@
+"""``e2c-dl services install`` makes our services known to plain E2Clab; E2Clab itself takes them away again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from whole_runs import COMMAND
+
+pytestmark = pytest.mark.local
+E2CLAB = [str(Path(sys.executable).parent / "e2clab"), "services"]
+
+
+def said(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def test_installed_services_are_listed_by_e2clab_until_they_are_removed():
+    assert "Trainer" in said(*COMMAND, "services", "list")
+    assert "Trainer" not in said(*E2CLAB, "list")
+    said(*COMMAND, "services", "install")
+    try:
+        assert "Trainer" in said(*E2CLAB, "list")
+    finally:
+        said(*E2CLAB, "remove", "Trainer")
+    assert "Trainer" not in said(*E2CLAB, "list")
