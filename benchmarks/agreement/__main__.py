@@ -10,7 +10,6 @@ import datetime as dt
 import json
 import os
 import platform
-import shutil
 import statistics
 import sys
 import tempfile
@@ -35,7 +34,9 @@ LEAST_COMPUTE_S = 0.02
 @click.option("--networks", type=int, help="Only the first so many topologies [default: all].")
 @click.option("--only", help="Only topologies whose name contains this.")
 @click.option("--strategy", help="Only this strategy [default: all].")
-@click.option("--attempts", default=3, show_default=True, help="Live runs of a case while the machine is too busy.")
+@click.option(
+    "--attempts", default=3, show_default=True, help="Passes: a case is made again while its machine was too busy."
+)
 @click.option("--write", is_flag=True, help="Put the results into benchmarks/results/.")
 def main(networks: int | None, only: str | None, strategy: str | None, attempts: int, write: bool) -> None:
     """Compare live runs on this machine's namespaces with the virtual world, scenario by scenario."""
@@ -83,41 +84,33 @@ def verdict(compared: Sequence[Comparison]) -> str:
 def _compare(
     networks: Sequence[cases.Network], algorithms: Sequence[cases.Algorithm], attempts: int
 ) -> list[Comparison]:
-    compared: list[Comparison] = []
-    folder = Path(tempfile.mkdtemp(prefix="agreement-"))
-    try:
-        with bed.deployed(cases.HOSTS) as deployment:
-            for number, network in enumerate(networks):
-                places = [folder / f"{number}-{index}" for index in range(len(algorithms))]
-                scenarios = [
-                    cases.write(place, network, algorithm, STORED)
-                    for place, algorithm in zip(places, algorithms, strict=True)
-                ]
-                with deployment.emulated(scenarios[0]):
-                    for scenario in scenarios:
-                        one = _least_busy(deployment, network, scenario, attempts)
-                        compared.append(one)
+    """One Comparison per case; void ones are made again when all others are done, for a load may have passed."""
+    best: dict[tuple[int, int], Comparison] = {}
+    with tempfile.TemporaryDirectory(prefix="agreement-") as folder, bed.deployed(cases.HOSTS) as deployment:
+        scenarios = {
+            (row, column): cases.write(Path(folder) / f"{row}-{column}", network, algorithm, STORED)
+            for row, network in enumerate(networks)
+            for column, algorithm in enumerate(algorithms)
+        }
+        for _ in range(attempts):
+            for row, network in enumerate(networks):
+                pending = [case for case in scenarios if case[0] == row and (case not in best or best[case].void)]
+                if not pending:
+                    continue
+                with deployment.emulated(scenarios[pending[0]]):
+                    for case in pending:
+                        one = _compared(deployment, network, scenarios[case])
+                        best[case] = min(one, best.get(case, one), key=lambda each: each.busy)
                         print(table([one]).splitlines()[-1], file=sys.stderr, flush=True)
-    finally:
-        shutil.rmtree(folder)
-    return compared
+    return [best[case] for case in scenarios]
 
 
-def _least_busy(deployment: bed.Deployment, network: cases.Network, scenario: Scenario, attempts: int) -> Comparison:
-    """The first attempt that is not void, else the one on the least busy machine."""
-    virtual_s = iteration_s(virtual.train(scenario))
-    tried: list[Comparison] = []
-    for _ in range(attempts):
-        trace, busy = deployment.train(scenario)
-        tried.append(
-            Comparison(
-                network=network.name, strategy=scenario.training.strategy, live_s=iteration_s(trace),
-                virtual_s=virtual_s, busy=busy, compute_s=compute_s(trace),
-            )
-        )  # fmt: skip
-        if not tried[-1].void:
-            break
-    return min(tried, key=lambda one: one.busy)
+def _compared(deployment: bed.Deployment, network: cases.Network, scenario: Scenario) -> Comparison:
+    trace, busy = deployment.train(scenario)
+    return Comparison(
+        network=network.name, strategy=scenario.training.strategy, live_s=iteration_s(trace),
+        virtual_s=iteration_s(virtual.train(scenario)), busy=busy, compute_s=compute_s(trace),
+    )  # fmt: skip
 
 
 def _write(compared: Sequence[Comparison], text: str) -> None:

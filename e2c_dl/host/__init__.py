@@ -2,7 +2,8 @@
 
 ``python -m e2c_dl.host train RUN_DIR ID`` and ``python -m e2c_dl.host stop RUN_DIR``. Steps, all ranks together::
 
-    join -> prepare (torch, calibration) -> clocks -> measure links -> connect -> train -> clocks -> evaluate -> leave
+    run.key -> join -> prepare (torch, calibration) -> clocks -> measure links -> connect -> train -> clocks -> evaluate
+    -> leave
 
 A rank that fails, is stopped or is lost ends all of them; each writes why in its outcome.json.
 """

@@ -19,7 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2c_dl.host", description="The training process on one host.")
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train as one rank, until the end")
-    train.add_argument("run_dir", type=Path, help="holds scenario/ and members.json; starts empty otherwise")
+    train.add_argument(
+        "run_dir", type=Path, help="holds scenario/, members.json and run.key (mode 0600); starts empty otherwise"
+    )
     train.add_argument("id", help="E2Clab's _id of this host: 1_1_1")
     stop = commands.add_parser("stop", help="end the training process of a run directory")
     stop.add_argument("run_dir", type=Path)

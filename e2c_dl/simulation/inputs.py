@@ -20,6 +20,9 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, HostModel
 
+FIXED = "fixed"
+"""The batching that leaves batches as they are."""
+
 
 def host_models(scenario: Scenario, profile: ComputeProfile) -> tuple[HostModel, ...]:
     """The hosts that train, in rank order."""
@@ -47,9 +50,11 @@ def links(scenario: Scenario) -> Mapping[RankPair, LinkModel]:
 
 
 def check(scenario: Scenario, profile: ComputeProfile) -> None:
-    """Raises: InputError, if ``profile`` cannot tell of a batch size, or TCP has no model."""
-    for samples in sorted(set(scenario.training.batch_sizes)):
-        profile.gradient(samples)
+    """Raises: InputError, if ``profile`` cannot tell of a batch size that may come, or TCP has no model."""
+    training = scenario.training
+    may_change = training.batching != FIXED
+    for samples in sorted(set(training.batch_sizes)):
+        profile.gradient(samples + may_change)  # a size that was measured would say nothing of the others
     links(scenario)
 
 

@@ -201,6 +201,7 @@ def test_ctrl_c_leaves_a_sealed_archive_of_what_was_traced(tmp_path: Path) -> No
     ("profile", "env", "said"),
     [
         (None, {"batch_size": 24}, "knows batches of 16 only"),
+        (None, {"batching": "dynamic"}, "knows batches of 16 only, not of 17"),
         (None, {"model": "mlp"}, "measured for cnn in float32, but the scenario trains mlp in float32"),
         ("{}", {}, "is missing; calibrate again"),
         ("", {}, "it is no JSON"),

@@ -13,18 +13,18 @@ import asyncio
 import socket
 from dataclasses import dataclass
 
-import numpy as np
-
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Vector
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
 from e2c_dl.worlds.live.mailbox import Mail, Mailboxes
+from e2c_dl.worlds.live.memory import Memory
 from e2c_dl.worlds.live.sockets import readable
 
 NO_TASK = -2
 _WAKE_BYTES = 65536  # on a slow link every packet would wake the loop: wait for this much, or for what is missing
+_WAKES = 4  # of a large segment: its sender found the link fast
 
 _NOTHING = memoryview(bytearray())
 
@@ -54,6 +54,7 @@ class Incoming:
         self._recorder = recorder
         self._head = bytearray(HEADER_BYTES)
         self._head_bytes = 0  # of the next header that are there
+        self._memory = Memory()
         self._begun = 0
         self._unfinished: dict[int, _Unfinished] = {}
         self._wake_bytes = 1  # SO_RCVLOWAT as it is
@@ -103,7 +104,7 @@ class Incoming:
         if len(self._unfinished) >= MOST_UNFINISHED:
             raise FrameError(f"message {header.seq} begins before any of {MOST_UNFINISHED} others has ended")
         dtype = header.dtype
-        payload = None if dtype is None else np.empty(header.payload_bytes // dtype.itemsize, dtype=dtype)
+        payload = None if dtype is None else self._memory.vector(dtype, header.payload_bytes)
         unfinished = self._unfinished[header.seq] = _Unfinished(header, payload, self._recorder.clock())
         self._begun += 1
         return unfinished
@@ -123,11 +124,12 @@ class Incoming:
         Raises: EOFError if the connection ends before; OSError.
         """
         head, waited = memoryview(self._head), False
+        enough_bytes = max(_WAKE_BYTES, len(room) // _WAKES)
         while room or self._head_bytes < head_bytes:
             try:
                 count = self._connection.recvmsg_into([room, head[self._head_bytes :]])[0]
             except BlockingIOError:
-                await self._wait(len(room) or head_bytes - self._head_bytes)
+                await self._wait(min(enough_bytes, len(room) or head_bytes - self._head_bytes))
                 waited = True
                 continue
             if not count:
@@ -138,8 +140,7 @@ class Incoming:
         if not waited:
             await asyncio.sleep(0)  # a connection that always has more would keep the loop from everything else
 
-    async def _wait(self, missing_bytes: int) -> None:
-        wake_bytes = min(missing_bytes, _WAKE_BYTES)
+    async def _wait(self, wake_bytes: int) -> None:
         if wake_bytes != self._wake_bytes:
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
             self._wake_bytes = wake_bytes

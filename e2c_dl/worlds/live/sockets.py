@@ -25,7 +25,7 @@ _NAME_BYTES = 16  # TCP_CA_NAME_MAX of Linux
 _APP_LIMITED = struct.Struct("=7xB")  # of struct tcp_info: a bit that says that the rate was not tried out
 _DELIVERY_RATE = struct.Struct("=160xQ")  # ... bytes per second, as lately acknowledged
 
-SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 20  # a frame's header is 0.4 % of the smallest
+SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 22  # a frame's header is 0.4 % of the smallest
 FIRST_BYTES = 1 << 16  # until something was delivered
 _HORIZON_S = 0.005
 
@@ -68,7 +68,7 @@ def buffers(connection: socket.socket) -> dict[str, int]:
 
 
 class Pace:
-    """How much of a message is handed to the kernel at once: what ``connection`` delivers in 5 ms, 16 KiB to 1 MiB.
+    """How much of a message is handed to the kernel at once: what ``connection`` delivers in 5 ms, 16 KiB to 4 MiB.
 
     The kernel's queue of unsent bytes is kept as short.
     """
@@ -94,7 +94,7 @@ class Pace:
 
 
 def paced_bytes(rate_bytes_per_s: float) -> int:
-    """What flows in 5 ms at this rate, as a power of two, 16 KiB to 1 MiB."""
+    """What flows in 5 ms at this rate, as a power of two, 16 KiB to 4 MiB."""
     power = 1 << max(0, int(rate_bytes_per_s * _HORIZON_S).bit_length() - 1)
     return min(max(power, SMALLEST_BYTES), LARGEST_BYTES)
 
