@@ -9,22 +9,21 @@ import numpy as np
 
 from e2c_dl.trace.model import Phase, Trace
 
-BLOCK = 4
-"""Iterations that are averaged: a strategy may communicate in every second or fourth only."""
+WARM_UP = 4
+"""Iterations that are left out: slow start, and first touches of memory."""
 
 MOST_BUSY = 0.6
 """With more of the machine's processors in use, the live run measures the machine and is void."""
 
 
 def iteration_s(trace: Trace) -> float:
-    """Seconds per iteration: the median over ranks and blocks of BLOCK iterations; the first block is left out."""
-    blocks: list[float] = []
-    for rank in trace.ranks:
-        spans = rank.spans[rank.spans["phase"] == Phase.ITERATION]
-        lengths = (spans["end_ns"] - spans["start_ns"])[BLOCK:]
-        whole = lengths[: len(lengths) // BLOCK * BLOCK].reshape(-1, BLOCK)
-        blocks += [float(mean) / 1e9 for mean in np.mean(whole, axis=1)]
-    return statistics.median(blocks)
+    """Seconds per iteration, the mean over iterations after WARM_UP, and over ranks.
+
+    A mean, for what an iteration takes may depend on what is due in it, and on whom it meets: of times that come in two
+    kinds, a median says what neither takes.
+    """
+    ends = [rank.spans["end_ns"][rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+    return statistics.mean(float(own[-1] - own[WARM_UP - 1]) / 1e9 / (len(own) - WARM_UP) for own in ends)
 
 
 def compute_s(trace: Trace) -> float:
