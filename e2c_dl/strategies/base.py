@@ -99,8 +99,8 @@ class Pending(Awaitable[T], Generic[T]):
     """Something under way that can be awaited once or asked whether it is ``done``."""
 
     @property
-    def done(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def done(self) -> bool: ...
 
 
 class Worker(Protocol):
