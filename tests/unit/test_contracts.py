@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from e2c_dl.cli.main import cli
 
 HEAVY = ("torch", "e2clab", "enoslib", "ansible", "sklearn", "scipy")
-LIGHT_ROOMS = ("analysis", "archive", "report", "scenario", "strategies")
+LIGHT_ROOMS = ("analysis", "archive", "report", "scenario", "strategies", "worlds.virtual")
 MAX_LINES = 300
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 ROOTS = (
