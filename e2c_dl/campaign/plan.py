@@ -42,7 +42,7 @@ def _links(scenario: Scenario) -> list[str]:
 
 def _quality(link: Link) -> str:
     rate = "unlimited" if link.rate_bps is None else units.format_rate(link.rate_bps)
-    return f"{rate}, {units.format_delay(link.delay_s)}, loss {link.loss:.2%}"
+    return f"{rate}, {units.format_delay(link.delay_s)}, loss {units.format_loss(link.loss)}"
 
 
 def _commands(scenario: Scenario) -> list[str]:
