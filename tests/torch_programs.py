@@ -23,6 +23,8 @@ import numpy as np
 from e2c_dl.scenario.model import Training
 
 TIMEOUT_S = 120
+TRAINED = b"trained\n"
+"""What a rank prints once its parameters are on disk; it then waits to be ended, its connections open."""
 
 
 def run(directory: Path, kind: str, training: Training, **options: Any) -> list[np.ndarray]:
@@ -37,17 +39,19 @@ def run(directory: Path, kind: str, training: Training, **options: Any) -> list[
         for rank in ranks:
             log = stack.enter_context((directory / f"{rank}.log").open("wb"))
             command = [sys.executable, __file__, str(job), str(rank)]
-            processes.append(subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT))
+            processes.append(
+                subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            )
             stack.callback(_end, processes[-1])
-        statuses = [process.wait(TIMEOUT_S) for process in processes]
-    assert statuses == [0] * len(statuses), (directory / f"{np.argmax(np.abs(statuses))}.log").read_text()
+        for rank, process in enumerate(processes):
+            assert process.stdout is not None
+            assert process.stdout.readline() == TRAINED, (directory / f"{rank}.log").read_text()
     return [np.load(directory / f"{rank}.npy") for rank in ranks]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait()
+    process.kill()  # no leaving in good order: gloo's threads end a process that exits by SIGABRT now and then
+    process.communicate()
 
 
 def one_rank(job: Path, rank: int) -> None:
@@ -81,8 +85,9 @@ def one_rank(job: Path, rank: int) -> None:
             step()
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     np.save(job.parent / f"{rank}.npy", flat.numpy())
-    distributed.barrier()
-    distributed.destroy_process_group()
+    sys.stdout.buffer.write(TRAINED)
+    sys.stdout.flush()
+    sys.stdin.read()
 
 
 Program = tuple[Callable[[Any], Any], Callable[[], Any]]
