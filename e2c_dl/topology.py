@@ -1,9 +1,12 @@
-"""Who there is and what connects them: hosts in layers, and one quality per directed link.
+"""Who there is and what connects them: hosts in layers, one quality per directed link, and what links share.
 
 ::
 
     edge-1 --Link(rate_bps, delay_s, loss)--> fog-1        delay_s is one way, loss a fraction of segments,
     edge-1 <--Link(...)---------------------- fog-1        rate_bps counts Ethernet frames, headers included
+
+    edge-1 --.                                              every segment of these links also passes the bottleneck
+    edge-2 ---+-- Bottleneck(rate_bps) --> cloud-1, cloud-2   (an access link that several flows share)
 
 A pair without a link here is not shaped. Pure values; they do not know how a link is emulated.
 """
@@ -11,7 +14,8 @@ A pair without a link here is not shaped. Pure values; they do not know how a li
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 
 Pair = tuple[str, str]
@@ -30,26 +34,80 @@ class Host:
     rank: int | None
 
 
+class Distribution(Enum):
+    """How the delays of a link with jitter are spread, as netem has them: ``jitter_s`` scales each."""
+
+    UNIFORM = "uniform"  # delay_s +- jitter_s
+    NORMAL = "normal"  # standard deviation jitter_s
+    PARETO = "pareto"  # standard deviation jitter_s, shape 3, mean delay_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class BurstLoss:
+    """Bursty loss: a chain of two states, asked anew for every segment.
+
+    Source: Gilbert (1960), Elliott (1963); netem's ``gemodel p r 1-h 1-k``. All are probabilities, 0..1.
+    """
+
+    good_to_bad: float  # p
+    bad_to_good: float  # r, above 0
+    loss_in_bad: float = 1.0  # 1 - h
+    loss_in_good: float = 0.0  # 1 - k
+
+    @property
+    def mean(self) -> float:
+        """The fraction of segments that is lost in the long run."""
+        bad = self.good_to_bad / (self.good_to_bad + self.bad_to_good)
+        return bad * self.loss_in_bad + (1 - bad) * self.loss_in_good
+
+
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Quality of one directed link; None leaves that property alone."""
+    """Quality of one directed link; None leaves that property alone.
+
+    Segments of a link with jitter or reordering may overtake each other, as under netem.
+    """
 
     rate_bps: float | None = None  # bits per second of Ethernet frames on the wire, headers included
     delay_s: float = 0.0  # one way
-    loss: float = 0.0  # fraction of segments, 0..1
+    loss: float = 0.0  # fraction of segments, 0..1, each independently
+    jitter_s: float = 0.0  # spread of the delay; what it means, ``distribution`` says; never below no delay at all
+    distribution: Distribution = Distribution.UNIFORM
+    burst: BurstLoss | None = None  # instead of ``loss``, which is 0 then
+    reorder: float = 0.0  # fraction of segments that skip the delay, and so overtake; needs a delay
+    queue_bytes: int | None = None  # what waits at most; None: as much as rate and delay need, see emulation.shaping
+    down: bool = False  # cut: whatever enters it is lost
+
+    @property
+    def mean_loss(self) -> float:
+        """The fraction of segments that is lost in the long run, on purpose."""
+        return 1.0 if self.down else self.loss if self.burst is None else self.burst.mean
 
     def slowed(self, rate_factor: float) -> Link:
         """This link at ``rate_factor`` (0..1] times its rate; unlimited links stay unlimited."""
-        rate = None if self.rate_bps is None else self.rate_bps * rate_factor
-        return Link(rate_bps=rate, delay_s=self.delay_s, loss=self.loss)
+        return replace(self, rate_bps=None if self.rate_bps is None else self.rate_bps * rate_factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """One rate that several directed links share, each of them still held to its own quality."""
+
+    name: str  # unique
+    rate_bps: float  # as a Link's
+    links: tuple[Pair, ...]  # sorted
+    queue_bytes: int | None = None  # as a Link's
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """Hosts in rank order (hosts without rank last) and the directed links that are shaped."""
+    """Hosts in rank order (hosts without rank last), the directed links that are shaped, and what some of them share.
+
+    A link is in at most one bottleneck.
+    """
 
     hosts: tuple[Host, ...]
     links: Mapping[Pair, Link] = field(default_factory=lambda: MappingProxyType({}))
+    bottlenecks: tuple[Bottleneck, ...] = ()
 
     def host(self, name: str) -> Host:
         """The host called ``name``. Raises: KeyError."""

@@ -8,9 +8,13 @@ cannot say stands in ``emulation.yaml``, which plain E2Clab ignores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 
+from e2c_dl.course import Course
+from e2c_dl.thermal import Thermal
 from e2c_dl.topology import Link, Pair, Topology
 
 
@@ -50,12 +54,63 @@ class ComputeEmulation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkCourse:
+    """How one directed link changes by design, in absolute values; None: as the topology has it, all the time."""
+
+    rate_bps: Course | None = None
+    delay_s: Course | None = None
+    loss: Course | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedules:
+    """What changes by design while training runs: diagnosis knows of it."""
+
+    links: Mapping[Pair, LinkCourse] = field(default_factory=lambda: MappingProxyType({}))
+    bottlenecks: Mapping[str, Course] = field(default_factory=lambda: MappingProxyType({}))  # name -> bits per second
+    compute: Mapping[str, Course] = field(default_factory=lambda: MappingProxyType({}))
+    """host -> times slower than the reference, instead of its ``compute.factors``."""
+    thermal: Mapping[str, Thermal] = field(default_factory=lambda: MappingProxyType({}))
+    """host -> how it throttles itself, on top of its factor."""
+
+
+class FaultKind(Enum):
+    """What can happen while training runs."""
+
+    CUT = "cut"  # ``links`` carry nothing; a partition is the cut of all links between its sides
+    SLOW_LINK = "slow_link"  # ``links`` have ``value`` (0..1) times their rate
+    SLOW_HOST = "slow_host"  # ``host`` computes ``value`` (> 1) times slower
+    PAUSE = "pause"  # ``host``'s worker is stopped (SIGSTOP); its kernel still acknowledges
+    KILL = "kill"  # ``host``'s worker is killed (SIGKILL)
+    CLOCK_STEP = "clock_step"  # ``host``'s trace clock jumps by ``value`` seconds
+    CLOCK_DRIFT = "clock_drift"  # ``host``'s trace clock gains ``value`` seconds per second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One departure that begins while training runs: after so many seconds of training, or with an iteration.
+
+    Exactly one of ``at_s`` and ``at_iteration`` is set. An iteration is that of the host's own worker (for links: of
+    the worker at the sending end), counted from 0, and counts when it begins.
+    """
+
+    kind: FaultKind
+    at_s: float | None = None
+    at_iteration: int | None = None
+    for_s: float | None = None  # how long; None: for good. Kills and clock steps have none
+    host: str | None = None
+    links: tuple[Pair, ...] = ()
+    value: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Injected:
     """Departures from the design, placed by a seed: ground truth that diagnosis is judged by, and is not told."""
 
     seed: int
-    compute: Mapping[str, float]  # host -> this many times slower than designed
-    links: Mapping[Pair, float]  # directed link -> fraction (0..1) of its designed rate
+    compute: Mapping[str, float]  # host -> this many times slower than designed, all the time
+    links: Mapping[Pair, float]  # directed link -> fraction (0..1) of its designed rate, all the time
+    faults: tuple[Fault, ...] = ()  # in order of the file, repeated ones in order of time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +132,17 @@ class Scenario:
     compute: ComputeEmulation
     injected: Injected
     tcp: Tcp
+    schedules: Schedules = Schedules()
 
     def emulated_topology(self) -> Topology:
-        """The topology that the emulator is asked for: the design with the injected slow links."""
+        """The topology that the emulator is asked for before training: the design with the injected slow links.
+
+        What changes later (:attr:`schedules`, faults) is put in force on top of it.
+        """
         links: dict[Pair, Link] = dict(self.topology.links)
         for pair, rate_factor in self.injected.links.items():
             links[pair] = self.topology.link(*pair).slowed(rate_factor)
-        return Topology(hosts=self.topology.hosts, links=links)
+        return replace(self.topology, links=links)
 
     def emulated_factor(self, host: str) -> float:
         """How many times slower than the reference the emulator makes ``host``: design times injected."""
