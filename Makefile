@@ -16,6 +16,14 @@ help: ## list what can be made
 setup: ## put in place what is needed: Debian packages, .venv with pinned versions (PYTHON=... chooses the interpreter)
 	@scripts/setup
 
+.PHONY: setup-docker
+setup-docker: ## setup, and what hosts as containers need: docker.io, debootstrap, iptables; no service is started
+	@scripts/setup --docker
+
+.PHONY: setup-uml
+setup-uml: ## setup, and what tests of tc need: user-mode-linux, a kernel with netem that runs as a program
+	@scripts/setup --uml
+
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
 	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
@@ -36,7 +44,9 @@ test-fast: lint ## lint, types, import contracts, unit tests and laws (under 2 m
 	@$(BIN)/python -m pytest tests/unit tests/laws
 
 .PHONY: test
-test: test-fast ## test-fast, then real runs on this machine; as root (under 25 minutes)
+test: setup-docker setup-uml test-fast ## test-fast, then real runs on this machine; as root (under 25 minutes)
+	@echo '== tc in User-Mode Linux'
+	@$(BIN)/python -m pytest tests/uml
 	@echo '== runs on this machine'
 	@$(BIN)/python -m pytest tests/local
 

@@ -23,6 +23,9 @@ from e2c_dl.errors import InputError
 RAMP_STEP_S = 0.1
 """A ramp is put in force in steps of this length: no emulator changes a rate continuously."""
 
+SAME_S = 1e-9
+"""Moments that are closer are one: sums of floats land beside the moment that was asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
@@ -49,20 +52,17 @@ class Course:
 
     def at(self, time_s: float) -> float:
         """What is in force at ``time_s``: of a ramp, the value of its latest step."""
-        return self._stepped(self._within(time_s))
+        return self._stepped(self._lap(time_s)[1])
 
     def next_change_s(self, time_s: float) -> float:
         """When, after ``time_s``, another value may come; infinity if none does any more."""
         if self.is_constant:
             return math.inf
-        if time_s < 0:
+        if time_s < -SAME_S:
             return 0.0 if self.at(0.0) != self.points[0][1] else self.next_change_s(0.0)
-        within, lap_s = self._within(time_s), 0.0
-        if self.period_s is not None:
-            lap_s = math.floor(time_s / self.period_s) * self.period_s
+        lap_s, _ = self._lap(time_s)
         for begin_s in self._step_times():
-            # Sums of floats may round to the moment that was asked for: a change then comes again, or never.
-            if begin_s > within and lap_s + begin_s > time_s:
+            if lap_s + begin_s > time_s + SAME_S:
                 return lap_s + begin_s
         return math.inf if self.period_s is None else lap_s + self.period_s
 
@@ -81,10 +81,12 @@ class Course:
     def greatest(self) -> float:
         return max(value for _, value in self.points)
 
-    def _within(self, time_s: float) -> float:
-        if self.period_s is None:
-            return time_s
-        return time_s % self.period_s if time_s >= 0 else 0.0
+    def _lap(self, time_s: float) -> tuple[float, float]:
+        """(when the period that ``time_s`` lies in began, seconds since)."""
+        if self.period_s is None or time_s < 0:
+            return 0.0, time_s
+        lap_s = math.floor((time_s + SAME_S) / self.period_s) * self.period_s
+        return lap_s, time_s - lap_s
 
     def _step_times(self) -> Iterator[float]:
         """Beginnings of the steps of one period, rising."""
@@ -97,12 +99,12 @@ class Course:
         yield self.points[-1][0]
 
     def _stepped(self, within_s: float) -> float:
-        index = max(0, bisect_right(self.points, within_s, key=lambda point: point[0]) - 1)
+        index = max(0, bisect_right(self.points, within_s + SAME_S, key=lambda point: point[0]) - 1)
         begin_s, begin = self.points[index]
-        if not self.ramp or index == len(self.points) - 1 or within_s <= begin_s:
+        if not self.ramp or index == len(self.points) - 1 or within_s < -SAME_S:
             return begin
         end_s, end = self.points[index + 1]
         # Half a step ahead, so that the staircase lies around the line and not below or above it.
-        number = math.floor((within_s - begin_s) / RAMP_STEP_S + 1e-9)
+        number = math.floor((within_s - begin_s + SAME_S) / RAMP_STEP_S)
         middle_s = min((number + 0.5) * RAMP_STEP_S, end_s - begin_s)
         return begin + (end - begin) * middle_s / (end_s - begin_s)

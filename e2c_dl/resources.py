@@ -5,7 +5,8 @@
     layers_services/   E2Clab service classes, one per file   a symbolic link in e2c_dl/data leads to it in a checkout,
     playbooks/         Ansible                                a wheel has the files themselves there
     constraints.txt    exact versions of all it needs
-    scenario/template/ the commented scenario that ``init`` copies
+    Dockerfile         of the image whose containers are hosts
+    scenario/template/ the commented scenario that ``init`` copies, with the schema beside it
     strategies/        one algorithm per file, told by name
 """
 
@@ -33,9 +34,19 @@ def constraints_file() -> Path:
     return _existing("data", "constraints.txt")
 
 
+def dockerfile() -> Path:
+    """The Dockerfile of hosts that are containers. Raises: InputError, if the installation lacks it."""
+    return _existing("data", "Dockerfile")
+
+
 def template_dir() -> Path:
     """Directory of the commented scenario for newcomers. Raises: InputError, if the installation lacks it."""
     return _existing("scenario", "template")
+
+
+def emulation_schema() -> Path:
+    """JSON Schema of emulation.yaml, for editors. Raises: InputError, if the installation lacks it."""
+    return _existing("scenario", "emulation.schema.json")
 
 
 def strategies_dir() -> Path:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
 
+_SAME_C = 1e-9  # who waits until it has cooled to a temperature finds it there, whatever floats make of it
+
 
 @dataclass(frozen=True, kw_only=True)
 class Thermal:
@@ -56,19 +58,30 @@ class Heat:
     def idle_until(self, device: Thermal, time_s: float) -> Heat:
         """The state after doing nothing until ``time_s``."""
         temperature_c = _towards(self.temperature_c, device.ambient_c, time_s - self.time_s, device.tau_s)
-        throttled = self.throttled and temperature_c > device.limit_c - device.hysteresis_c
+        throttled = self.throttled and temperature_c > device.limit_c - device.hysteresis_c + _SAME_C
         return Heat(time_s=time_s, temperature_c=temperature_c, throttled=throttled)
 
     def next_switch_s(self, device: Thermal) -> float:
         """Seconds of computing after which throttling begins or ends; infinity if it does not."""
         if self.throttled:
             target_c, threshold_c = device.ambient_c + device.throttled_rise_c, device.limit_c - device.hysteresis_c
+            there, never = self.temperature_c <= threshold_c, target_c >= threshold_c
         else:
             target_c, threshold_c = device.ambient_c + device.rise_c, device.limit_c
-        gone, left = self.temperature_c - target_c, threshold_c - target_c
-        if gone == 0 or left / gone <= 0:
+            there, never = self.temperature_c >= threshold_c, target_c <= threshold_c
+        if there or never:
+            return 0.0 if there else math.inf
+        return device.tau_s * math.log((self.temperature_c - target_c) / (threshold_c - target_c))
+
+    def recovers_s(self, device: Thermal) -> float:
+        """Seconds of doing nothing after which throttling ends; infinity if it is not throttled."""
+        if not self.throttled:
             return math.inf
-        return max(0.0, device.tau_s * math.log(gone / left)) if abs(left) <= abs(gone) else 0.0
+        above, threshold = (
+            self.temperature_c - device.ambient_c,
+            device.limit_c - device.hysteresis_c - device.ambient_c,
+        )
+        return max(0.0, device.tau_s * math.log(above / threshold))
 
     def busy_for(self, device: Thermal, seconds: float) -> Heat:
         """The state after computing for ``seconds``, at most :meth:`next_switch_s`, whereupon it switches."""

@@ -6,6 +6,10 @@
     delay   "200us"   "10ms"   "1.5s"      <-> seconds
     loss    "0.1%"    "1%"                 <-> fraction, 0 <= loss < 1
     size    "64KiB"   "1MiB"   "9000B"     <-> bytes
+    span    "500ms"   "20s"    "2min"       -> seconds              of a schedule: up to a week
+    share   "30%"     "100%"                -> fraction, 0 <= share <= 1
+    offset  "50ms"    "-50ms"               -> seconds, either way
+    drift   "100ppm"  "-100ppm"             -> seconds per second, either way
 
 Spelling is strict where tc and people disagree: tc reads ``10mbps`` as ten *megabytes* per second and a bare ``10`` as
 microseconds, so both are refused with what to write instead. Upper and lower case are the same, but not in sizes.
@@ -20,10 +24,15 @@ from collections.abc import Mapping
 RATE_MIN_BPS, RATE_MAX_BPS = 1e3, 100e9
 DELAY_MAX_S = 60.0
 SIZE_MAX_BYTES = 2**40
+SPAN_MAX_S = 7 * 24 * 3600.0
+DRIFT_MAX = 0.1  # seconds per second
+FULL_FRAME_BYTES = 1514
+"""An Ethernet frame with an IP packet of 1500 bytes in it: the unit of queue limits and of recorded traces."""
 
 _RATES: Mapping[str, float] = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _DELAYS: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES: Mapping[str, float] = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_SPANS: Mapping[str, float] = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[A-Za-z%/]*)")
 _BYTES_PER_SECOND = re.compile(r"([kmgt]?)bps", re.IGNORECASE)
 
@@ -82,6 +91,58 @@ def parse_size(text: str) -> int:
     return int(size_bytes)
 
 
+def parse_span(text: str) -> float:
+    """Seconds of e.g. ``"20s"``, from 0 to a week.
+
+    Raises: ValueError, naming what to write instead.
+    """
+    number, unit = _split(text, "a time", "20s")
+    span_s = number * _factor(text, unit.lower(), _SPANS, "20s")
+    if not span_s <= SPAN_MAX_S:
+        raise ValueError(f"{_shown(text)} is out of range; write at most 168h")
+    return span_s
+
+
+def parse_share(text: str) -> float:
+    """Fraction of e.g. ``"30%"`` (0.3), from 0 to 1.
+
+    Raises: ValueError, naming what to write instead.
+    """
+    number, unit = _split(text, "a share", "30%")
+    share = number * _factor(text, unit, {"%": 0.01}, "30%")
+    if not share <= 1.0:
+        raise ValueError(f"{_shown(text)} is out of range; write at most 100%")
+    return share
+
+
+def parse_offset(text: str) -> float:
+    """Seconds of e.g. ``"50ms"`` or ``"-50ms"``: not 0, less than 60 s either way.
+
+    Raises: ValueError, naming what to write instead.
+    """
+    sign, magnitude = _signed(text)
+    number, unit = _split(magnitude, "an offset", "50ms")
+    offset_s = number * _factor(text, unit.lower(), _DELAYS, "50ms")
+    if not 0 < offset_s < DELAY_MAX_S:
+        raise ValueError(
+            f"{_shown(text)} is out of range; write an offset above 0s and below 60s, such as 50ms or -50ms"
+        )
+    return sign * offset_s
+
+
+def parse_drift(text: str) -> float:
+    """Seconds gained per second, of e.g. ``"100ppm"`` (0.0001) or ``"-100ppm"``: not 0, at most 100000 ppm either way.
+
+    Raises: ValueError, naming what to write instead.
+    """
+    sign, magnitude = _signed(text)
+    number, unit = _split(magnitude, "a drift", "100ppm")
+    drift = number * _factor(text, unit.lower(), {"ppm": 1e-6}, "100ppm")
+    if not 0 < drift <= DRIFT_MAX:
+        raise ValueError(f"{_shown(text)} is out of range; write a drift up to 100000ppm, such as 100ppm or -100ppm")
+    return sign * drift
+
+
 def format_rate(rate_bps: float) -> str:
     """``"10mbit"`` of 10e6: the largest unit that leaves at least 1, six decimals at most."""
     return _format(rate_bps, _RATES)
@@ -101,6 +162,12 @@ def format_size(size_bytes: int) -> str:
     """``"64KiB"`` of 65536: the largest unit that divides it, so nothing is rounded."""
     unit = max((u for u, factor in _SIZES.items() if size_bytes % int(factor) == 0), key=lambda u: _SIZES[u])
     return f"{size_bytes // int(_SIZES[unit])}{unit}"
+
+
+def _signed(text: str) -> tuple[float, str]:
+    """(1 or -1, what is behind the sign) of ``text``."""
+    stripped = text.strip()
+    return (-1.0, stripped[1:]) if stripped.startswith("-") else (1.0, stripped)
 
 
 def _split(text: str, what: str, example: str) -> tuple[float, str]:

@@ -102,10 +102,15 @@ def write_scenario(path: Path, batch_sizes: list[int], networks: list[dict[str, 
 
 def prepare(
     path: Path, batch_sizes: list[int], *, members: dict[str, Any] | None = None,
-    networks: list[dict[str, Any]] | None = None, **env: Any,
+    networks: list[dict[str, Any]] | None = None, emulation: str | None = None, **env: Any,
 ) -> Run:  # fmt: skip
-    """Run directories under ``path``, one per rank; ``members`` are added to every host's entry of members.json."""
+    """Run directories under ``path``, one per rank; ``members`` are added to every host's entry of members.json.
+
+    ``emulation`` is the text of emulation.yaml.
+    """
     write_scenario(path / "scenario", batch_sizes, networks or [], **env)
+    if emulation is not None:
+        (path / "scenario" / "emulation.yaml").write_text(emulation)
     scenario = load(path / "scenario")
     port = free_port()
     entries = [

@@ -21,8 +21,8 @@ from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay_process import RelayProcess
 from e2c_dl.host.key import KEY
 from e2c_dl.host.members import MEMBERS
-from e2c_dl.scenario.emulation import DEFAULT_TCP
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.tcp import DEFAULT_TCP
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.local import addresses

@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from benchmarks.relay import bed
 
 RATES_BPS = (1e6, 10e6, 50e6, 100e6, 500e6)
 DELAYS_S = (0.0, 0.025)
+JITTER_RATES_BPS, JITTER_S = (10e6, 100e6), 0.0001  # on the longer delay: every segment is then carried by itself
 UNSHAPED_UDP_BPS = 1e9  # offered where nothing limits
 OVERLOAD = 1.2
 PING_FRAME_BYTES = 98  # fping's default
@@ -38,6 +39,7 @@ class Case:
     rate_bps: float | None
     delay_s: float
     busy: int
+    jitter_s: float = 0.0
 
     def round_trip_ms(self) -> float:
         """What was asked for: both delays, and the time of the ping's frame on both links."""
@@ -48,13 +50,15 @@ class Case:
 def cases(busy: int) -> list[Case]:
     """In the order in which they alternate."""
     unshaped = [Case(link=link, rate_bps=None, delay_s=0.0, busy=busy) for link in ("veth", "relay")]
-    return unshaped + [Case(link="relay", rate_bps=r, delay_s=d, busy=busy) for d in DELAYS_S for r in RATES_BPS]
+    shaped = [Case(link="relay", rate_bps=r, delay_s=d, busy=busy) for d in DELAYS_S for r in RATES_BPS]
+    jittered = [replace(one, jitter_s=JITTER_S) for one in shaped if one.delay_s and one.rate_bps in JITTER_RATES_BPS]
+    return unshaped + shaped + jittered
 
 
 def measure(case: Case, seconds: int) -> dict[str, float]:
     """One measurement: tcp_bps, udp_sent_bps, udp_bps, round_trip_ms, and what the relay says of itself."""
     reports: list[Any] = []
-    joined = bed.veth() if case.link == "veth" else bed.relay(case.rate_bps, case.delay_s, reports)
+    joined = bed.veth() if case.link == "veth" else bed.relay(case.rate_bps, case.delay_s, reports, case.jitter_s)
     with joined as hosts, _busy_loops(case.busy):
         offered_bps = UNSHAPED_UDP_BPS if case.rate_bps is None else OVERLOAD * case.rate_bps
         seen = {"round_trip_ms": bed.round_trip_ms(hosts)}
@@ -71,9 +75,9 @@ def measure(case: Case, seconds: int) -> dict[str, float]:
 def table(rows: list[tuple[Case, dict[str, float]]]) -> str:
     """Markdown: medians, and ratios to what was asked, or to veth where nothing was."""
     lines = [
-        "| link | asked Mbit/s | asked delay ms | busy loops | TCP Mbit/s | ratio | UDP sent | UDP Mbit/s | ratio "
-        "| round trip ms | off ms | late > 1 ms | mean late us | relay cores |",
-        "|---" * 14 + "|",
+        "| link | asked Mbit/s | asked delay ms | jitter ms | busy loops | TCP Mbit/s | ratio | UDP sent "
+        "| UDP Mbit/s | ratio | round trip ms | off ms | late > 1 ms | mean late us | relay cores |",
+        "|---" * 15 + "|",
     ]
     veth = {case.busy: seen for case, seen in rows if case.link == "veth"}
     for case, seen in rows:
@@ -89,7 +93,8 @@ def table(rows: list[tuple[Case, dict[str, float]]]) -> str:
             else "| |"
         )
         lines.append(
-            f"| {case.link} | {'-' if asked is None else f'{asked:g}'} | {case.delay_s * 1e3:g} | {case.busy} "
+            f"| {case.link} | {'-' if asked is None else f'{asked:g}'} | {case.delay_s * 1e3:g} "
+            f"| {case.jitter_s * 1e3:g} | {case.busy} "
             f"| {tcp:.4g} | {tcp_ratio:.3f} | {udp_sent:.4g} | {udp:.4g} | {udp_ratio:.3f} "
             f"| {seen['round_trip_ms']:.2f} | {off_ms:+.2f} | {late} |"
         )

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost, RelayLink
+from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.topology import Link
 
 ADDRESSES = ("198.19.0.1", "198.19.0.2")
 PORT = "5201"
@@ -60,7 +61,9 @@ def veth() -> Iterator[tuple[Host, Host]]:
 
 
 @contextlib.contextmanager
-def relay(rate_bps: float | None, delay_s: float, reports: list[object]) -> Iterator[tuple[Host, Host]]:
+def relay(
+    rate_bps: float | None, delay_s: float, reports: list[object], jitter_s: float = 0.0
+) -> Iterator[tuple[Host, Host]]:
     """Two hosts with the relay between them, the same both ways; its report is appended to ``reports``."""
     with _hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         config = RelayConfig(
@@ -68,9 +71,9 @@ def relay(rate_bps: float | None, delay_s: float, reports: list[object]) -> Iter
                 RelayHost(name=n, netns_pid=h.pid, device="eth1", address=f"{a}/16", mac=f"02:00:00:00:00:0{i}")
                 for i, (n, h, a) in enumerate(zip("ab", hosts, ADDRESSES, strict=True))
             ),
-            links=tuple(
-                RelayLink(src=src, dst=dst, rate_bps=rate_bps, delay_s=delay_s, loss=0.0) for src, dst in ("ab", "ba")
-            ),
+            links={
+                (src, dst): Link(rate_bps=rate_bps, delay_s=delay_s, jitter_s=jitter_s) for src, dst in ("ab", "ba")
+            },
             seed=0,
             report_path=str(Path(folder) / "report.json"),
         )

@@ -8,6 +8,7 @@
       manifest-sha256.txt          checksums of every other file ("sha256  path", as sha256sum prints)
       scenario/                    the scenario's files as they were run
       links.json                   emulation: every link as designed, as asked of the emulator, as measured
+      bottlenecks.json             what each shared bottleneck carried, where that was measured
       hosts/HOST/                  what that host's worker left:
         spans.bin                    its trace as it was recorded, readable even if cut off
         spans.parquet                the same, columns named as in trace.model.SPAN (own clock)
@@ -16,6 +17,10 @@
         clock.json                   alignment to the reference clock
         links.json                   what this host measured of its outgoing links
         progress.jsonl               one line per report of progress
+        changes.jsonl                what its agent changed while it trained, and when that was in force (own clock):
+                                     links, bottlenecks, pauses, kills; only if the scenario changes any of it
+        changes-worker.jsonl         the same of its worker: compute, heat, clock; see trace.changes
+        heat.csv                     emulated temperature, once a second; only of hosts that throttle themselves
         outcome.json                 how its worker ended; absent if it died without a word
         worker.log
       model.npz                    final parameters of rank 0
@@ -30,6 +35,7 @@ CRATE = "ro-crate-metadata.json"
 MANIFEST = "manifest-sha256.txt"
 SCENARIO = "scenario"
 LINKS = "links.json"
+BOTTLENECKS = "bottlenecks.json"
 HOSTS = "hosts"
 SPANS_RAW = "spans.bin"
 SPANS = "spans.parquet"
@@ -38,6 +44,9 @@ FACTS = "facts.json"
 CLOCK = "clock.json"
 HOST_LINKS = "links.json"
 PROGRESS = "progress.jsonl"
+CHANGES = "changes.jsonl"
+WORKER_CHANGES = "changes-worker.jsonl"
+HEAT = "heat.csv"
 OUTCOME = "outcome.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"

@@ -19,8 +19,9 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.run import Run, from_mapping
 from e2c_dl.archive.write import read_facts
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace.model import Trace
-from e2c_dl.trace.store import read_trace
+from e2c_dl.trace.changes import ChangeInForce, read_changes
+from e2c_dl.trace.model import ClockAlignment, Trace
+from e2c_dl.trace.store import read_clock, read_trace
 
 Row = Mapping[str, Any]
 
@@ -48,6 +49,11 @@ class ReadArchive:
         file = self.path / layout.LINKS
         return _rows(_json(file), file) if file.is_file() else ()
 
+    def bottlenecks(self) -> tuple[Row, ...]:
+        """The rows of bottlenecks.json, one per bottleneck that was measured full; none if none was."""
+        file = self.path / layout.BOTTLENECKS
+        return _rows(_json(file), file) if file.is_file() else ()
+
     def host_facts(self, host: str) -> Row:
         """The facts.json of ``host``."""
         file = self._there(f"{layout.HOSTS}/{host}/{layout.FACTS}", "that host left no facts")
@@ -70,15 +76,22 @@ class ReadArchive:
     def metrics(self, host: str) -> Mapping[str, npt.NDArray[np.float64]]:
         """Columns of ``host``'s metrics.csv by name, one value a second; NaN where a value is missing."""
         file = self._there(f"{layout.HOSTS}/{host}/{layout.METRICS}", "that host left no metrics")
-        header, *lines = _text(file).split("\n")[:-1] or [""]
-        names = header.split(",")
-        cells = [line.split(",") for line in lines if line]
-        try:
-            table = np.array([[float(cell or "nan") for cell in row] for row in cells], dtype=np.float64)
-            table = table.reshape(len(cells), len(names))
-        except ValueError as error:
-            raise ArchiveError(f"{file}: is not a table of numbers ({error}); the archive is damaged") from error
-        return {name: table[:, column] for column, name in enumerate(names)}
+        return _table(file)
+
+    def changes(self) -> tuple[ChangeInForce, ...]:
+        """What all hosts changed while training ran, on the reference clock, in order of being in force."""
+        found: list[ChangeInForce] = []
+        for host in self.hosts:
+            folder = self.path / layout.HOSTS / host
+            for file in (folder / layout.CHANGES, folder / layout.WORKER_CHANGES):
+                if file.is_file():
+                    found += read_changes(file, read_clock(folder) or ClockAlignment())
+        return tuple(sorted(found, key=lambda change: change.in_force_ns))
+
+    def heat(self, host: str) -> Mapping[str, npt.NDArray[np.float64]]:
+        """Columns of ``host``'s heat.csv by name; empty if it does not throttle itself. Times are its own clock's."""
+        file = self.path / layout.HOSTS / host / layout.HEAT
+        return _table(file) if file.is_file() else {}
 
     def trace(self) -> Trace:
         """Every rank's spans on one clock. Raises: ArchiveError if no rank left any."""
@@ -104,6 +117,19 @@ def _text(file: Path) -> str:
         raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ArchiveError(f"{file}: is not text; the archive is damaged") from error
+
+
+def _table(file: Path) -> Mapping[str, npt.NDArray[np.float64]]:
+    """The columns of a CSV file of numbers by name, up to where it breaks off; NaN where a value is missing."""
+    header, *lines = _text(file).split("\n")[:-1] or [""]
+    names = header.split(",")
+    cells = [line.split(",") for line in lines if line]
+    try:
+        table = np.array([[float(cell or "nan") for cell in row] for row in cells], dtype=np.float64)
+        table = table.reshape(len(cells), len(names))
+    except ValueError as error:
+        raise ArchiveError(f"{file}: is not a table of numbers ({error}); the archive is damaged") from error
+    return {name: table[:, column] for column, name in enumerate(names)}
 
 
 def _json(file: Path) -> Any:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from e2c_dl.campaign.request import Request
-from e2c_dl.errors import InputError
+from e2c_dl.errors import FidelityError, InputError
 from e2c_dl.scenario.load import load, local_problems
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import upstream
-from e2c_dl.testbeds.local_run import preflight
+from e2c_dl.testbeds import catalogue, upstream
+from e2c_dl.testbeds.base import Testbed
 
 
-def checked(request: Request) -> Scenario:
-    """The scenario of ``request``, if all of the request can be done.
+def checked(request: Request) -> tuple[Scenario, Testbed]:
+    """The scenario of ``request`` and the testbed it is to run on, if all of the request can be done.
 
-    Raises: InputError (ScenarioError), one line, for the first thing that is wrong.
+    Raises: InputError (ScenarioError), one line, for the first thing that is wrong; FidelityError, if the request is
+    strict and the testbed cannot emulate all that the scenario asks for.
     """
+    testbed = catalogue.testbed(request.testbed, request.options)
     scenario = load(request.scenario)
     if not request.artifacts.is_dir():
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
     for problem in local_problems(request.scenario):
         raise problem
-    for sentence in preflight(scenario):
+    for sentence in testbed.preflight(scenario):
         raise InputError(sentence)
+    for sentence in testbed.could_not_honour(scenario) if request.strict else ():
+        raise FidelityError(f"--strict: {sentence}")
     upstream.check()
-    return scenario
+    return scenario, testbed

@@ -18,6 +18,9 @@ KEPT = (
     layout.CLOCK,
     layout.HOST_LINKS,
     layout.PROGRESS,
+    layout.CHANGES,
+    layout.WORKER_CHANGES,
+    layout.HEAT,
     layout.OUTCOME,
     layout.WORKER_LOG,
 )

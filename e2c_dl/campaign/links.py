@@ -9,7 +9,6 @@ from typing import Any
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.emulation.fidelity import LinkFidelity, Measured
-from e2c_dl.emulation.measure import asked_round_trip_s
 from e2c_dl.errors import ArchiveError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Pair
@@ -20,14 +19,7 @@ def joined(archive: ReadArchive, scenario: Scenario) -> tuple[LinkFidelity, ...]
     asked = scenario.emulated_topology()
     measured = _measured(archive)
     return tuple(
-        LinkFidelity(
-            src=src,
-            dst=dst,
-            designed=scenario.topology.link(src, dst),
-            asked=asked.link(src, dst),
-            asked_round_trip_s=asked_round_trip_s(asked.link(src, dst), asked.link(dst, src)),
-            measured=measured.get((src, dst)),
-        )
+        LinkFidelity.of(src, dst, designed=scenario.topology, asked=asked, measured=measured.get((src, dst)))
         for src, dst in sorted({*asked.links, *measured})
     )
 
@@ -39,7 +31,9 @@ def _measured(archive: ReadArchive) -> Mapping[Pair, Measured]:
         if path.is_file():
             try:
                 rows: list[dict[str, Any]] = json.loads(path.read_text())
-                found |= {(row["src"], row["dst"]): Measured(**row["measured"]) for row in rows if row["measured"]}
-            except (ValueError, TypeError, KeyError) as error:
+                found |= {
+                    (row["src"], row["dst"]): Measured.from_json(row["measured"]) for row in rows if row["measured"]
+                }
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise ArchiveError(f"{path}: is not what a worker writes ({error}); the archive is damaged") from error
     return found

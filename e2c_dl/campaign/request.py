@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,8 @@ class Request:
 
     scenario: Path
     artifacts: Path
-    testbed: str  # local
+    testbed: str  # its name: local
+    options: Mapping[str, str] = field(default_factory=dict)  # what was said about the testbed: inventory, image
     archive: Path | None = None  # None: runs/SCENARIO-TIME-RUN in the working directory
     strict: bool = False  # a link that measures differently than asked is an error
     seed: int | None = None  # places the injected departures anew

@@ -16,7 +16,7 @@ import time
 import traceback
 from pathlib import Path
 
-from e2c_dl.campaign.interrupts import interruptible
+from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.request import Console, Request
 from e2c_dl.campaign.steps import STEPS, Campaign, Step
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
@@ -29,20 +29,20 @@ def run(request: Request, console: Console) -> Path:
     """
     campaign = Campaign(request=request, console=console)
     failure: E2cDlError | None = None
-    with interruptible() as hold:
+    with interruptible() as interrupts:
         for step in STEPS:
             if failure is not None and not (step.always and campaign.started):
                 continue
             if step.always:
-                hold()
-            error = _carried_out(step, campaign, console)
+                interrupts.hold()
+            error = _carried_out(step, campaign, console, interrupts)
             failure = failure or error
     if failure is not None:
         raise _best(failure, campaign.cause)
     return campaign.archive_path
 
 
-def _carried_out(step: Step, campaign: Campaign, console: Console) -> E2cDlError | None:
+def _carried_out(step: Step, campaign: Campaign, console: Console, interrupts: Interrupts) -> E2cDlError | None:
     """Do one step; its failure, if any, as one of ours, recorded in the archive."""
     console.step(step.name, step.what)
     begun = time.monotonic()
@@ -59,6 +59,8 @@ def _carried_out(step: Step, campaign: Campaign, console: Console) -> E2cDlError
         error.__cause__ = failed
         campaign.keep_traceback(traceback.format_exc())
     seconds = time.monotonic() - begun
+    if interrupts.received is not None and not step.always:
+        error = interrupts.received  # whatever else it looked like to E2Clab
     if error is None:
         console.done(step.name, seconds)
     else:

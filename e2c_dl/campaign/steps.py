@@ -24,8 +24,8 @@ from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError,
 from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.experiment import Session
-from e2c_dl.testbeds.local_run import LocalRun
 
 T = TypeVar("T")
 
@@ -37,13 +37,15 @@ class Campaign:
     request: Request
     console: Console
     scenario: Scenario | None = None
+    kind: Testbed | None = None
     archive: Archive | None = None
-    testbed: LocalRun | None = None
+    testbed: TestbedRun | None = None
     session: Session | None = None
     launched: bool = False  # whether workers were started, so that there is something to collect
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
+    caveats: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
     failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
 
     @property
@@ -64,7 +66,7 @@ class Campaign:
         return _there(self.scenario)
 
     @property
-    def the_testbed(self) -> LocalRun:
+    def the_testbed(self) -> TestbedRun:
         return _there(self.testbed)
 
     @property
@@ -82,6 +84,14 @@ class Campaign:
             self.failures.append((step.name, error))
         if self.archive is not None and not step.last:
             self.archive.step(step.name, round(seconds, 3), "done" if error is None else _ending(error))
+
+    def say_caveats(self) -> None:
+        """Tell and record what the testbed cannot honour, each once: it may find out more from step to step."""
+        for caveat in self.the_testbed.caveats:
+            if caveat not in self.caveats:
+                self.caveats.add(caveat)
+                self.console.say(caveat)
+                self.the_archive.could_not_honour(caveat)
 
     def keep_traceback(self, text: str) -> None:
         if self.archive is not None:
@@ -105,14 +115,14 @@ class Step:
 
 def check(campaign: Campaign) -> None:
     """Read and validate everything; start nothing."""
-    campaign.scenario = checked(campaign.request)
+    campaign.scenario, campaign.kind = checked(campaign.request)
 
 
 def stage(campaign: Campaign) -> None:
     """Create the archive, put into it the scenario as it will be run, and claim a run id."""
     request, scenario = campaign.request, campaign.the_scenario
     now = datetime.now(timezone.utc).astimezone()
-    testbed = LocalRun.claim(scenario)
+    testbed = _there(campaign.kind).claim(scenario)
     campaign.testbed = testbed
     path = request.archive or Path.cwd() / "runs" / f"{scenario.name}-{now:%Y%m%d-%H%M%S}-{testbed.run_id}"
     try:
@@ -135,13 +145,12 @@ def stage(campaign: Campaign) -> None:
         injected={
             "compute": dict(scenario.injected.compute),
             "links": {f"{src} -> {dst}": factor for (src, dst), factor in scenario.injected.links.items()},
+            "faults": [vars(fault) for fault in scenario.injected.faults],
         },
         facts={"training": vars(scenario.training), "strict": request.strict, "kernel": platform.release()},
     )
     campaign.console.say(f"run {testbed.run_id}, archive {path}")
-    for caveat in testbed.caveats:
-        campaign.console.say(caveat)
-        archive.could_not_honour(caveat)
+    campaign.say_caveats()
 
 
 def deploy(campaign: Campaign) -> None:
@@ -164,6 +173,7 @@ def emulate(campaign: Campaign) -> None:
     """Apply the whole topology at once."""
     campaign.the_testbed.emulate()
     campaign.the_archive.record(emulation=campaign.the_testbed.facts())
+    campaign.say_caveats()
 
 
 def prepare(campaign: Campaign) -> None:
@@ -221,6 +231,7 @@ def release(campaign: Campaign) -> None:
     finally:
         shutil.rmtree(campaign.work_dir, ignore_errors=True)
         if campaign.request.keep and not campaign.failures:
+            testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
             campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
         else:
             testbed.release()

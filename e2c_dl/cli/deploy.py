@@ -9,17 +9,14 @@ from pathlib import Path
 
 import click
 
+from e2c_dl.cli import testbeds
 from e2c_dl.cli.console import open_console
-
-TESTBEDS = ("local",)
 
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.argument("artifacts", type=click.Path(path_type=Path))
-@click.option(
-    "--on", "testbed", default="local", show_default=True, metavar="TESTBED", help="Where the hosts come from: local."
-)
+@testbeds.on("local")
 @click.option(
     "--archive", type=click.Path(path_type=Path), help="Where the run is kept [default: runs/SCENARIO-TIME-RUN]."
 )
@@ -35,6 +32,9 @@ def deploy(
     scenario: Path,
     artifacts: Path,
     testbed: str,
+    inventory: Path | None,
+    image: str | None,
+    memory: str | None,
     archive: Path | None,
     strict: bool,
     seed: int | None,
@@ -48,14 +48,13 @@ def deploy(
     ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; first light needs none, but it must exist.
     """
     from e2c_dl.campaign.request import Request
-    from e2c_dl.errors import InputError
+    from e2c_dl.testbeds import catalogue
 
-    if testbed not in TESTBEDS:
-        raise InputError(f"--on {testbed}: no such testbed; write --on local")
     request = Request(
         scenario=Path(os.path.abspath(scenario)),
         artifacts=Path(os.path.abspath(artifacts)),
         testbed=testbed,
+        options=testbeds.options(inventory, image, memory),
         archive=None if archive is None else Path(os.path.abspath(archive)),
         strict=strict,
         seed=seed,
@@ -68,6 +67,7 @@ def deploy(
 
         click.echo(plan(request))
         return
+    catalogue.enter(testbed)
     from e2c_dl.campaign.run import run
 
     path = run(request, open_console(quiet=as_json))

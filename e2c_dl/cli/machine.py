@@ -11,61 +11,80 @@ from typing import TYPE_CHECKING
 
 import click
 
+from e2c_dl.cli import testbeds
+
 if TYPE_CHECKING:
     from e2c_dl.testbeds.base import Access
+    from e2c_dl.testbeds.machine import Probe
     from e2c_dl.testbeds.registry import Run
 
 
 @click.command()
+@testbeds.on(None)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(as_json: bool) -> None:
-    """What this machine can and cannot do: netem, TUN, namespaces, cgroups, docker, ssh, memory, programs.
+def doctor(testbed: str | None, inventory: Path | None, image: str | None, memory: str | None, as_json: bool) -> None:
+    """What this machine can and cannot do, or what a testbed can: netem, namespaces, cgroups, ssh, memory, programs.
 
-    Exit code 1 if a local run would not work here.
+    Without --on: of everything on this machine, judged for a local run. Exit code 1 if a run would not work there.
     """
+    from e2c_dl.testbeds import catalogue, machine
+
+    bed = catalogue.testbed(testbed or "local", testbeds.options(inventory, image, memory))
+    found = machine.probes() if testbed is None else bed.probes()
+    stops = bed.blocking(found)
+    if as_json:
+        said = {"testbed": bed.name, "probes": [vars(probe) for probe in found], "stops_a_run": stops}
+        click.echo(json.dumps(said, indent=1))
+    else:
+        _print_probes(found, stops)
+        click.echo(
+            f"a run on {bed.name} will not work: {', '.join(stops)}" if stops else f"a run on {bed.name} will work"
+        )
+    sys.exit(1 if stops else 0)
+
+
+def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    from e2c_dl.testbeds.local_run import blocking
-    from e2c_dl.testbeds.machine import probes
-
-    found = probes()
-    stops = blocking(found)
-    if as_json:
-        click.echo(json.dumps({"probes": [vars(probe) for probe in found], "stops_a_local_run": stops}, indent=1))
-        sys.exit(1 if stops else 0)
     table = Table(box=None, pad_edge=False, show_header=False)
     for probe in found:
         mark = "[green]yes[/]" if probe.ok else ("[red]no[/]" if probe.name in stops else "[yellow]no[/]")
-        table.add_row(mark, probe.name, probe.detail if probe.ok else f"{probe.detail}; {probe.remedy}")
+        said = f"{probe.detail}; {probe.remedy}" if probe.remedy and not probe.ok else probe.detail
+        table.add_row(mark, escape(probe.name), escape(said))
     Console(highlight=False).print(table)
-    click.echo("a local run will work here" if not stops else f"a local run will not work here: {', '.join(stops)}")
-    sys.exit(1 if stops else 0)
 
 
 @click.command()
 @click.argument("run", required=False)
 def destroy(run: str | None) -> None:
-    """Remove what crashed runs left on this machine, and only that.
+    """Remove what crashed runs left, on this machine and on the hosts they used, and only that.
 
     Without RUN: every run whose e2c-dl is gone. With RUN: that one, even if it is still going on.
     """
-    from e2c_dl.errors import InputError
-    from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.local import remains
+    from e2c_dl.errors import E2cDlError, InputError
+    from e2c_dl.testbeds import catalogue, registry
 
-    known = registry.runs()
-    if run is not None and run not in {each.id for each in known} | set(registry.dead_runs()):
-        raise InputError(f"{run}: no such run on this machine; known: {', '.join(each.id for each in known) or 'none'}")
-    removed = remains.destroy_dead() if run is None else {run: remains.destroy(run)}
-    for run_id, lines in removed.items():
-        click.echo(f"{run_id}: removed")
-        for line in lines:
-            click.echo(f"  {line}")
-    if not removed:
-        click.echo("no crashed run left anything on this machine")
-    for alive in registry.runs():
+    dead = registry.dead_runs()
+    if run is not None and run not in {each.id for each in registry.runs()} | set(dead):
+        known = ", ".join(each.id for each in registry.runs()) or "none"
+        raise InputError(f"{run}: no such run on this machine; known: {known}")
+    failures: list[E2cDlError] = []
+    for run_id in dead if run is None else (run,):
+        try:
+            lines = catalogue.destroy(run_id)
+        except E2cDlError as error:  # a host that is off must not keep the other runs from being removed
+            click.echo(f"{run_id}: {error}", err=True)
+            failures.append(error)
+            continue
+        click.echo("\n  ".join([f"{run_id}: removed", *lines]))
+    if run is None and not dead:
+        click.echo("no crashed run left anything")
+    for alive in filter(registry.is_alive, registry.runs()):
         click.echo(f"{alive.id}: {alive.scenario} is still going on, left alone; `e2c-dl destroy {alive.id}` ends it")
+    if failures:
+        sys.exit(failures[0].exit_code)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -18,6 +18,8 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "init": ("e2c_dl.cli.scenarios", "init", "Write a commented scenario to start from."),
     "check": ("e2c_dl.cli.scenarios", "check", "Read and validate a scenario; start nothing."),
     "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
+    "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
+    "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
     "calibrate": ("e2c_dl.cli.calibrate", "calibrate", "Measure how long a scenario's computing takes here."),
     "strategies": ("e2c_dl.cli.strategies", "strategies", "List the strategies and their settings."),

@@ -8,6 +8,12 @@
 
     always: sum over hosts of cores used + RELAY_CORES <= the machine's cores; else the plan is *oversubscribed*, and no
     verdict on compute may be given
+
+A host whose speed *changes* while training runs (a course, slow windows, heat) is paced by its worker under either
+method: c seconds of CPU end when the integral of ``base / factor(t)`` reaches c. Such a host has a ``speed`` also under
+quota, and its quota is the most it is ever asked for, ``base / least factor``. What a testbed publishes as
+``Told.speed`` is ``speed.get(host)``, as it stands here: the speed of a host with its constant factor
+(``Scenario.emulated_factor``), so that the worker knows ``base = speed * emulated_factor`` and does the rest.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from e2c_dl.errors import EmulationError
+from e2c_dl.scenario.model import FaultKind, Scenario
 
 RELAY_CORES = 0.5
 """Kept free for the relay and everything else on the machine."""
@@ -32,7 +39,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ComputePlan:
-    """What to do to every host. Of ``cores`` and ``speed``, the one that the method does not use is empty."""
+    """What to do to every host: ``cores`` under quota; ``speed`` of those that are paced, under sleep all of them."""
 
     method: Method
     cores: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # host -> share of one core
@@ -41,49 +48,109 @@ class ComputePlan:
     why: str  # one sentence, for the archive
 
 
-def plan(machine_cores: float, factors: Mapping[str, float], method: str, cores: float | None) -> ComputePlan:
+def of_scenario(machine_cores: float, scenario: Scenario, *, quota: bool = True) -> ComputePlan:
+    """The plan for ``scenario`` on a machine with so many cores. Raises: EmulationError, as :func:`plan`.
+
+    Without ``quota``, which an ordinary user cannot have, it is by sleep: see :func:`quota_missed`.
+    """
+    method = scenario.compute.method if quota else Method.SLEEP.value
+    factors = {host: scenario.emulated_factor(host) for host in scenario.topology.names}
+    return plan(machine_cores, factors, method, scenario.compute.cores, least=least_factors(scenario))
+
+
+def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
+    """What to say of a ``scenario`` that asks for a CPU quota where there is none: a sentence."""
+    if quota or scenario.compute.method != Method.QUOTA.value:
+        return ()
+    return ("compute: a CPU quota was asked for, but this user may make no cgroup: emulated by calibrated sleep",)
+
+
+def least_factors(scenario: Scenario) -> Mapping[str, float]:
+    """The hosts whose speed changes while training runs, and the least factor that each of them ever has."""
+    slowed = {fault.host for fault in scenario.injected.faults if fault.kind is FaultKind.SLOW_HOST}
+    courses, thermal = scenario.schedules.compute, scenario.schedules.thermal
+    least = {}
+    for host in scenario.topology.names:
+        if host in courses:
+            least[host] = courses[host].least * scenario.injected.compute.get(host, 1.0)
+        elif host in thermal or host in slowed:
+            least[host] = scenario.emulated_factor(host)  # from there it only gets slower
+    return least
+
+
+def plan(
+    machine_cores: float,
+    factors: Mapping[str, float],
+    method: str,
+    cores: float | None,
+    *,
+    least: Mapping[str, float] = MappingProxyType({}),
+) -> ComputePlan:
     """The plan for hosts that are ``factors[host]`` times slower than the reference (design and injected together).
 
     ``method`` and ``cores`` are the scenario's (ComputeEmulation): ``auto`` is quota where a host of factor 1 can have
-    ``cores`` (None: one whole core) and everything still fits, else sleep.
+    ``cores`` (None: one whole core) and everything still fits, else sleep. ``least`` are the hosts whose speed changes:
+    see :func:`least_factors`.
 
     Raises: EmulationError for an unknown method, a factor that is not positive, or a machine without a core to give.
     """
     usable = machine_cores - RELAY_CORES
     if usable <= 0:
         raise EmulationError(f"compute: {machine_cores:g} cores leave none beside the relay's; use a larger machine")
-    for host, factor in factors.items():
+    for host, factor in [*factors.items(), *least.items()]:
         if not factor > 0:
             raise EmulationError(f"compute: {host} has factor {factor:g}; give a positive number")
-    demand = sum(1 / factor for factor in factors.values())  # cores, if a host of factor 1 gets one
+    hosts = _Hosts(factors=factors, fastest={**factors, **least}, changing=tuple(least))
     base = 1.0 if cores is None else cores
-    fits = base * demand <= usable * (1 + 1e-9)
-    asked = f"{base * demand:.2f} cores asked for, {usable:.2f} of {machine_cores:g} can be given"
+    fits = base * hosts.demand <= usable * (1 + 1e-9) and hosts.within_a_core(base)
+    asked = f"{base * hosts.demand:.2f} cores asked for, {usable:.2f} of {machine_cores:g} can be given"
     if method == "auto":
-        return _quota(factors, base, asked, fits=True) if fits else _sleep(factors, base, usable, asked)
+        return _quota(hosts, base, asked, fits=True) if fits else _sleep(hosts, base, usable, asked)
     if method == Method.SLEEP.value:
-        return _sleep(factors, base, usable, asked)
+        return _sleep(hosts, base, usable, asked)
     if method == Method.QUOTA.value:
         if cores is None and not fits:
-            return _quota(factors, usable / demand, f"as much as there is to give to all: {asked}", fits=True)
-        return _quota(factors, base, asked, fits=fits)
+            most = min(usable / hosts.demand, *hosts.fastest.values())
+            return _quota(hosts, most, f"as much as there is to give to all: {asked}", fits=True)
+        return _quota(hosts, base, asked, fits=fits)
     raise EmulationError(f"compute: unknown method {method!r}; write auto, quota or sleep")
 
 
-def _quota(factors: Mapping[str, float], base: float, asked: str, *, fits: bool) -> ComputePlan:
+@dataclass(frozen=True, kw_only=True)
+class _Hosts:
+    """``fastest`` are the least factors of all hosts, ``changing`` those whose factor does not stay."""
+
+    factors: Mapping[str, float]
+    fastest: Mapping[str, float]
+    changing: tuple[str, ...]
+
+    @property
+    def demand(self) -> float:
+        """Cores for all at their fastest, if a host of factor 1 gets one."""
+        return sum(1 / factor for factor in self.fastest.values())
+
+    def within_a_core(self, base: float) -> bool:
+        """Whether nobody who is paced has to be faster than a core: one thread computes."""
+        return all(base / self.fastest[host] <= 1 + 1e-9 for host in self.changing)
+
+
+def _quota(hosts: _Hosts, base: float, asked: str, *, fits: bool) -> ComputePlan:
     return ComputePlan(
         method=Method.QUOTA,
-        cores=MappingProxyType({host: base / factor for host, factor in factors.items()}),
+        cores=MappingProxyType({host: base / factor for host, factor in hosts.fastest.items()}),
+        speed=MappingProxyType({host: base / hosts.factors[host] for host in hosts.changing}),
         oversubscribed=not fits,
         why=f"CPU quota, {base:.3f} of a core for a host of factor 1 ({asked})",
     )
 
 
-def _sleep(factors: Mapping[str, float], base: float, usable: float, asked: str) -> ComputePlan:
-    share = min(base, usable / len(factors)) if factors else base
+def _sleep(hosts: _Hosts, base: float, usable: float, asked: str) -> ComputePlan:
+    # A paced host takes a whole core for as long as it computes: slow hosts do not make room for fast ones.
+    needs = sum(max(1.0, 1 / factor) for factor in hosts.fastest.values())
+    share = min(base, usable / needs, *(min(1.0, factor) for factor in hosts.fastest.values())) if needs else base
     return ComputePlan(
         method=Method.SLEEP,
-        speed=MappingProxyType({host: share / factor for host, factor in factors.items()}),
+        speed=MappingProxyType({host: share / factor for host, factor in hosts.factors.items()}),
         oversubscribed=False,
         why=f"calibrated sleep, {share:.3f} of a core's speed for a host of factor 1 ({asked})",
     )

@@ -5,8 +5,9 @@
     magic "e2cP" | kind | train | number | value        21 bytes, network order, then padding
 
     PING  number n                     PONG  number n, value: ns from its arrival to its answer
-    DATA  frame number n of a train    value: head start in ns
-    END   of a train                   RESULT  value 0, then TrainResult
+    DATA  frame number n of a train    value: when it was sent, ns of the sender's real-time clock
+    END   number: how many were sent   RESULT  the same number, then TrainResult
+          value: head start in ns
 
 Arrival times are the kernel's, so that a busy machine's late wake-ups do not count as the network's; datagrams that did
 not fit into the socket's buffer are known by number (SO_RXQ_OVFL) and count as arrived.
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -31,7 +31,8 @@ OVERHEAD_BYTES = 42
 HEADER = struct.Struct("!4sBIIq")
 PING_FRAME_BYTES = HEADER.size + OVERHEAD_BYTES
 _MAGIC = b"e2cP"
-_RESULT = struct.Struct("!IdI")
+MAX_BODY_BYTES = 1400
+"""What an answer may hold beside its header, to travel in one frame."""
 
 
 class Kind(IntEnum):
@@ -67,26 +68,6 @@ class Packet(NamedTuple):
         if magic != _MAGIC or kind not in Kind._value2member_map_:
             return None
         return cls(Kind(kind), train, number, value, datagram[HEADER.size :])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainResult:
-    """What arrived of a train. ``frame_ns``: what one frame took, median over blocks of frames; 0 if too few came."""
-
-    arrived: int  # frames
-    frame_ns: float  # after the head start
-    overflowed: int  # of ``arrived``: they reached the host, but not its socket's buffer
-
-    def encode(self) -> bytes:
-        return _RESULT.pack(self.arrived, self.frame_ns, self.overflowed)
-
-    @classmethod
-    def decode(cls, body: bytes) -> TrainResult | None:
-        """None if ``body`` is too short to be one."""
-        if len(body) < _RESULT.size:
-            return None
-        arrived, frame_ns, overflowed = _RESULT.unpack_from(body)
-        return cls(arrived=arrived, frame_ns=frame_ns, overflowed=overflowed)
 
 
 class Arrival(NamedTuple):

@@ -5,6 +5,7 @@
     stdin: RelayConfig as JSON    stdout: {"ready": ...} or {"error": "..."}, one line    report_path: counters, JSON
 
     TAP eth1 of every host --read--> Switch --heap of departures--> write --> TAP eth1 of the receiver
+    control_path --------- changes of links and bottlenecks --^          (relay_control)
 
 ``python -m e2c_dl.emulation.relay`` ends with 0 on SIGTERM or SIGINT, after writing its report, and with 1 on an error
 before it was ready. The report is also rewritten once a second, so that killing the relay loses at most that.
@@ -28,6 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2c_dl.emulation.relay_config import RelayConfig
+from e2c_dl.emulation.relay_control import RelayControlSocket
 from e2c_dl.emulation.relay_report import BackgroundReports, HostLost, RelayReport, write_report
 from e2c_dl.emulation.switch import Switch
 from e2c_dl.emulation.tap import open_tap, overruns
@@ -52,6 +54,15 @@ class Relay:
             self._epoll.register(tap, select.EPOLLIN)
         self._started_s, self._cpu_before_s = time.monotonic(), _cpu_s()
         self._switch = Switch(config, time.monotonic, self._write)
+        self._control: RelayControlSocket | None = None
+        if config.control_path is not None:
+            self._control = RelayControlSocket(Path(config.control_path), self._switch)
+            self._epoll.register(self._control, select.EPOLLIN)
+
+    def close(self) -> None:
+        """Takes no changes any more."""
+        if self._control is not None:
+            self._control.close()
 
     def run(self, stop: socket.socket, reports: BackgroundReports) -> None:
         """Carries frames until ``stop`` becomes readable; hands a report to ``reports`` once a second."""
@@ -66,7 +77,10 @@ class Relay:
             for descriptor in self._readable(min(self._switch.next_due_s(), next_report_s) - now_s):
                 if descriptor == stop.fileno():
                     return
-                self._read(descriptor)
+                if self._control is not None and descriptor == self._control.fileno():
+                    self._control.serve()
+                else:
+                    self._read(descriptor)
                 self._switch.deliver()
 
     def report(self, *, final: bool) -> RelayReport:
@@ -78,6 +92,8 @@ class Relay:
             cpu_s=_cpu_s() - self._cpu_before_s,
             scheduler=self._scheduler,
             hosts_lost=list(self._lost),
+            changes=0 if self._control is None else self._control.changes,
+            changes_refused=0 if self._control is None else self._control.refused,
             overruns={},
         )
 
@@ -153,6 +169,7 @@ def main() -> int:
     _answer({"ready": True, "scheduler": scheduler})
     reports = BackgroundReports(path, lambda: overruns(config.hosts))
     relay.run(stop, reports)
+    relay.close()
     reports.close()
     try:
         write_report(path, {**relay.report(final=True), "overruns": overruns(config.hosts)})

@@ -1,4 +1,4 @@
-"""What a relay is told: hosts to connect and the quality of the links between them, to and from JSON.
+"""What a relay is told: hosts to connect, the quality of the links between them and what links share, to and from JSON.
 
 The topology's links say what is asked; ``RelayConfig.of`` puts them together with where the hosts are.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from e2c_dl.emulation.frames import FULL_FRAME_BYTES
+from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Topology
+from e2c_dl.topology import Bottleneck, Link, Pair, Topology
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _T = TypeVar("_T")
@@ -32,41 +34,54 @@ class RelayHost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelayLink:
-    """One directed link. A pair of hosts without one is not shaped."""
-
-    src: str
-    dst: str
-    rate_bps: float | None  # of Ethernet frames, headers included; None: unlimited
-    delay_s: float  # one way
-    loss: float  # fraction of segments
-    limit_bytes: int | None = None  # of the queue; None: shaping.queue_bytes
-
-
-@dataclass(frozen=True, kw_only=True)
 class RelayConfig:
-    """Everything that a relay process needs to know. ``seed`` fixes which segments are lost."""
+    """Everything that a relay process needs to know. A pair of hosts without a link is not shaped.
+
+    ``seed`` fixes which segments are lost, delayed and reordered. ``control_path``: where it takes changes, as a Unix
+    datagram socket (``relay_control``); None: it takes none.
+    """
 
     hosts: tuple[RelayHost, ...]
-    links: tuple[RelayLink, ...]
+    links: Mapping[Pair, Link]
+    bottlenecks: tuple[Bottleneck, ...] = ()
     seed: int
     report_path: str
+    control_path: str | None = None
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise EmulationError(f"relay: {problem}")
 
     @classmethod
-    def of(cls, topology: Topology, hosts: Sequence[RelayHost], *, seed: int, report_path: str) -> RelayConfig:
-        """The configuration that gives ``hosts`` the links of ``topology``."""
-        links = tuple(
-            RelayLink(src=src, dst=dst, rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss)
-            for (src, dst), link in sorted(topology.links.items())
+    def of(
+        cls,
+        topology: Topology,
+        hosts: Sequence[RelayHost],
+        *,
+        seed: int,
+        report_path: str,
+        control_path: str | None = None,
+    ) -> RelayConfig:
+        """The configuration that gives ``hosts`` the links and bottlenecks of ``topology``."""
+        return cls(
+            hosts=tuple(hosts),
+            links=dict(sorted(topology.links.items())),
+            bottlenecks=topology.bottlenecks,
+            seed=seed,
+            report_path=report_path,
+            control_path=control_path,
         )
-        return cls(hosts=tuple(hosts), links=links, seed=seed, report_path=report_path)
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(
+            {
+                "hosts": [dataclasses.asdict(host) for host in self.hosts],
+                **links_to_json(self.links, self.bottlenecks),
+                "seed": self.seed,
+                "report_path": self.report_path,
+                "control_path": self.control_path,
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> RelayConfig:
@@ -77,8 +92,108 @@ class RelayConfig:
             raise EmulationError(f"relay: its configuration is not JSON ({error}); pass to_json()") from error
         values = _checked_keys(cls, raw)
         values["hosts"] = tuple(RelayHost(**_checked_keys(RelayHost, host)) for host in values["hosts"])
-        values["links"] = tuple(RelayLink(**_checked_keys(RelayLink, link)) for link in values["links"])
+        values["links"] = links_from_json(values["links"])
+        values["bottlenecks"] = tuple(_bottleneck(one) for one in values.get("bottlenecks", ()))
         return cls(**values)
+
+
+def links_to_json(links: Mapping[Pair, Link], bottlenecks: Sequence[Bottleneck]) -> dict[str, Any]:
+    """{"links": [{"src", "dst", the link's fields}], "bottlenecks": [its fields]}, as the relay shows them, too."""
+    return {
+        "links": [{"src": src, "dst": dst, **link_to_json(link)} for (src, dst), link in links.items()],
+        "bottlenecks": [dataclasses.asdict(one) for one in bottlenecks],
+    }
+
+
+def links_from_json(rows: Any) -> dict[Pair, Link]:
+    """The links of ``links_to_json``. Raises: EmulationError for anything else, or when one is given twice."""
+    if not isinstance(rows, list):
+        raise EmulationError(f"relay: links are a list of JSON objects, not {rows!r}; write them as links_to_json does")
+    links: dict[Pair, Link] = {}
+    for row in rows:
+        if not isinstance(row, Mapping) or not all(isinstance(row.get(end), str) for end in ("src", "dst")):
+            raise EmulationError(f"relay: a link is a JSON object with src and dst, not {row!r}; write both by name")
+        pair = row["src"], row["dst"]
+        if pair in links:
+            raise EmulationError(f"relay: {pair[0]} -> {pair[1]} is given twice; merge the two")
+        links[pair] = link_from_json({key: value for key, value in row.items() if key not in ("src", "dst")})
+    return links
+
+
+def link_problems(pair: Pair, link: Link, names: set[str]) -> list[str]:
+    """What is wrong with ``link`` between two of the hosts ``names``, each with its remedy."""
+    found = [f"{name} is not a host; name one of the hosts" for name in pair if name not in names]
+    if pair[0] == pair[1]:
+        found.append("a host has no link to itself; remove it")
+    if link.rate_bps is not None and not _number(link.rate_bps, least=sys.float_info.min):
+        found.append(f"rate_bps is {link.rate_bps}; give a positive number, or null for unlimited")
+    delays = (("delay_s", link.delay_s), ("jitter_s", link.jitter_s))
+    found += [f"{name} is {value}; give 0 or more" for name, value in delays if not _number(value)]
+    shares = (("loss", link.loss), ("reorder", link.reorder))
+    found += [f"{name} is {value}; give a fraction, 0 to 1" for name, value in shares if not _number(value, most=1)]
+    if link.burst is not None:
+        for name, value in dataclasses.asdict(link.burst).items():
+            if not _number(value, most=1) or (name == "bad_to_good" and not value):
+                found.append(f"burst.{name} is {value}; give a fraction, 0 to 1, bad_to_good above 0")
+        if link.loss:
+            found.append(f"loss is {link.loss} beside burst; give one of the two")
+    down: object = link.down  # from JSON it may be anything
+    if not isinstance(down, bool):
+        found.append(f"down is {down}; give true or false")
+    return found + _queue_problems(link.queue_bytes)
+
+
+def _problems(config: RelayConfig) -> Iterator[str]:
+    """What is wrong with ``config``, each with its remedy."""
+    for what in ("name", "mac", "address"):
+        values = [getattr(host, what) for host in config.hosts]
+        yield from (f"two hosts with the {what} {v}; give each its own" for v in set(values) if values.count(v) > 1)
+    for host in config.hosts:
+        if not _MAC.fullmatch(host.mac) or int(host.mac[:2], 16) & 1:
+            yield f"{host.name}: {host.mac} is no unicast MAC address; write it as 02:00:00:00:00:0b"
+    names = {host.name for host in config.hosts}
+    for pair, link in config.links.items():
+        yield from (f"{pair[0]} -> {pair[1]}: {problem}" for problem in link_problems(pair, link, names))
+    shared: set[Pair] = set()
+    for number, one in enumerate(config.bottlenecks):
+        found = _bottleneck_problems(one, names)
+        if one.name in {other.name for other in config.bottlenecks[:number]}:
+            found.append("there are two of this name; give each its own")
+        for src, dst in one.links:
+            if (src, dst) in shared:
+                found.append(f"{src} -> {dst} is in it, and elsewhere; leave it in one")
+            shared.add((src, dst))
+        yield from (f"bottleneck {one.name}: {problem}" for problem in found)
+
+
+def _bottleneck_problems(one: Bottleneck, names: set[str]) -> list[str]:
+    found = [f"{name} is not a host; name one of the hosts" for pair in one.links for name in pair if name not in names]
+    return found + rate_problems(one.rate_bps) + _queue_problems(one.queue_bytes)
+
+
+def rate_problems(rate_bps: object) -> list[str]:
+    """What is wrong with the rate of a bottleneck, with its remedy."""
+    return [] if _number(rate_bps, least=sys.float_info.min) else [f"rate_bps is {rate_bps}; give a positive number"]
+
+
+def _queue_problems(queue_bytes: object) -> list[str]:
+    if queue_bytes is None or _number(queue_bytes, least=FULL_FRAME_BYTES):
+        return []
+    return [f"queue_bytes is {queue_bytes}; give at least one full frame, {FULL_FRAME_BYTES}"]
+
+
+def _number(value: object, *, least: float = 0.0, most: float = sys.float_info.max) -> bool:
+    """Whether it is a number (no NaN, no infinity) from ``least`` to ``most``."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+
+
+def _bottleneck(raw: Any) -> Bottleneck:
+    values = _checked_keys(Bottleneck, raw)
+    try:
+        values["links"] = tuple((str(src), str(dst)) for src, dst in values["links"])
+    except (TypeError, ValueError) as error:
+        raise EmulationError(f"relay: links of a bottleneck are pairs of hosts ({error}); pass to_json()") from error
+    return Bottleneck(**values)
 
 
 def _checked_keys(kind: type[_T], raw: object) -> dict[str, Any]:
@@ -91,37 +206,3 @@ def _checked_keys(kind: type[_T], raw: object) -> dict[str, Any]:
             f"relay: {kind.__name__} has missing or unknown keys {', '.join(sorted(wrong))}; pass RelayConfig.to_json()"
         )
     return dict(raw)
-
-
-def _problems(config: RelayConfig) -> list[str]:
-    """What is wrong with ``config``, each with its remedy."""
-    found: list[str] = []
-    for what in ("name", "mac", "address"):
-        values = [getattr(host, what) for host in config.hosts]
-        found += [f"two hosts with the {what} {v}; give each its own" for v in set(values) if values.count(v) > 1]
-    for host in config.hosts:
-        if not _MAC.fullmatch(host.mac) or int(host.mac[:2], 16) & 1:
-            found.append(f"{host.name}: {host.mac} is no unicast MAC address; write it as 02:00:00:00:00:0b")
-    names = {host.name for host in config.hosts}
-    pairs: set[tuple[str, str]] = set()
-    for link in config.links:
-        found += [f"{link.src} -> {link.dst}: {problem}" for problem in _link_problems(link, names)]
-        if (link.src, link.dst) in pairs:
-            found.append(f"{link.src} -> {link.dst} is given twice; merge the two")
-        pairs.add((link.src, link.dst))
-    return found
-
-
-def _link_problems(link: RelayLink, names: set[str]) -> list[str]:
-    found = [f"{name} is not a host; name one of the hosts" for name in (link.src, link.dst) if name not in names]
-    if link.src == link.dst:
-        found.append("a host has no link to itself; remove it")
-    if link.rate_bps is not None and not 0 < link.rate_bps < float("inf"):
-        found.append(f"rate_bps is {link.rate_bps}; give a positive number, or null for unlimited")
-    if not 0 <= link.delay_s < float("inf"):
-        found.append(f"delay_s is {link.delay_s}; give 0 or more")
-    if not 0 <= link.loss <= 1:
-        found.append(f"loss is {link.loss}; give a fraction, 0 to 1")
-    if link.limit_bytes is not None and link.limit_bytes < FULL_FRAME_BYTES:
-        found.append(f"limit_bytes is {link.limit_bytes}; give at least one full frame, {FULL_FRAME_BYTES}")
-    return found

@@ -34,6 +34,8 @@ class RelayReport(SwitchReport):
     cpu_s: float  # that the relay used in them
     scheduler: str
     hosts_lost: list[HostLost]
+    changes: int  # of links and bottlenecks, that were asked for while it ran
+    changes_refused: int  # requests, malformed ones among them
     overruns: dict[str, int]  # host -> frames lost before the relay could read them, counted by the kernel
 
 
@@ -50,6 +52,10 @@ def caveats(report: RelayReport, reserved_cores: float) -> tuple[str, ...]:
         for host, frames in report["overruns"].items()
         if frames
     ]
+    if report["changes_refused"]:
+        found.append(
+            f"the relay refused {report['changes_refused']} changes or questions; see changes.jsonl of the hosts"
+        )
     if not report["final"]:
         found.append(f"the relay did not end in order; its last report is of {report['seconds']:.0f} s after its start")
     found += [

@@ -41,7 +41,8 @@ def open_tap(host: RelayHost) -> int:
             descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise EmulationError(
-                f"relay: cannot open {TUN} ({error.strerror}); load the kernel's tun module (modprobe tun), as root"
+                f"relay: cannot open {TUN} ({error.strerror}); load the kernel's tun module (modprobe tun) and "
+                "let this user read and write that device"
             ) from error
         try:
             _make(descriptor, host)
@@ -75,7 +76,7 @@ def _make(descriptor: int, host: RelayHost) -> None:
     except OSError as error:
         raise EmulationError(
             f"relay: cannot make {host.device} on {host.name} ({error.strerror}); "
-            "remove an interface of that name there, and run as root"
+            "remove an interface of that name there; it needs CAP_NET_ADMIN in the host's user namespace"
         ) from error
 
 
@@ -123,4 +124,7 @@ def _enter(namespace: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         reason = os.strerror(ctypes.get_errno())
-        raise EmulationError(f"relay: cannot enter a network namespace ({reason}); run as root")
+        raise EmulationError(
+            f"relay: cannot enter a network namespace ({reason}); run as root, or in the "
+            "user namespace that owns it, with CAP_SYS_ADMIN there"
+        )

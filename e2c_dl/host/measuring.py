@@ -11,8 +11,9 @@ import json
 
 from e2c_dl import strategies
 from e2c_dl.archive import layout
+from e2c_dl.emulation.expected import alone
 from e2c_dl.emulation.fidelity import LinkFidelity
-from e2c_dl.emulation.measure import Responder, asked_round_trip_s, measure_link, rounds
+from e2c_dl.emulation.measure import Responder, measure_link, rounds
 from e2c_dl.errors import FidelityError, TrainingError
 from e2c_dl.host.control import Control
 from e2c_dl.host.members import Assignment
@@ -52,18 +53,14 @@ def used_links(assignment: Assignment) -> list[Pair]:
 
 
 def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelity:
-    src = assignment.own.name
+    src, scenario = assignment.own.name, assignment.scenario
     rank = next(rank for rank, member in enumerate(assignment.members) if member.name == dst)
-    asked = assignment.scenario.emulated_topology()
-    there, back = asked.link(src, dst), asked.link(dst, src)
+    asked = scenario.emulated_topology()
     measured = measure_link(
         src_address=assignment.own.data_address, dst_address=assignment.members[rank].data_address,
-        port=ports[rank], there=there, back=back,
+        port=ports[rank], there=alone(asked, src, dst), back=alone(asked, dst, src),
     )  # fmt: skip
-    return LinkFidelity(
-        src=src, dst=dst, designed=assignment.scenario.topology.link(src, dst), asked=there,
-        asked_round_trip_s=asked_round_trip_s(there, back), measured=measured,
-    )  # fmt: skip
+    return LinkFidelity.of(src, dst, designed=scenario.topology, asked=asked, measured=measured)
 
 
 async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFidelity]) -> None:

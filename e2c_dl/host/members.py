@@ -2,7 +2,8 @@
 
 The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, ``address`` (management),
 ``data_address`` (training), and optionally ``speed`` (this host's emulated share of a core, 0..1; null: not paced),
-``strict``, ``data_device`` and, for rank 0, ``control_port``. Other keys are left to others.
+``strict``, ``backend`` (what emulates links: relay, tc, htb, none), ``relay_socket`` (a path on the host),
+``data_device`` and, for rank 0, ``control_port``. Other keys are left to others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from e2c_dl.topology import Host
 SCENARIO = "scenario"
 MEMBERS = "members.json"
 CONTROL_PORT = 47600
+BACKENDS = ("relay", "tc", "htb", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class Member:
     speed: float | None
     strict: bool
     control_port: int
+    backend: str = "none"  # one of BACKENDS
+    relay_socket: str | None = None
 
     @property
     def name(self) -> str:
@@ -94,10 +98,17 @@ def _member(path: Path, host: Host, described: dict[str, dict[str, Any]]) -> Mem
             f"{path}: {host.name} ({host.service_id}): speed {speed!r} must be a number or null, "
             f"strict {strict!r} true or false; deploy the scenario again"
         )
+    backend, relay_socket = row.get("backend", "none"), row.get("relay_socket")
+    if backend not in BACKENDS or not isinstance(relay_socket, str | None):
+        raise InputError(
+            f"{path}: {host.name} ({host.service_id}): backend {backend!r} must be one of {', '.join(BACKENDS)}, "
+            f"relay_socket {relay_socket!r} a path or null; deploy the scenario again"
+        )
     missing = [key for key in ("address", "data_address") if not isinstance(row.get(key), str)]
     if missing:
         raise InputError(f"{path}: {host.name} ({host.service_id}) has no {missing[0]}; deploy the scenario again")
     return Member(
         host=host, address=row["address"], data_address=row["data_address"], data_device=row.get("data_device"),
         speed=speed, strict=strict, control_port=row.get("control_port", CONTROL_PORT),
+        backend=backend, relay_socket=relay_socket,
     )  # fmt: skip

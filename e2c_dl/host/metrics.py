@@ -1,6 +1,6 @@
 """What the host and this process use, once a second, as CSV; from a thread of its own.
 
-Times are of this host's monotonic clock, as in the trace; CPU times and bytes count from the start of the process, the
+Times are of this host's own clock, as in the trace; CPU times and bytes count from the start of the process, the
 machine or the device, so that rates are differences of rows.
 """
 
@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -34,8 +35,10 @@ class Metrics:
     Raises: TrainingError if ``path`` cannot be created; :meth:`close` raises it if a row could not be written.
     """
 
-    def __init__(self, path: Path, device: str | None, every_s: float = EVERY_S) -> None:
-        self._path, self._device, self._every_s = path, device, every_s
+    def __init__(
+        self, path: Path, device: str | None, every_s: float = EVERY_S, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._path, self._device, self._every_s, self._clock = path, device, every_s, clock
         self._closing = threading.Event()
         self._failure: OSError | None = None
         try:
@@ -66,7 +69,7 @@ class Metrics:
             self._failure = error
 
     def _sample(self, file: TextIO) -> None:
-        row = (time.monotonic_ns(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available())
+        row = (self._clock(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available())
         file.write(",".join(str(value) for value in row) + "\n")
 
 

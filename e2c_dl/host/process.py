@@ -76,6 +76,7 @@ def stop_worker(run_dir: Path) -> int:
         raise InputError(f"{path}: does not hold a process id; end the worker by hand") from error
     if b"e2c_dl.host" in command and os.fsencode(run_dir.name) in b"/".join(command).split(b"/"):
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
     return 0
 
 

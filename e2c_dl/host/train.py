@@ -18,6 +18,7 @@ from e2c_dl.errors import E2cDlError, PeerLost
 from e2c_dl.host.clocks import Clocks
 from e2c_dl.host.control import Aborted, Control
 from e2c_dl.host.coordinator import Coordinator
+from e2c_dl.host.emulation import HostEmulation
 from e2c_dl.host.facts import hardware_class, host_facts, tcp_limits
 from e2c_dl.host.key import take
 from e2c_dl.host.measuring import measure
@@ -90,16 +91,22 @@ async def _steps(
     training = assignment.scenario.training
     strategy = strategies.load(training.strategy)(**training.strategy_settings)
     own, run_dir = assignment.own, assignment.run_dir
+    emulation = HostEmulation(assignment)
+    resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
     recorder = resources.enter_context(
-        Recorder(run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer)
-    )
+        Recorder(
+            run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer,
+            own_ns=emulation.clock.own_ns,
+        )
+    )  # fmt: skip
     device = own.data_device or device_with(own.data_address)
-    resources.callback(Metrics(run_dir / layout.METRICS, device).close)
+    resources.callback(Metrics(run_dir / layout.METRICS, device, clock=emulation.clock).close)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
-    compute = await _prepare(assignment, control, thread)
+    compute = await _prepare(assignment, control, thread, emulation)
     resources.callback(compute.pacing.stop)
-    clocks = await Clocks.start(assignment, control, resources)
+    clocks = await Clocks.start(assignment, control, resources, emulation.clock)
     await measure(assignment, control)
+    await _start_emulation(assignment, emulation)
     layers = [member.host.layer for member in assignment.members]
     network = _listen(assignment, recorder, key, compute.parameters.nbytes)
     resources.callback(network.abort)
@@ -108,15 +115,18 @@ async def _steps(
         network=network, compute=compute, thread=thread, recorder=recorder,
         samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
         seed=training.seed, iterations=training.iterations, evaluate_every=training.evaluate_every,
-        on_progress=progress.report,
+        on_progress=progress.report, on_iteration=emulation.iteration,
     )  # fmt: skip
     await control.barrier("start")
+    emulation.began()
     progress.begin()
-    await worker.run(
+    trained = worker.run(
         strategy,
         everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes
         as_seen=lambda seen: controlled(seen, training.batching),
     )
+    async with clocks.followed():
+        await emulation.watched(trained)
     await network.close()
     await clocks.finish()
     evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
@@ -124,11 +134,20 @@ async def _steps(
     return evaluation
 
 
-async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolExecutor) -> TorchCompute:
+async def _start_emulation(assignment: Assignment, emulation: HostEmulation) -> None:
+    """What changes while training runs is ready to; all ranks wait for each other before they begin."""
+    await emulation.start()
+    path = assignment.run_dir / layout.FACTS
+    _write_json(path, {**json.loads(path.read_text()), "emulation": emulation.facts})
+
+
+async def _prepare(
+    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostEmulation
+) -> TorchCompute:
     """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
     what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
     before what was measured."""
-    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment)
+    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
     path = assignment.run_dir / layout.FACTS
     _write_json(path, facts)
     batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
@@ -144,14 +163,14 @@ async def _prepare(assignment: Assignment, control: Control, thread: ThreadPoolE
     return compute
 
 
-def _torch(assignment: Assignment) -> tuple[TorchCompute, dict[str, Any]]:
+def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompute, dict[str, Any]]:
     """(compute, facts), in the compute thread."""
     from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
     from e2c_dl.training.pacing import Pacing
 
     make_deterministic()
-    training, speed = assignment.scenario.training, assignment.own.speed
-    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(speed))
+    training = assignment.scenario.training
+    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
     facts = host_facts()
     facts["torch"] = torch_facts()
     facts["versions"]["torch"] = facts["torch"]["version"]
@@ -159,7 +178,7 @@ def _torch(assignment: Assignment) -> tuple[TorchCompute, dict[str, Any]]:
         "calibrated_s": list(compute.calibrate()),
         "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(compute.buckets)))],
         "bucket_sizes": [where.stop - where.start for where in compute.buckets],
-        "speed": speed,
+        "speed": assignment.own.speed,
     }
     return compute, facts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.analysis.model import LinkSummary, Report
-from e2c_dl.emulation.fidelity import LinkFidelity
+from e2c_dl.emulation.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.errors import ArchiveError, EmulationError
 from e2c_dl.report import amounts
 from e2c_dl.topology import Pair
@@ -113,6 +113,14 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     used = {(link.src, link.dst): link for link in report.links}
     order = [*used, *sorted(pair for pair in measured if pair not in used)]
     return tuple(LinkRow(src=p[0], dst=p[1], fidelity=measured.get(p), used=used.get(p)) for p in order)
+
+
+def bottleneck_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[BottleneckFidelity, ...]:
+    """Rows of bottlenecks.json. Raises: ArchiveError for a row that emulation.fidelity did not write."""
+    try:
+        return tuple(map(BottleneckFidelity.from_json, rows))
+    except EmulationError as error:
+        raise ArchiveError(str(error)) from error
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:

@@ -37,6 +37,20 @@ table { border-collapse: collapse; width: 100%; margin-top: 10px; font-variant-n
 th { text-align: left; color: var(--soft); font-weight: 600; font-size: 12.5px; }
 th, td { padding: 6px 10px; border-bottom: 1px solid var(--rule); vertical-align: top; }
 td.n, th.n { text-align: right; white-space: nowrap; } tr:last-child td { border-bottom: 0; }
+table.heat { width: auto; border-collapse: separate; border-spacing: 2px; font-size: 11px; }
+.heat th { font-size: 11px; padding: 2px 6px; border: 0; text-align: right; white-space: nowrap; }
+.heat tr:first-child th { vertical-align: bottom; padding: 4px 0; }
+.heat tr:first-child th span { writing-mode: vertical-rl; transform: rotate(180deg); }
+.heat td { border: 0; border-radius: 3px; padding: 4px; min-width: 26px; height: 24px; text-align: center;
+  vertical-align: middle; }
+.heat td.self { background: none; }
+.key { white-space: nowrap; border-radius: 3px; padding: 1px 8px; margin-left: 6px; color: var(--ink); }
+.t0 { background: color-mix(in srgb, var(--green) 55%, var(--card)); }
+.t1 { background: color-mix(in srgb, var(--green) 38%, var(--card)); }
+.t2 { background: color-mix(in srgb, var(--green) 24%, var(--card)); }
+.t3 { background: color-mix(in srgb, var(--green) 12%, var(--card)); }
+.heat td.t9, .key.t9 { background: var(--amber); color: var(--card); font-weight: 700; }
+.heat td.t-, .key.t- { background: var(--rule); }
 tr.marked td { color: var(--red); font-weight: 600; } td.off { color: var(--amber); font-weight: 600; }
 ul { margin: 6px 0; padding-left: 20px; } li { margin: 3px 0; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: minmax(130px, max-content) 1fr; gap: 6px 18px; margin: 10px 0; }

@@ -38,6 +38,7 @@ def source(archive: ReadArchive, report: Report, activity: Activity | None = Non
         run=archive.run,
         report=report,
         links=archive.links(),
+        bottlenecks=archive.bottlenecks(),
         activity=activity,
         progress=archive.progress(leader) if leader is not None else (),
     )

@@ -32,14 +32,14 @@ class Document:
     root: yaml.Node
 
     def line(self, path: KeyPath) -> int:
-        """The line, from 1, of what stands at ``path``, or of the closest that is there."""
-        node = self.root
+        """The line, from 1, of the key or list entry at ``path``, or of the closest that is there."""
+        node = place = self.root
         for step in path:
-            inner = _child(node, step)
-            if inner is None:
+            found = _child(node, step)
+            if found is None:
                 break
-            node = inner
-        return int(node.start_mark.line) + 1
+            place, node = found
+        return int(place.start_mark.line) + 1
 
 
 def read(path: Path) -> Document:
@@ -135,13 +135,14 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _child(node: yaml.Node, step: str | int) -> yaml.Node | None:
+def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """(where it begins, its value) of what stands at ``step`` in ``node``."""
     if isinstance(node, yaml.MappingNode):
         # Last first: a mapping's own keys stand behind those it takes over with "<<".
-        return next((value for key, value in reversed(node.value) if key.value == step), None)
+        return next(((key, value) for key, value in reversed(node.value) if key.value == step), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         inner: yaml.Node = node.value[step]
-        return inner
+        return inner, inner
     return None
 
 

@@ -1,80 +1,133 @@
-"""``emulation.yaml``, which plain E2Clab ignores: compute by design, TCP, and departures injected on purpose.
+"""``emulation.yaml``, which plain E2Clab ignores: what E2Clab's files cannot say. All of it is optional.
 
 ::
 
-    compute:                              by design: what diagnosis holds a run against
-      method: auto                        auto, quota (cgroup) or sleep
-      cores: 0.2                          of one core, for a host of factor 1; null: what the machine can give
-      factors: {edge.*: 2, cloud.*: 1}    times slower than the reference; of several that match, the last holds
-    injected: ...                         see :mod:`e2c_dl.scenario.injection`
-    tcp: {congestion_control: cubic, slow_start_after_idle: false}
+    compute: ...        slow by design                       :mod:`e2c_dl.scenario.compute`
+    links: ...          jitter, bursts, reordering, queues   :mod:`e2c_dl.scenario.quality`
+    bottlenecks: ...    rates that links share               :mod:`e2c_dl.scenario.bottlenecks`
+    schedules: ...      what changes by design               :mod:`e2c_dl.scenario.schedules`
+    injected: ...       departures, which diagnosis is       :mod:`e2c_dl.scenario.injection`
+                        not told of                          :mod:`e2c_dl.scenario.faults`
+    tcp: ...                                                 :mod:`e2c_dl.scenario.tcp`
 
-The file may be missing: then no host is slowed, nothing is injected, and TCP is cubic.
+Without the file no host is slowed, links are as ``network.yaml`` says, nothing is injected, and TCP is cubic.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
+from e2c_dl.scenario.bottlenecks import read_bottlenecks
+from e2c_dl.scenario.compute import DEFAULT_COMPUTE, read_compute
 from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.model import ComputeEmulation, Tcp
-from e2c_dl.scenario.patterns import select
-from e2c_dl.topology import Host
+from e2c_dl.scenario.faults import read_faults
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.injection import NOTHING, read_injected, read_seed
+from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
+from e2c_dl.scenario.occurrences import Ground
+from e2c_dl.scenario.quality import read_links
+from e2c_dl.scenario.schedules import read_schedules
+from e2c_dl.scenario.tcp import DEFAULT_TCP, read_tcp
+from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
-METHODS = ("auto", "quota", "sleep")
-MAX_FACTOR = 1000.0
-DEFAULT_COMPUTE = ComputeEmulation(method="auto", cores=None, factors=MappingProxyType({}))
-DEFAULT_TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
-
-# As the kernel names its modules; TCP_CA_NAME_MAX is 16 with the closing zero.
-_CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")
-
-
-def check_sections(document: Document, found: Findings) -> dict[str, Field]:
-    """The sections of ``emulation.yaml`` by name, noting in ``found`` unknown ones."""
-    top = Field(document=document, value=document.value)
-    return top.keys(found, known=("compute", "injected", "tcp"))
+SECTIONS = ("compute", "links", "bottlenecks", "schedules", "injected", "tcp")
 
 
-def read_compute(section: Field, hosts: Sequence[Host] | None, found: Findings) -> ComputeEmulation:
-    """The ``compute:`` section, noting in ``found`` what is wrong. Without hosts, patterns are not looked at."""
-    fields = section.keys(found, known=("method", "cores", "factors"))
-    method = found.attempt(fields["method"].one_of, METHODS) if "method" in fields else None
-    cores = None
-    if "cores" in fields and fields["cores"].value is not None:
-        cores = found.attempt(fields["cores"].number, lambda n: 0 < n <= 1024, "above 0, at most 1024, or null")
-    factors: dict[str, float] = {}
-    if "factors" in fields:
-        for pattern, field in (found.attempt(fields["factors"].fields) or {}).items():
-            factor = found.attempt(field.number, lambda f: 1 <= f <= MAX_FACTOR, f"from 1 to {MAX_FACTOR:g}")
-            chosen = found.attempt(select, _key(field, pattern), hosts) if hosts is not None else None
-            if factor is not None and chosen is not None:
-                factors.update({host.name: factor for host in chosen})
-    return ComputeEmulation(method=method or "auto", cores=cores, factors=MappingProxyType(factors))
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What the other files say, as far as this one refers to it; None where they could not be read."""
+
+    folder: Path
+    hosts: Sequence[Host] | None
+    links: Mapping[Pair, Link] | None  # of network.yaml
+    iterations: int | None
+    used_pairs: Callable[[], Sequence[Pair]]  # the links that training uses, in a fixed order
 
 
-def read_tcp(section: Field, found: Findings) -> Tcp:
-    """The ``tcp:`` section, noting in ``found`` what is wrong."""
-    fields = section.keys(found, known=("congestion_control", "slow_start_after_idle"))
-    control, idle = fields.get("congestion_control"), fields.get("slow_start_after_idle")
-    name = found.attempt(_congestion_control, control) if control else None
-    after_idle = found.attempt(idle.boolean) if idle else None
-    return Tcp(
-        congestion_control=name or DEFAULT_TCP.congestion_control,
-        slow_start_after_idle=DEFAULT_TCP.slow_start_after_idle if after_idle is None else after_idle,
+@dataclass(frozen=True, kw_only=True)
+class Emulation:
+    """What the file says, on top of the design."""
+
+    compute: ComputeEmulation = DEFAULT_COMPUTE
+    links: Mapping[Pair, Link]  # those of network.yaml among them
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    schedules: Schedules = field(default_factory=Schedules)
+    injected: Injected = NOTHING
+    tcp: Tcp = DEFAULT_TCP
+
+
+def read_emulation(document: Document | None, design: Design, found: Findings) -> Emulation:
+    """All of the file, noting in ``found`` what is wrong. What refers to what could not be read is left out."""
+    said = Emulation(links=design.links or {})
+    if document is None:
+        return said
+    sections = Field(document=document, value=document.value).keys(found, known=SECTIONS)
+    if "compute" in sections:
+        said = replace(said, compute=read_compute(sections["compute"], design.hosts, found))
+    if design.hosts is not None and design.links is not None:
+        said = _on_links(sections, said, design, design.hosts, found)
+        if "injected" in sections and design.iterations is not None:
+            said = replace(said, injected=_injected(sections["injected"], said, design, design.hosts, found))
+    if "tcp" in sections:
+        said = replace(said, tcp=read_tcp(sections["tcp"], found))
+    return said
+
+
+def names_traces(document: Document | None) -> bool:
+    """Whether a schedule plays a recorded trace."""
+    schedules = document.value.get("schedules") if document is not None and isinstance(document.value, dict) else None
+    entries = [
+        entry
+        for section in (schedules.values() if isinstance(schedules, dict) else ())
+        for entry in (section if isinstance(section, list) else ())
+        if isinstance(entry, dict)
+    ]
+    return any(isinstance(entry.get("rate"), dict) and "trace" in entry["rate"] for entry in entries)
+
+
+def _on_links(
+    sections: Mapping[str, Field], said: Emulation, design: Design, hosts: Sequence[Host], found: Findings
+) -> Emulation:
+    """``said`` with links, bottlenecks and schedules."""
+    own = Findings()
+    if "links" in sections:
+        said = replace(said, links=MappingProxyType(read_links(sections["links"], said.links, hosts, own)))
+    if "bottlenecks" in sections:
+        said = replace(said, bottlenecks=read_bottlenecks(sections["bottlenecks"], said.links, hosts, own))
+    # A course of a bottleneck that was not understood would be called unknown.
+    if "schedules" in sections and not own.errors:
+        schedules = read_schedules(
+            sections["schedules"], hosts, said.links, said.bottlenecks, said.compute, design.folder, own
+        )
+        said = replace(said, schedules=schedules)
+    found.errors += own.errors
+    return said
+
+
+def _injected(section: Field, said: Emulation, design: Design, hosts: Sequence[Host], found: Findings) -> Injected:
+    injected = read_injected(section, hosts, said.links, design.used_pairs, found)
+    faults = section.get("faults") if isinstance(section.value, dict) else None
+    if faults is None:
+        return injected
+    seed = Findings().attempt(read_seed, section)  # what is wrong with it was noted above
+    ground = Ground(
+        hosts=hosts,
+        used_pairs=design.used_pairs,
+        least_rate_bps=_least_rates_bps(said, injected),
+        iterations=design.iterations or 0,
     )
+    return replace(injected, faults=read_faults(faults, seed, ground, found))
 
 
-def _key(field: Field, key: str) -> Field:
-    """The key of ``field``, as a value to ask: a pattern stands there."""
-    return Field(document=field.document, path=field.path, value=key)
-
-
-def _congestion_control(field: Field) -> str:
-    name = field.text()
-    if not _CONGESTION_CONTROL.fullmatch(name):
-        raise field.error(f"{described(name)} is no name of a congestion control", "write e.g. cubic, reno or bbr")
-    return name
+def _least_rates_bps(said: Emulation, injected: Injected) -> dict[Pair, float]:
+    """The lowest rate of every link that has one, by design and with what is injected all the time."""
+    least: dict[Pair, float] = {}
+    for pair, link in said.links.items():
+        course = said.schedules.links.get(pair)
+        rate_bps = course.rate_bps.least if course is not None and course.rate_bps is not None else link.rate_bps
+        if rate_bps is not None:
+            least[pair] = rate_bps * injected.links.get(pair, 1.0)
+    return least

@@ -99,6 +99,10 @@ class Field:
                 found.attempt(self.required, key)
         return fields
 
+    def key(self) -> Field:
+        """The key at which this value stands, as a value to ask: a pattern or a time may stand there."""
+        return Field(document=self.document, path=self.path, value=self.path[-1])
+
     def text(self) -> str:
         """This value if it is text with something in it. Raises: ScenarioError."""
         if not isinstance(self.value, str):

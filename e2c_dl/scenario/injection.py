@@ -6,6 +6,7 @@
       seed: 1
       compute: [{host: random, factor: 3}, {host: edge-1, factor: 2}]           times slower than designed
       links: [{src: random, dst: random, rate_factor: 0.2}]                     fraction of the designed rate
+      faults: [...]                                                             see :mod:`e2c_dl.scenario.faults`
 
 ``host``, ``src`` and ``dst`` are host names (``edge-1``), patterns (``edge.*``) or ``random``. Random hosts are drawn
 among all ranks, random links among the directed links that the strategy uses and that have a designed rate. Named ones
@@ -22,16 +23,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from e2c_dl.scenario.emulation import MAX_FACTOR
+from e2c_dl.scenario.compute import MAX_FACTOR
+from e2c_dl.scenario.ends import RANDOM, hosts_of, pairs_of, shown
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.model import Injected
-from e2c_dl.scenario.patterns import select
 from e2c_dl.topology import Host, Link, Pair
 from e2c_dl.units import RATE_MIN_BPS, format_rate
 
 T = TypeVar("T")
 
-RANDOM = "random"
 NOTHING = Injected(seed=0, compute=MappingProxyType({}), links=MappingProxyType({}))
 
 
@@ -52,16 +52,16 @@ def read_injected(
     used_pairs: Callable[[], Sequence[Pair]],
     found: Findings,
 ) -> Injected:
-    """The departures, placed, noting in ``found`` what is wrong.
+    """The departures, placed, but for the faults, noting in ``found`` what is wrong.
 
     ``used_pairs`` tells the directed links that training uses, in a fixed order; it is asked only to draw one.
     """
-    fields = section.keys(found, known=("seed", "compute", "links"), required=["seed"])
-    seed = found.attempt(fields["seed"].integer, 0, 2**32 - 1) if "seed" in fields else None
+    fields = section.keys(found, known=("seed", "compute", "links", "faults"), required=["seed"])
+    seed = found.attempt(read_seed, section) if "seed" in fields else None
     ranks = [host.name for host in hosts if host.rank is not None]
 
     def named_hosts(entry: Field) -> list[str]:
-        return [host.name for host in _hosts(entry.required("host"), hosts)]
+        return [host.name for host in hosts_of(entry.required("host"), hosts)]
 
     def named_links(entry: Field) -> list[Pair]:
         return _named_links(entry, hosts, links)
@@ -69,8 +69,8 @@ def read_injected(
     def slowable() -> list[Pair]:
         return [pair for pair in used_pairs() if links.get(pair, Link()).rate_bps is not None]
 
-    slow_hosts = _entries(fields.get("compute"), ("host",), "factor", _times_slower, found)
-    slow_links = _entries(fields.get("links"), ("src", "dst"), "rate_factor", _fraction, found)
+    slow_hosts = _entries(fields.get("compute"), ("host",), "factor", more_times_slower, found)
+    slow_links = _entries(fields.get("links"), ("src", "dst"), "rate_factor", fraction, found)
     compute = _place(f"{seed}:compute", slow_hosts, named_hosts, lambda: ranks, found)
     slowed = _place(f"{seed}:links", slow_links, named_links, slowable, found)
     for pair, entry in slowed.items():
@@ -82,11 +82,18 @@ def read_injected(
     )
 
 
-def _times_slower(field: Field) -> float:
+def read_seed(section: Field) -> int:
+    """What everything random is drawn by. Raises: ScenarioError."""
+    return section.required("seed").integer(0, 2**32 - 1)
+
+
+def more_times_slower(field: Field) -> float:
+    """A factor above 1. Raises: ScenarioError."""
     return field.number(lambda factor: 1 < factor <= MAX_FACTOR, f"above 1, at most {MAX_FACTOR:g}")
 
 
-def _fraction(field: Field) -> float:
+def fraction(field: Field) -> float:
+    """A fraction between 0 and 1. Raises: ScenarioError."""
     return field.number(lambda factor: 0 < factor < 1, "above 0 and below 1")
 
 
@@ -99,14 +106,15 @@ def _entries(
         own = Findings()
         item.keys(own, known=(*places, key), required=(*places, key))
         value = own.attempt(factor, item.required(key)) if not own.errors else None
-        drawn = own.attempt(_is_drawn, item, places) if not own.errors else None
+        drawn = own.attempt(is_drawn, item, places) if not own.errors else None
         found.errors += own.errors
         if value is not None and drawn is not None:
             entries.append(_Entry(field=item, index=index, factor=value, drawn=drawn))
     return entries
 
 
-def _is_drawn(entry: Field, places: tuple[str, ...]) -> bool:
+def is_drawn(entry: Field, places: tuple[str, ...]) -> bool:
+    """Whether its place is random. Raises: ScenarioError, if it is in part."""
     drawn = [entry.required(place).text() == RANDOM for place in places]
     if any(drawn) and not all(drawn):
         raise entry.error("a link with one random end", "write random for both src and dst, or for none")
@@ -138,19 +146,11 @@ def _place(
     return placed
 
 
-def _hosts(field: Field, hosts: Sequence[Host]) -> Sequence[Host]:
-    """The host of that very name, else those that the pattern selects. Raises: ScenarioError."""
-    return [host for host in hosts if host.name == field.value] or select(field, hosts)
-
-
 def _named_links(entry: Field, hosts: Sequence[Host], links: Mapping[Pair, Link]) -> list[Pair]:
-    sources, destinations = _hosts(entry.required("src"), hosts), _hosts(entry.required("dst"), hosts)
-    pairs = [(src.name, dst.name) for src in sources for dst in destinations if src is not dst]
-    if not pairs:
-        raise entry.error("src and dst are one and the same host", "name two")
+    pairs = pairs_of(entry, hosts)
     for pair in pairs:
         if links.get(pair, Link()).rate_bps is None:
-            problem = f"{pair[0]} -> {pair[1]} has no rate that could be multiplied"
+            problem = f"{shown(pair)} has no rate that could be multiplied"
             raise entry.error(problem, "add a rule for it to network.yaml, or name another link")
     return pairs
 

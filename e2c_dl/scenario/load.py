@@ -4,7 +4,7 @@
 
     layers_services.yaml -> hosts, ranks, Training      workflow.yaml      checked against the hosts
     network.yaml         -> links between the hosts     workflow_env.yaml  checked, if there
-    emulation.yaml       -> compute, injected, TCP      if there
+    emulation.yaml       -> what those cannot say       if there; with the traces that it names
 
 Needs neither e2clab nor torch; nothing is started or written.
 """
@@ -24,15 +24,14 @@ from typing import Any
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir, strategies_dir
 from e2c_dl.scenario.document import Document, read
-from e2c_dl.scenario.emulation import DEFAULT_COMPUTE, DEFAULT_TCP, check_sections, read_compute, read_tcp
+from e2c_dl.scenario.emulation import Design, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.injection import NOTHING, read_injected
 from e2c_dl.scenario.layers import Layers, read_layers
-from e2c_dl.scenario.model import ComputeEmulation, Injected, Scenario, Tcp, Training
+from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.training import read_training
-from e2c_dl.scenario.workflow import check_workflow, check_workflow_env
+from e2c_dl.scenario.workflow import check_traces_sent, check_workflow, check_workflow_env
 from e2c_dl.topology import Link, Pair, Topology
 
 LAYERS_SERVICES = "layers_services.yaml"
@@ -167,18 +166,25 @@ def _scenario(
             pairs = used_links(training.strategy, len(ranks))
         return [(ranks[src].name, ranks[dst].name) for src, dst in pairs]
 
-    drawable = None if training is None else links
-    compute, injected, tcp = _emulation(documents[EMULATION], layers, drawable, used_pairs, found)
+    design = Design(
+        folder=path,
+        hosts=None if layers is None else layers.hosts,
+        links=links,
+        iterations=None if training is None else training.iterations,
+        used_pairs=used_pairs,
+    )
+    said = read_emulation(documents[EMULATION], design, found)
     if found.errors or layers is None or training is None or links is None:
         return None
     return Scenario(
         name=path.resolve().name,
         path=path,
-        topology=Topology(hosts=layers.hosts, links=MappingProxyType(links)),
+        topology=Topology(hosts=layers.hosts, links=MappingProxyType(dict(said.links)), bottlenecks=said.bottlenecks),
         training=training,
-        compute=compute,
-        injected=injected,
-        tcp=tcp,
+        compute=said.compute,
+        injected=said.injected,
+        tcp=said.tcp,
+        schedules=said.schedules,
     )
 
 
@@ -200,24 +206,8 @@ def _links(
     found.errors += own.errors
     if workflow is not None:
         check_workflow(workflow, hosts, found)
+        if names_traces(documents[EMULATION]):
+            check_traces_sent(workflow, found)
     if workflow_env is not None:
         check_workflow_env(workflow_env, found)
     return None if own.errors else links
-
-
-def _emulation(
-    document: Document | None,
-    layers: Layers | None,
-    links: Mapping[Pair, Link] | None,
-    used_pairs: Callable[[], Sequence[Pair]],
-    found: Findings,
-) -> tuple[ComputeEmulation, Injected, Tcp]:
-    compute, injected, tcp = DEFAULT_COMPUTE, NOTHING, DEFAULT_TCP
-    sections = {} if document is None else check_sections(document, found)
-    if "compute" in sections:
-        compute = read_compute(sections["compute"], None if layers is None else layers.hosts, found)
-    if "injected" in sections and layers is not None and links is not None:
-        injected = read_injected(sections["injected"], layers.hosts, links, used_pairs, found)
-    if "tcp" in sections:
-        tcp = read_tcp(sections["tcp"], found)
-    return compute, injected, tcp

@@ -137,11 +137,14 @@ class Scenario:
     def emulated_topology(self) -> Topology:
         """The topology that the emulator is asked for before training: the design with the injected slow links.
 
-        What changes later (:attr:`schedules`, faults) is put in force on top of it.
+        What changes later (:attr:`schedules`, faults) is put in force on top of it: those links are in it even if
+        nothing shapes them before, and so are those that pass a bottleneck.
         """
         links: dict[Pair, Link] = dict(self.topology.links)
-        for pair, rate_factor in self.injected.links.items():
-            links[pair] = self.topology.link(*pair).slowed(rate_factor)
+        later = {*self.schedules.links, *(pair for fault in self.injected.faults for pair in fault.links)}
+        shared = {pair for bottleneck in self.topology.bottlenecks for pair in bottleneck.links}
+        for pair in sorted({*later, *shared, *self.injected.links}):
+            links[pair] = self.topology.link(*pair).slowed(self.injected.links.get(pair, 1.0))
         return replace(self.topology, links=links)
 
     def emulated_factor(self, host: str) -> float:

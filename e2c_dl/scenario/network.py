@@ -2,20 +2,21 @@
 
 Rules are read from top to bottom; where several speak of the same directed pair, the last holds, as a whole: a rule
 without ``loss`` takes away the loss of an earlier one. (E2Clab itself would lose all but the last rule of a *source*.)
-``symmetric: true`` makes a rule hold both ways. A host has no link to itself.
+``symmetric: true`` makes a rule hold both ways. A host has no link to itself. ``delay`` may carry jitter as tc spells
+it, ``"10ms 2ms distribution normal"``: E2Clab hands it on to tc unread.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from e2c_dl import units
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.patterns import select
-from e2c_dl.topology import Host, Link, Pair
+from e2c_dl.scenario.quality import DISTRIBUTIONS, JitterMisfit, check_jitter
+from e2c_dl.topology import Distribution, Host, Link, Pair
 
 _REQUIRED = ("src", "dst", "delay", "rate")
 
@@ -54,22 +55,41 @@ def _rule(entry: Field, found: Findings) -> Rule | None:
     own = Findings()
     fields = entry.keys(own, known=(*_REQUIRED, "loss", "symmetric"), required=_REQUIRED)
     rate_bps = own.attempt(fields["rate"].quantity, units.parse_rate) if "rate" in fields else None
-    delay_s = own.attempt(_delay_s, fields["delay"]) if "delay" in fields else None
+    delayed = own.attempt(_delayed, fields["delay"]) if "delay" in fields else None
     loss = own.attempt(fields["loss"].quantity, units.parse_loss) if "loss" in fields else 0.0
     symmetric = own.attempt(fields["symmetric"].boolean) if "symmetric" in fields else False
     found.errors += own.errors
-    if own.errors:
+    if own.errors or delayed is None:
         return None
-    link = Link(rate_bps=rate_bps, delay_s=delay_s or 0.0, loss=loss or 0.0)
-    return Rule(field=entry, link=link, symmetric=bool(symmetric))
+    return Rule(field=entry, link=replace(delayed, rate_bps=rate_bps, loss=loss or 0.0), symmetric=bool(symmetric))
 
 
-def _delay_s(field: Field) -> float:
+def _delayed(field: Field) -> Link:
+    """What ``DELAY [JITTER [distribution NAME]]``, tc's spelling, says of a link. Raises: ScenarioError."""
     words = field.text().split()
-    if len(words) > 1 and re.fullmatch(r"[0-9.]+[a-z]*", words[0]):
-        problem = f"{described(field.value)}: jitter and distributions are not emulated"
-        raise field.error(problem, f"write the delay alone, {words[0]}")
-    return field.quantity(units.parse_delay)
+    match words[1:]:
+        case []:
+            return Link(delay_s=field.quantity(units.parse_delay))
+        case [jitter]:
+            distribution = Distribution.UNIFORM  # netem's own, where no table is named
+        case [jitter, "distribution", name] if name in DISTRIBUTIONS:
+            distribution = Distribution(name)
+        case _:
+            problem = f"{described(field.value)} is not emulated: a delay, its jitter and one distribution are"
+            names = ", ".join(DISTRIBUTIONS)
+            raise field.error(problem, f"write e.g. '10ms 2ms distribution normal', or one of {names}")
+    delay_s, jitter_s = (_word(field, word).quantity(units.parse_delay) for word in (words[0], jitter))
+    link = Link(delay_s=delay_s, jitter_s=jitter_s, distribution=distribution)
+    try:
+        check_jitter(link)
+    except JitterMisfit as misfit:
+        raise field.error(f"{described(field.value)}: {misfit.problem}", misfit.remedy) from misfit
+    return link
+
+
+def _word(field: Field, word: str) -> Field:
+    """One word of ``field``'s text, as a value to ask."""
+    return Field(document=field.document, path=field.path, value=word)
 
 
 def _pairs(entry: Field, hosts: Sequence[Host], found: Findings) -> list[Pair] | None:

@@ -12,14 +12,15 @@ import yaml
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.load import EMULATION, FILES
+from e2c_dl.scenario.recorded import FOLDER, files
 
 
 def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = False) -> None:
     """Writes a copy of the scenario in the folder ``src`` to the folder ``dst``, which is made if need be.
 
-    Copied are the five files of a scenario, and other small regular ``*.yaml`` files beside them. ``seed`` replaces the
-    seed by which departures are injected (not the one of the training), ``healthy`` takes all of them out; then
-    ``emulation.yaml`` is written anew and says so.
+    Copied are the five files of a scenario, other small regular ``*.yaml`` files beside them, and what may be a trace
+    in its folder ``traces``. ``seed`` replaces the seed by which departures are injected (not the one of the training),
+    ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so.
 
     Raises: ScenarioError, if a seed is given and nothing is injected, or emulation.yaml cannot be read; InputError, if
     both are given, or ``dst`` is in use or cannot be written.
@@ -32,6 +33,9 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
         for file in sorted(src.iterdir()):
             if _belongs(file):
                 shutil.copyfile(file, dst / file.name)
+        for trace in files(src):
+            (dst / FOLDER).mkdir(exist_ok=True)
+            shutil.copyfile(trace, dst / FOLDER / trace.name)
         if emulation is not None:
             (dst / EMULATION).write_text(emulation, encoding="utf-8")
     except OSError as error:

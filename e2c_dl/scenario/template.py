@@ -1,4 +1,7 @@
-"""A new scenario: the commented files in ``template/`` beside this module, copied."""
+"""A new scenario: the commented files in ``template/`` beside this module, copied, and the schema of emulation.yaml.
+
+An editor that knows YAML schemas finds the copy by the first line of ``emulation.yaml``, without a network.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from pathlib import Path
 
 from e2c_dl.errors import InputError
-from e2c_dl.resources import template_dir
+from e2c_dl.resources import emulation_schema, template_dir
 
 
 def init(dst: Path) -> tuple[Path, ...]:
@@ -15,6 +18,7 @@ def init(dst: Path) -> tuple[Path, ...]:
     Raises: InputError, if a file of it is there already (nothing is overwritten) or ``dst`` cannot be written.
     """
     files = [file for file in sorted(template_dir().iterdir()) if file.suffix == ".yaml"]
+    files.append(emulation_schema())
     for file in files:
         if os.path.lexists(dst / file.name):
             raise InputError(f"{dst / file.name} is there already and is not overwritten; name a new folder")

@@ -6,11 +6,12 @@ whose ``hosts`` matches nothing would be skipped without a word, and a misspelt 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.patterns import select
+from e2c_dl.scenario.recorded import FOLDER
 from e2c_dl.topology import Host
 
 STEPS = ("prepare", "launch", "finalize")
@@ -78,6 +79,27 @@ def check_workflow(document: Document, hosts: Sequence[Host] | None, found: Find
         if "depends_on" in fields:
             for link in found.attempt(fields["depends_on"].items) or []:
                 _check_depends_on(link, hosts, found)
+
+
+def check_traces_sent(document: Document, found: Findings) -> None:
+    """Notes in ``found`` a workflow that sends a scenario's YAML files to the hosts, and its traces not.
+
+    To be asked where ``emulation.yaml`` names traces: hosts play them.
+    """
+    texts = list(_texts(document.value))
+    if any("/*.yaml" in text for text in texts) and not any(f"/{FOLDER}" in text for text in texts):
+        problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
+        remedy = "add the task of 'e2c-dl init' that sends it"
+        found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in ``value``."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def check_workflow_env(document: Document, found: Findings) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 
 from e2c_dl.emulation.compute import Method
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.worlds.virtual.links import LinkModel, RankPair, link_models
+from e2c_dl.simulation.dynamics import CLOCKS
+from e2c_dl.worlds.virtual.links import link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, HostModel
 
 FIXED = "fixed"
@@ -44,18 +45,13 @@ def speeds(scenario: Scenario) -> Mapping[str, float]:
     return {host.name: base / scenario.emulated_factor(host.name) for host in scenario.topology.ranks}
 
 
-def links(scenario: Scenario) -> Mapping[RankPair, LinkModel]:
-    """The emulated links between ranks. Raises: InputError if TCP is asked to be one that has no model."""
-    return link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
-
-
 def check(scenario: Scenario, profile: ComputeProfile) -> None:
     """Raises: InputError, if ``profile`` cannot tell of a batch size that may come, or TCP has no model."""
     training = scenario.training
     may_change = training.batching != FIXED
     for samples in sorted(set(training.batch_sizes)):
         profile.gradient(samples + may_change)  # a size that was measured would say nothing of the others
-    links(scenario)
+    link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
 
 
 def emulation_facts(scenario: Scenario) -> dict[str, Any]:
@@ -80,4 +76,8 @@ def not_honoured(scenario: Scenario) -> tuple[str, ...]:
         found.append(
             "slow start after idle is not modelled: connections keep their pace, as with slow_start_after_idle: false"
         )
+    if any(fault.kind in CLOCKS for fault in scenario.injected.faults):
+        found.append("clocks that step or drift are not modelled: in the virtual world there is one clock")
+    if any(link.reorder for link in scenario.topology.links.values()):
+        found.append("reordering is not modelled: messages of a link arrive in order, as TCP hands them over")
     return tuple(found)

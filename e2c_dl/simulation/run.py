@@ -45,12 +45,12 @@ def run(request: Request, console: Console) -> Path:
     Raises: the E2cDlError of the first step that failed, after the archive says so.
     """
     simulation = Simulation(request=request, console=console)
-    with interruptible() as hold:
+    with interruptible() as interrupts:
         for step in STEPS:
             if simulation.failure is not None and not (step.always and simulation.archive is not None):
                 continue
             if step.always:
-                hold()
+                interrupts.hold()
             _carry_out(step, simulation, console)
     if simulation.failure is not None:
         raise simulation.failure

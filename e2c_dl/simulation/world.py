@@ -8,7 +8,8 @@ from pathlib import Path
 from e2c_dl import strategies
 from e2c_dl.campaign.request import Progress as Told
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.simulation import hosts, inputs
+from e2c_dl.simulation import hosts
+from e2c_dl.simulation.dynamics import Dynamics
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.virtual import HostModel, InFiles, Progress, simulate
@@ -27,6 +28,7 @@ class Run:
         self._scenario, self._models, self._archive, self._tell = scenario, models, archive, tell
         self._spans = InFiles(hosts.span_files(archive, scenario))
         self._progress = hosts.ProgressFiles(archive, scenario)
+        self._dynamics = Dynamics(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
         self._finished = False
         self.virtual_s = 0.0  # of training
@@ -37,7 +39,9 @@ class Run:
         strategy = strategies.load(training.strategy)
         result = simulate(
             lambda: strategy(**training.strategy_settings),
-            hosts=self._models, links=inputs.links(self._scenario), sink=self._spans, iterations=training.iterations,
+            hosts=self._dynamics.hosts(self._models), links=self._dynamics.links(),
+            bottlenecks=self._dynamics.bottlenecks, unsteady=self._dynamics.unsteady,
+            on_iteration=self._dynamics.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
         )  # fmt: skip
@@ -46,6 +50,7 @@ class Run:
 
     def conclude(self, reason: str) -> None:
         """Write what every host leaves; ``reason`` says why training did not finish, and is empty if it did."""
+        self._dynamics.conclude(max(self.virtual_s, *self._progress.elapsed_s))
         evaluation: Evaluation | None = None
         if self._finished and self._computes is not None:
             evaluation = self._computes[0].evaluate()

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from e2c_dl.testbeds.machine import Probe
 
 
+VENV = "/opt/e2c_dl"
+"""Where this program is installed on hosts that do not bring it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Access:
     """How to reach one host, and how training reaches it from the others."""
@@ -36,6 +40,9 @@ class Access:
     python: str  # interpreter on the host that has e2c_dl
     run_dir: str  # on the host: where its worker writes; starts empty
     netns_pid: int | None = None  # where hosts share this machine: pid 1 of the host's namespaces, seen from here
+    own_address: str | None = None  # what the host itself knows as its management address; None: ``address``
+    through_pid: int | None = None  # a process whose user and network namespaces one must enter to reach it; None: none
+    ansible_python: str | None = None  # what Ansible runs on there; None: ``python``
 
 
 class Backend(Enum):
@@ -55,6 +62,15 @@ class Told:
     strict: bool = False
     backend: Backend = Backend.NONE
     relay_socket: str | None = None  # where the relay takes changes, a path on the host
+
+    def published(self) -> dict[str, Any]:
+        """The entries of ``_self``, and so of members.json."""
+        return {
+            "speed": self.speed,
+            "strict": self.strict,
+            "backend": self.backend.value,
+            "relay_socket": self.relay_socket,
+        }
 
 
 class TestbedRun(Protocol):
@@ -137,6 +153,13 @@ class Testbed(Protocol):
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
         """What stands in the way of running ``scenario``, one line each, with its remedy; starts nothing."""
+        ...
+
+    def could_not_honour(self, scenario: Scenario) -> tuple[str, ...]:
+        """What ``scenario`` asks of network and processors and cannot have here, in sentences, as far as it is known.
+
+        ``preflight`` comes before. ``--strict`` refuses to start for them; else they stand in the archive.
+        """
         ...
 
     def plan(self, scenario: Scenario) -> Mapping[str, tuple[str, ...]]:

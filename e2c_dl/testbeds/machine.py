@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.local import cpu
+from e2c_dl.testbeds.local import cpu, rootless
 from e2c_dl.testbeds.registry import state_base
 
 PROGRAMS = {
@@ -25,6 +25,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "mount": "mount",
+    "hostname": "hostname",
     "sshd": "openssh-server",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
@@ -32,9 +33,16 @@ PROGRAMS = {
 """Programs that hosts on one machine need -> the Debian package that has them."""
 
 SEARCH_PATH = f"{os.defpath}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PACKAGES = ("torch", "e2clab", "enoslib", "ansible-core", "plotly", "rocrate")
+DEPLOYING = ("torch", "e2clab", "enoslib", "ansible-core")
+"""Python packages without which nothing is deployed from here."""
+
+ROOTLESS = "hosts without root"
+"""The probe of what an ordinary user needs in place of root."""
+
+_PACKAGES = (*DEPLOYING, "plotly", "rocrate")
 _QDISCS = {"netem": "delay 1ms", "htb": "", "tbf": "rate 1mbit burst 10kb latency 10ms"}
 _TUN = Path("/dev/net/tun")
+TUN_REMEDY = "as root: modprobe tun, chmod 0666 /dev/net/tun; in a container, add --device /dev/net/tun"
 _TIMEOUT_S = 5.0
 _GIB = 2**30
 
@@ -84,10 +92,11 @@ def tun_problem(device: Path = _TUN) -> str | None:
 def _all() -> Iterator[Probe]:
     yield Probe(name="kernel", ok=platform.system() == "Linux", detail=f"{platform.system()} {platform.release()}")
     root = os.geteuid() == 0
-    yield Probe(name="root", ok=root, detail="yes" if root else "no", remedy="" if root else "run as root (sudo)")
+    remedy = "" if root else "not needed; as root (sudo), CPU quotas can be had and the relay is more punctual"
+    yield Probe(name="root", ok=root, detail="yes" if root else "no", remedy=remedy)
     yield from _capacity()
-    yield _namespaces("network namespaces", "--net", "a container needs --privileged")
-    yield _namespaces("user namespaces", "--user", "only hosts without root need them: sysctl user.max_user_namespaces")
+    yield _network_namespaces()
+    yield _rootless()
     yield from _qdiscs()
     yield _tun()
     yield _cpu_quota()
@@ -108,9 +117,21 @@ def _capacity() -> Iterator[Probe]:
         yield Probe(name=name, ok=True, detail=f"{shutil.disk_usage(place).free / _GIB:.1f} GiB free on {place}")
 
 
-def _namespaces(name: str, option: str, remedy: str) -> Probe:
-    failure = _failure("unshare", option, "true")
-    return Probe(name=name, ok=failure is None, detail=failure or "available", remedy=remedy if failure else "")
+def _network_namespaces() -> Probe:
+    failure = _failure("unshare", *_become(), "--net", "true")
+    remedy = "a container needs --privileged" if failure else ""
+    return Probe(name="network namespaces", ok=failure is None, detail=failure or "available", remedy=remedy)
+
+
+def _become() -> tuple[str, ...]:
+    """Options of unshare that let an ordinary user try what root can."""
+    return () if os.geteuid() == 0 else ("--user", "--map-root-user")
+
+
+def _rootless() -> Probe:
+    problem = rootless.problem()
+    detail, _, remedy = (problem or "").partition("; ")
+    return Probe(name=ROOTLESS, ok=problem is None, detail=detail or "user namespaces can be made", remedy=remedy)
 
 
 def _qdiscs() -> Iterator[Probe]:
@@ -122,14 +143,13 @@ def _qdiscs() -> Iterator[Probe]:
 
 def _qdisc_problem(kind: str) -> str | None:
     """It is added and read back: tc may say yes to what the kernel does not do."""
-    become = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     script = f"tc qdisc add dev lo root {kind} {_QDISCS[kind]} && tc qdisc show dev lo | grep -q 'qdisc {kind} '"
-    return _failure("unshare", *become, "--net", "sh", "-c", script)
+    return _failure("unshare", *_become(), "--net", "sh", "-c", script)
 
 
 def _tun() -> Probe:
     problem = tun_problem()
-    remedy = "modprobe tun; in a container, add --device /dev/net/tun" if problem else ""
+    remedy = TUN_REMEDY if problem else ""
     return Probe(name="TAP devices", ok=problem is None, detail=f"{_TUN}: {problem or 'can be opened'}", remedy=remedy)
 
 

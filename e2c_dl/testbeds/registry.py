@@ -2,7 +2,7 @@
 
 ::
 
-    /run/e2c-dl/              E2CDL_STATE overrides it; its lock is a flock on the directory itself
+    /run/e2c-dl/              root's; E2CDL_STATE overrides it; its lock is a flock on the directory itself
       3fa91c07/               0700, made by ``begin`` before anything else of the run exists
         state.json            a Run; replaced as a whole, so a reader never sees half of one
         ...                   whatever the testbed keeps there: keys, the hosts' own files
@@ -22,7 +22,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Run:
     archive: str  # where the run is kept; may be empty
     slot: int  # which of the machine's management networks this run has
     hosts: tuple[Access, ...] = ()
+    testbed: str = "local"  # whose ``remains`` end it
+    details: Mapping[str, Any] = field(default_factory=dict)  # what that testbed needs to end it: plain JSON
 
     @property
     def environ(self) -> dict[str, str]:
@@ -65,7 +67,19 @@ def new_run_id() -> str:
 
 def state_base(environ: Mapping[str, str] | None = None) -> Path:
     """The registry's directory, absolute, links resolved."""
-    return Path(os.path.realpath((os.environ if environ is None else environ).get(STATE_VARIABLE) or _DEFAULT_BASE))
+    environ = os.environ if environ is None else environ
+    return Path(os.path.realpath(environ.get(STATE_VARIABLE) or default_base(environ, os.geteuid())))
+
+
+def default_base(environ: Mapping[str, str], uid: int) -> str:
+    """Where the runs of user ``uid`` are: root's in /run, others' in the place that their session has for such things.
+
+    Without a session, as under cron, in /tmp.
+    """
+    if uid == 0:
+        return _DEFAULT_BASE
+    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    return f"{runtime}/e2c-dl" if os.access(runtime, os.W_OK) else f"/tmp/e2c-dl-{uid}"
 
 
 def run_directory(run_id: str, base: Path | None = None) -> Path:
@@ -80,6 +94,8 @@ def begin(
     *,
     scenario: str,
     archive: str = "",
+    testbed: str = "local",
+    details: Mapping[str, Any] | None = None,
     choose_slot: Callable[[frozenset[Any]], int] = lambda taken: 0,
     base: Path | None = None,
 ) -> Run:
@@ -90,7 +106,7 @@ def begin(
     """
     directory = run_directory(run_id, base)
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        _make_base(directory.parent)
         with _locked(directory.parent):
             taken = frozenset(fields.get("slot") for fields in map(_fields, _directories(directory.parent)))
             run = Run(
@@ -102,6 +118,8 @@ def begin(
                 scenario=scenario,
                 archive=archive,
                 slot=choose_slot(taken),
+                testbed=testbed,
+                details=dict(details or {}),
             )
             directory.mkdir(mode=0o700)
             save(run)
@@ -124,6 +142,13 @@ def save(run: Run) -> None:
 def with_hosts(run: Run, hosts: tuple[Access, ...]) -> Run:
     """``run`` with ``hosts``, saved."""
     run = replace(run, hosts=hosts)
+    save(run)
+    return run
+
+
+def with_details(run: Run, details: Mapping[str, Any]) -> Run:
+    """``run`` with ``details`` over those that it has, saved."""
+    run = replace(run, details={**run.details, **details})
     save(run)
     return run
 
@@ -162,6 +187,14 @@ def dead_runs(base: Path | None = None) -> tuple[str, ...]:
         return tuple(directory.name for directory in _directories(base) if live_controller(directory) is None)
 
 
+def name_of_testbed(run_id: str, base: Path | None = None) -> str:
+    """The name of the testbed that ``run_id`` is on: "local" if its run was killed before it could say.
+
+    Nothing exists of a run before state.json says where, but for its directory.
+    """
+    return str(_fields(run_directory(run_id, base)).get("testbed", "local"))
+
+
 def is_alive(run: Run) -> bool:
     """Whether the process that began ``run`` still runs (the same one, not a later one with its pid)."""
     return live_controller(run.directory) is not None
@@ -182,6 +215,14 @@ def start_ticks(pid: int) -> int | None:
         return None
     state, *fields = stat.rpartition(")")[2].split()  # the command's name, in parentheses, may hold anything
     return None if state in "ZX" else int(fields[18])  # starttime is field 22 of proc(5), and ``state`` its third
+
+
+def _make_base(base: Path) -> None:
+    """Raises: OSError; TestbedError if somebody else made it: what stands in it would be at his mercy."""
+    uid = os.geteuid()
+    base.mkdir(parents=True, exist_ok=True, mode=0o755 if uid == 0 else 0o700)
+    if uid != 0 and base.stat().st_uid != uid:
+        raise TestbedError(f"{base}: belongs to another user; set {STATE_VARIABLE} to a directory of your own")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import enoslib as en
 from enoslib.objects import IPAddress, NetDevice
 
-from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.base import Access, Told
 from e2c_dl.topology import Topology
 
 EXTRA = "e2cdl"
@@ -21,16 +21,26 @@ DATA_NETWORK = "e2cdl_data"
 _RETRIES, _INTERVAL_S = 20, 1
 
 
-def roles_and_networks(topology: Topology, accesses: Sequence[Access], told: Mapping[str, Mapping[str, Any]]) -> Any:
+def roles_and_networks(
+    topology: Topology,
+    accesses: Sequence[Access],
+    told: Mapping[str, Told],
+    variables: Mapping[str, Mapping[str, str]] | None = None,
+) -> Any:
     """(Roles, Networks) of ``accesses``, once all of them answer over SSH.
 
-    ``told[host]`` is what that host's worker is told beside its addresses.
+    ``told[host]`` is what that host's worker is told beside its addresses, ``variables[host]`` are Ansible's own.
 
     Raises: enoslib.errors.EnosSSHNotReady if a host does not answer within 20 tries.
     """
     by_name = {access.name: access for access in accesses}
     machines = [
-        _machine(by_name[host.name], [host.service, _service_key(host.service_id), host.layer], told[host.name])
+        _machine(
+            by_name[host.name],
+            [host.service, _service_key(host.service_id), host.layer],
+            told[host.name],
+            (variables or {}).get(host.name, {}),
+        )
         for host in topology.hosts
     ]
     networks = [{"roles": [DATA_NETWORK], "cidr": "198.19.0.0/16", "gateway": "198.19.0.1", "dns": "198.19.0.1"}]
@@ -47,7 +57,7 @@ def roles_and_networks(topology: Topology, accesses: Sequence[Access], told: Map
     return roles, nets
 
 
-def _machine(access: Access, roles: list[str], told: Mapping[str, Any]) -> dict[str, Any]:
+def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[str, str]) -> dict[str, Any]:
     return {
         "roles": roles,
         "address": access.address,
@@ -56,14 +66,16 @@ def _machine(access: Access, roles: list[str], told: Mapping[str, Any]) -> dict[
         "keyfile": access.keyfile,
         "port": access.port,
         "extra": {
-            "ansible_python_interpreter": access.python,
+            "ansible_python_interpreter": access.ansible_python or access.python,
+            **variables,
             EXTRA: {
                 "host": access.name,
+                "address": access.own_address or access.address,
                 "data_address": access.data_address,
                 "data_device": access.data_device,
                 "python": access.python,
                 "run_dir": access.run_dir,
-                **told,
+                **told.published(),
             },
         },
     }

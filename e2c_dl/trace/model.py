@@ -85,15 +85,24 @@ class State(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockAlignment:
-    """How one rank's clock maps to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``."""
+    """How one rank's clock maps to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``.
+
+    With ``knots`` the offset is instead theirs, straight between them: a clock that does not go evenly.
+    """
 
     offset_ns: int = 0
     drift: float = 0.0  # dimensionless (1e-6 is one part per million)
     at_ns: int = 0  # own clock, where offset_ns was measured
-    uncertainty_ns: int = 0  # half the best round trip of the exchange
+    uncertainty_ns: int = 0  # at most: half the best round trip of an exchange, and what a step between two can hide
+    knots: tuple[tuple[int, int], ...] = ()  # (own clock, offset), rising
 
     def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Times of this rank's clock on the reference clock."""
+        if self.knots:
+            at_ns, offset_ns = np.array(self.knots, dtype=np.int64).T
+            # Differences are exact as floats, times since a machine has booted need not be.
+            beyond_ns = np.interp(own_ns - at_ns[0], at_ns - at_ns[0], offset_ns - offset_ns[0])
+            return np.asarray(own_ns + offset_ns[0] + np.rint(beyond_ns).astype(np.int64))
         aligned = own_ns + self.offset_ns
         if self.drift:
             aligned = aligned + np.rint((own_ns - self.at_ns) * self.drift).astype(np.int64)

@@ -36,6 +36,9 @@ class Recorder:
     for. A failed write is raised by every later :meth:`record`, :meth:`flush` and :meth:`close`: a run never goes on
     with a trace that has holes.
 
+    ``clock`` is the machine's: what it shows is what :meth:`record` takes, and differences of it are durations.
+    ``own_ns`` turns it into the host's own time (see :mod:`e2c_dl.trace.skew`), which is what is written.
+
     Raises: TrainingError, if ``path`` cannot be created or written.
     """
 
@@ -47,11 +50,13 @@ class Recorder:
         host: str,
         layer: str,
         clock: Callable[[], int] = time.monotonic_ns,
+        own_ns: Callable[[int], int] | None = None,
         capacity: int = CAPACITY,
         flush_every_s: float = FLUSH_EVERY_S,
     ) -> None:
         self.path = path
         self.clock = clock
+        self._own_ns = own_ns
         self._capacity = capacity
         self._pending: deque[bytes] = deque()  # its append and popleft are atomic: recording takes no lock
         self._writing = threading.Lock()  # keeps the file in the order of recording
@@ -91,6 +96,8 @@ class Recorder:
         """Append one span; the fields are those of SPAN. Raises: TrainingError if a write has failed."""
         if self._failure is not None:
             raise self._failure
+        if self._own_ns is not None:
+            posted_ns, start_ns, end_ns = self._own_ns(posted_ns), self._own_ns(start_ns), self._own_ns(end_ns)
         # fmt: off
         self._pending.append(RECORD.pack(
             posted_ns, start_ns, end_ns, nbytes, seq,

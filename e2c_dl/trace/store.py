@@ -88,7 +88,7 @@ def convert(host_dir: Path) -> Path:
     """
     facts, spans, complete = read_spans(host_dir / RAW)
     target = host_dir / PARQUET
-    write_parquet(target, spans, facts, complete=complete, clock=_clock(host_dir))
+    write_parquet(target, spans, facts, complete=complete, clock=read_clock(host_dir))
     _, again, again_complete = read_parquet(target)
     if again_complete != complete or again.tobytes() != spans.tobytes():
         raise ArchiveError(f"{target}: differs from {RAW} after conversion; keep {RAW} and report this")
@@ -126,7 +126,7 @@ def read_trace(hosts_dir: Path, facts: Mapping[str, Any] | None = None) -> Trace
 def _read_rank(folder: Path) -> RankTrace:
     parquet = folder / PARQUET
     facts, spans, complete = read_parquet(parquet) if parquet.is_file() else read_spans(folder / RAW)
-    clock = _clock(folder) or ClockAlignment()
+    clock = read_clock(folder) or ClockAlignment()
     for name in _TIMES:
         spans[name] = clock.align(spans[name])
     return RankTrace(
@@ -139,8 +139,8 @@ def _read_rank(folder: Path) -> RankTrace:
     )
 
 
-def _clock(folder: Path) -> ClockAlignment | None:
-    """The alignment in ``folder``, None if there is no file."""
+def read_clock(folder: Path) -> ClockAlignment | None:
+    """The alignment that the host of ``folder`` left, None if there is no file. Raises: ArchiveError."""
     path = folder / CLOCK
     if not path.is_file():
         return None

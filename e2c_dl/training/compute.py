@@ -97,13 +97,13 @@ class TorchCompute:
         what is drawn depends on what was drawn before.
         """
         begin_ns = last_ns = time.monotonic_ns()
-        deadlines_ns = self.pacing.deadlines_ns(begin_ns, samples)
+        paced = self.pacing.gradient(begin_ns, samples)
         images, labels = self._samples.draw(samples)
         self._flat.gradient.zero_()
         drawn_ns = time.monotonic_ns()
         on_segment(Phase.DATA, -1, last_ns, drawn_ns)
         loss = self._loss(images, labels)
-        self.pacing.segment(0, deadlines_ns)
+        paced.segment(0)
         last_ns = time.monotonic_ns()
         on_segment(Phase.FORWARD, -1, drawn_ns, last_ns)
         segment = 0
@@ -111,7 +111,7 @@ class TorchCompute:
         def complete(bucket: int) -> None:
             nonlocal last_ns, segment
             segment += 1
-            self.pacing.segment(segment, deadlines_ns)
+            paced.segment(segment)
             started_ns, last_ns = last_ns, time.monotonic_ns()
             on_segment(Phase.BACKWARD, bucket, started_ns, last_ns)
 

@@ -8,6 +8,7 @@
 The c of each segment are calibrated once, before training: what a segment takes while other hosts of an emulation
 compete for the same cores is noise, which must not be multiplied. Deadlines count from the gradient's begin, so that a
 segment which was late is made up for by the next. A batch of another size takes c = fixed + per sample * samples.
+A speed that changes (:mod:`e2c_dl.training.speed`) makes it: ends when the integral of speed(t) dt reaches c.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import accumulate
 import numpy as np
 
 from e2c_dl.errors import TrainingError
+from e2c_dl.training.speed import ConstantSpeed, Speed
 
 QUANTILE = 0.25
 """Of the calibration's repetitions: low, because interruptions only ever add; not the lowest, which may be luck."""
@@ -65,12 +67,10 @@ def segment_times(
 
 
 class Pacing:
-    """Holds a thread until what it did would have ended at ``speed`` times this processor's. ``speed`` None: never."""
+    """Holds a thread until what it did would have ended at ``speed``. ``speed`` None: never; a number: all the time."""
 
-    def __init__(self, speed: float | None = None) -> None:
-        if speed is not None and not 0 < speed <= 1:
-            raise TrainingError(f"speed {speed}: a host can be emulated at more than 0 and at most 1 of its own speed")
-        self.speed = speed
+    def __init__(self, speed: Speed | float | None = None) -> None:
+        self.speed = ConstantSpeed(speed) if isinstance(speed, int | float) else speed
         self._times: SegmentTimes | None = None
         self._interrupted = threading.Event()
 
@@ -78,27 +78,46 @@ class Pacing:
         """Pace by ``times`` from now on."""
         self._times = times
 
-    def deadlines_ns(self, begin_ns: int, samples: int) -> tuple[int, ...]:
-        """When the segments of a gradient over ``samples``, begun at ``begin_ns``, may end; empty: nothing is paced."""
-        if self.speed is None or self._times is None:
-            return ()
-        return tuple(begin_ns + int(end_s / self.speed * 1e9) for end_s in self._times.deadlines_s(samples))
-
-    def segment(self, index: int, deadlines_ns: Sequence[int]) -> None:
-        """Return when segment ``index`` of a gradient with these deadlines may end. Raises: TrainingError."""
-        if deadlines_ns:
-            self._sleep_until(deadlines_ns[index])
+    def gradient(self, begin_ns: int, samples: int) -> PacedGradient:
+        """What paces the segments of a gradient over ``samples``, begun at ``begin_ns``."""
+        paced = self.speed is not None and self._times is not None
+        return PacedGradient(self, begin_ns, self._times.deadlines_s(samples) if paced and self._times else ())
 
     def once(self, begin_ns: int, cpu_ns: int) -> None:
         """Return when something begun at ``begin_ns``, which took ``cpu_ns``, may end: for what is not calibrated."""
+        self.hold(begin_ns, cpu_ns / 1e9)
+        self.finished(begin_ns, cpu_ns / 1e9)
+
+    def hold(self, begin_ns: int, cpu_s: float) -> None:
+        """Return when ``cpu_s`` of computing, begun at ``begin_ns``, may end. Raises: TrainingError if stopped."""
+        if self.speed is None:
+            return
+        while (remaining_ns := self.speed.ends_ns(begin_ns, cpu_s) - time.monotonic_ns()) > 0:
+            if self._interrupted.wait(remaining_ns / 1e9):
+                break  # the speed may change while it sleeps, so that the end is asked for again otherwise
+        if self._interrupted.is_set():
+            raise TrainingError("training was stopped during a gradient")
+
+    def finished(self, begin_ns: int, cpu_s: float) -> None:
+        """All of the computing that began at ``begin_ns`` has ended."""
         if self.speed is not None:
-            self._sleep_until(begin_ns + int(cpu_ns / self.speed))
+            self.speed.finished(begin_ns, cpu_s)
 
     def stop(self) -> None:
         """Wake the thread that sleeps, and fail it and whatever is paced later: training is over."""
         self._interrupted.set()
 
-    def _sleep_until(self, deadline_ns: int) -> None:
-        remaining_s = (deadline_ns - time.monotonic_ns()) / 1e9
-        if self._interrupted.is_set() or (remaining_s > 0 and self._interrupted.wait(remaining_s)):
-            raise TrainingError("training was stopped during a gradient")
+
+class PacedGradient:
+    """One gradient under way. ``ends_s``: CPU seconds from its begin to the end of each segment; empty: not paced."""
+
+    def __init__(self, pacing: Pacing, begin_ns: int, ends_s: Sequence[float]) -> None:
+        self._pacing, self._begin_ns, self._ends_s = pacing, begin_ns, ends_s
+
+    def segment(self, index: int) -> None:
+        """Return when segment ``index`` may end. Raises: TrainingError."""
+        if not self._ends_s:
+            return
+        self._pacing.hold(self._begin_ns, self._ends_s[index])
+        if index == len(self._ends_s) - 1:
+            self._pacing.finished(self._begin_ns, self._ends_s[index])

@@ -18,6 +18,7 @@ from e2clab.cli import cli
 from e2c_dl import resources
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry, static_hosts, upstream
+from e2c_dl.testbeds.base import Told
 from e2c_dl.testbeds.local import addresses
 from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
 
@@ -28,7 +29,7 @@ names = scenario.topology.names
 testbed = LocalTestbed(run, [HostSpec(name=name) for name in names], data=Data.VETH, tcp=scenario.tcp)
 
 def bring_up():
-    return static_hosts.roles_and_networks(scenario.topology, testbed.up(), {name: {} for name in names})
+    return static_hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()))
 
 try:
     provider = upstream.make_provider(bring_up, lambda: None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -10,89 +9,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from relay_namespaces import BACK, CLEAN, FORTH, Namespace, config, namespaces, running
 
 from e2c_dl.emulation import tc
 from e2c_dl.emulation.fidelity import LinkFidelity, Measured
+from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measure import asked_round_trip_s
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost, RelayLink
 from e2c_dl.emulation.relay_process import RelayProcess
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Host, Link, Topology
 
 pytestmark = pytest.mark.local
-
-ROOT = Path(__file__).parents[2]
-CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-
-
-class Namespace:
-    """A network namespace that lives as long as its process: ``cat``, which ends when this test does."""
-
-    def __init__(self) -> None:
-        script = "ip link set lo up && echo up && exec cat"
-        self._process = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "up\n"
-        self.pid = self._process.pid
-
-    def argv(self, *argv: str) -> list[str]:
-        return ["nsenter", "--target", str(self.pid), "--net", *argv]
-
-    def run(self, *argv: str) -> str:
-        done = subprocess.run(self.argv(*argv), capture_output=True, text=True, check=False, env=CLEAN)
-        assert done.returncode == 0, f"{argv}: {done.stderr}{done.stdout}"
-        return done.stdout
-
-    def python(self, script: str, *args: str) -> subprocess.Popen[str]:
-        argv = self.argv(sys.executable, "-c", script, *args)
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=CLEAN)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@contextlib.contextmanager
-def namespaces(count: int) -> Iterator[list[Namespace]]:
-    with contextlib.ExitStack() as stack:
-        made = []
-        for _ in range(count):
-            made.append(Namespace())
-            stack.callback(made[-1].close)
-        yield made
-
-
-@contextlib.contextmanager
-def running(settings: RelayConfig, tmp_path: Path) -> Iterator[RelayProcess]:
-    relay = RelayProcess.start(settings, CLEAN, tmp_path / "err")
-    try:
-        yield relay
-    finally:
-        relay.kill()
-
-
-def config(hosts: Sequence[Namespace], report: Path, *links: RelayLink) -> RelayConfig:
-    return RelayConfig(
-        hosts=tuple(
-            RelayHost(
-                name=f"h{i}",
-                netns_pid=host.pid,
-                device="eth1",
-                address=f"198.19.0.{i}/16",
-                mac=f"02:00:00:00:00:{i:02x}",
-            )
-            for i, host in enumerate(hosts, 1)
-        ),
-        links=links,
-        seed=7,
-        report_path=str(report),
-    )
 
 
 RESPOND = """
@@ -105,8 +36,8 @@ with Responder(sys.argv[1], 7000):
 MEASURE = """
 import dataclasses, json, sys
 from e2c_dl.emulation.measure import measure_link
-from e2c_dl.topology import Link
-there, back = (Link(**link) for link in json.loads(sys.argv[3]))
+from e2c_dl.emulation.link_values import link_from_json
+there, back = (link_from_json(link) for link in json.loads(sys.argv[3]))
 seen = measure_link(src_address=sys.argv[1], dst_address=sys.argv[2], port=7000, there=there, back=back)
 print(json.dumps(dataclasses.asdict(seen)))
 """
@@ -117,7 +48,7 @@ def measured(src: Namespace, dst: Namespace, there: Link, back: Link) -> LinkFid
     responder = dst.python(RESPOND, "198.19.0.2")
     assert responder.stdout is not None
     assert responder.stdout.readline() == "up\n"
-    asked = json.dumps([dataclasses.asdict(link) for link in (there, back)])
+    asked = json.dumps([link_to_json(link) for link in (there, back)])
     try:
         seen = json.loads(src.run(sys.executable, "-c", MEASURE, "198.19.0.1", "198.19.0.2", asked))
     finally:
@@ -162,10 +93,9 @@ def transfer(src: Namespace, dst: Namespace, address: str, size: int) -> tuple[i
 
 def test_bytes_arrive_whole_over_a_slow_lossy_link_and_are_counted(tmp_path: Path) -> None:
     size = 1 << 20
-    slow = RelayLink(src="h1", dst="h2", rate_bps=40e6, delay_s=0.002, loss=0.005)
-    back = RelayLink(src="h2", dst="h1", rate_bps=None, delay_s=0.002, loss=0.0)
+    links = {FORTH: Link(rate_bps=40e6, delay_s=0.002, loss=0.005), BACK: Link(delay_s=0.002)}
     report_path = tmp_path / "report.json"
-    with namespaces(2) as (h1, h2), running(config((h1, h2), report_path, slow, back), tmp_path) as relay:
+    with namespaces(2) as (h1, h2), running(config((h1, h2), report_path, links), tmp_path) as relay:
         received, digest = transfer(h1, h2, "198.19.0.2", size)
         corrupt = h2.run("nstat", "-asz", "TcpInCsumErrors", "IpInHdrErrors", "TcpInErrs")
         report = relay.stop()
@@ -212,15 +142,19 @@ def test_what_the_relay_cannot_do_is_one_line(tmp_path: Path) -> None:
 
 def test_through_the_relay_a_link_measures_as_asked(tmp_path: Path) -> None:
     there, back = Link(rate_bps=20e6, delay_s=0.01), Link(rate_bps=5e6, delay_s=0.02)
-    links = [
-        RelayLink(src=src, dst=dst, rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss)
-        for src, dst, link in (("h1", "h2", there), ("h2", "h1", back))
-    ]
-    with namespaces(2) as (h1, h2), running(config((h1, h2), tmp_path / "report.json", *links), tmp_path) as relay:
+    links = {FORTH: there, BACK: back}
+    with namespaces(2) as (h1, h2), running(config((h1, h2), tmp_path / "report.json", links), tmp_path) as relay:
         checked = measured(h1, h2, there, back)
         relay.stop()
     assert checked.deviations() == ()
     assert len(dataclasses.replace(checked, asked=there.slowed(0.5), asked_round_trip_s=0.02).deviations()) == 2
+
+
+def on_host(host: Namespace, verb: str, commands: Sequence[tc.Command] = ()) -> None:
+    request = json.dumps({"device": "eth1", "commands": commands})
+    argv = host.argv(sys.executable, "-m", "e2c_dl.emulation.on_host", verb)
+    done = subprocess.run(argv, input=request, capture_output=True, text=True, check=False, env=CLEAN)
+    assert done.returncode == 0, done.stderr
 
 
 def test_htb_alone_gives_the_rate_can_be_applied_again_and_goes_away() -> None:
@@ -230,19 +164,23 @@ def test_htb_alone_gives_the_rate_can_be_applied_again_and_goes_away() -> None:
         Host(name=n, layer="edge", service="Trainer", service_id=n, role=n, rank=i) for i, n in enumerate(names)
     )
     commands = tc.commands(
-        Topology(hosts=hosts, links={names: there}), "h1", "eth1", {"h1": "198.19.0.1", "h2": "198.19.0.2"}
+        Topology(hosts=hosts, links={names: there}),
+        "h1",
+        "eth1",
+        {"h1": "198.19.0.1", "h2": "198.19.0.2"},
+        netem=False,
     )
     with namespaces(2) as (h1, h2):
         h1.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", str(h2.pid))
         for number, host in enumerate((h1, h2), 1):
             host.run("ip", "address", "add", f"198.19.0.{number}/16", "dev", "eth1")
             host.run("ip", "link", "set", "eth1", "up")
-        for command in 2 * commands:
-            h1.run(*command)
+        for _ in range(2):
+            on_host(h1, "apply", commands)
         classes = h1.run("tc", "class", "show", "dev", "eth1")
         checked = measured(h1, h2, there, Link())
-        for command in 2 * tc.clear("eth1"):
-            h1.run(*command)
+        for _ in range(2):
+            on_host(h1, "clear")
         cleared = h1.run("tc", "qdisc", "show", "dev", "eth1")
     assert "class htb 1:1 root leaf 11: prio 0 rate 20Mbit ceil 20Mbit" in classes
     assert checked.deviations() == ()

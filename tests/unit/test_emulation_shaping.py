@@ -2,69 +2,61 @@
 
 from __future__ import annotations
 
-import random
+import json
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from relay_wire import A_TO_B, ARP, IP, Wire, frame, mac
 
 from e2c_dl.emulation.frames import VNET, internet_sum, shape
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost, RelayLink
+from e2c_dl.emulation.relay_config import RelayConfig
 from e2c_dl.emulation.relay_report import RelayReport, caveats
-from e2c_dl.emulation.shaping import LinkShaper, queue_bytes
-from e2c_dl.emulation.switch import Switch
+from e2c_dl.emulation.shaping import queue_bytes
 from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link, Pair
 
-IP, ARP = b"\x08\x00", b"\x08\x06"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-
-
-def mac(number: int) -> str:
-    return f"02:00:00:00:00:{number:02x}"
-
-
-def frame(dst: str, size: int = 1000, ethertype: bytes = IP) -> bytes:
-    """A frame of ``size`` bytes on the wire, with an empty vnet header before it."""
-    head = bytes(10) + bytes.fromhex(dst.replace(":", "")) + bytes(6) + ethertype
-    return head.ljust(10 + size, b"\0")
-
-
-def link(**asked: object) -> LinkShaper:
-    values = {"rate_bps": None, "delay_s": 0.0, "loss": 0.0, "limit_bytes": None, "rng": random.Random(3)}
-    return LinkShaper(**{**values, **asked})  # type: ignore[arg-type]
+SLOW: dict[Pair, Link] = {A_TO_B: Link(rate_bps=1e6, delay_s=0.01)}
+DATA = frame(mac(2))
 
 
 def test_frames_follow_each_other_on_the_link_and_then_travel() -> None:
-    slow = link(rate_bps=1e6, delay_s=0.025)
-    first, second = (slow.admit(2.0, frame(mac(2)))[0][0] for _ in range(2))
-    assert first == pytest.approx(2.0 + 0.008 + 0.025)
-    assert second == pytest.approx(2.0 + 0.016 + 0.025)
-    assert slow.admit(9.0, frame(mac(2)))[0][0] == pytest.approx(9.0 + 0.008 + 0.025)  # it was idle: no credit
+    wire = Wire({A_TO_B: Link(rate_bps=1e6, delay_s=0.025)}).at(2.0).send(DATA).send(DATA).until(9.0)
+    wire.send(DATA).until(10.0)
+    # The third found the link idle, which gave no credit.
+    assert wire.times_s == pytest.approx([2.0 + 0.008 + 0.025, 2.0 + 0.016 + 0.025, 9.0 + 0.008 + 0.025])
 
 
 def test_a_full_queue_drops_the_tail_and_drains() -> None:
-    slow = link(rate_bps=1e6, limit_bytes=2500)
-    assert [len(slow.admit(0.0, frame(mac(2)))) for _ in range(4)] == [1, 1, 0, 0]
-    assert slow.dropped_queue == 2
-    assert len(slow.admit(0.008, frame(mac(2)))) == 1
+    wire = Wire({A_TO_B: Link(rate_bps=1e6, queue_bytes=2500)})
+    for _ in range(4):
+        wire.send(DATA)
+    assert wire.row()["dropped_queue"] == 2
+    wire.at(0.008).send(DATA).until(1.0)
+    assert (len(wire.handed), wire.row()["dropped_queue"]) == (3, 2)
 
 
 def test_without_a_rate_what_is_on_its_way_is_limited() -> None:
-    far = link(delay_s=1.0, limit_bytes=2500)
-    came = [far.admit(0.0, frame(mac(2))) for _ in range(3)]
-    assert [len(c) for c in came] == [1, 1, 0]
-    far.handed_over(came[0][0][2], 1, 0.0, taken=True)
-    assert len(far.admit(0.0, frame(mac(2)))) == 1
+    wire = Wire({A_TO_B: Link(delay_s=1.0, queue_bytes=2500)}).send(DATA).send(DATA).send(DATA)
+    assert wire.row()["dropped_queue"] == 1
+    wire.until(1.0).send(DATA).until(3.0)
+    assert len(wire.handed) == 3
 
 
 def test_loss_is_as_often_as_asked_and_by_seed() -> None:
     def lost(seed: int) -> list[bool]:
-        lossy = link(loss=0.1, rng=random.Random(seed))
-        return [not lossy.admit(0.0, frame(mac(2))) for _ in range(20000)]
+        wire, seen = Wire({A_TO_B: Link(loss=0.1)}, seed=seed), []
+        for number in range(20000):
+            before = len(wire.handed)
+            wire.send(DATA).at(float(number))
+            seen.append(len(wire.handed) == before)
+        return seen
 
-    assert lost(1) == lost(1) != lost(2)
-    assert sum(lost(1)) == pytest.approx(2000, abs=5 * 42)  # five standard deviations
-    both = sum(a and b for a, b in pairwise(lost(1)))
+    first = lost(1)
+    assert first == lost(1) != lost(2)
+    assert sum(first) == pytest.approx(2000, abs=5 * 42)  # five standard deviations
+    both = sum(a and b for a, b in pairwise(first))
     assert both == pytest.approx(200, abs=5 * 15)  # independent: no bursts
 
 
@@ -87,35 +79,8 @@ def test_the_sum_of_rfc_1071s_example() -> None:
     assert internet_sum(bytes.fromhex("0001f203f4f5f6f7")) == 0xDDF2
 
 
-class Wire:
-    """A switch between hosts a, b, c with a clock that is set by hand; what is handed over is kept."""
-
-    def __init__(self, *links: RelayLink) -> None:
-        hosts = tuple(
-            RelayHost(name=n, netns_pid=1, device="eth1", address=f"198.19.0.{i}/16", mac=mac(i))
-            for i, n in enumerate("abc", 1)
-        )
-        self.config = RelayConfig(hosts=hosts, links=links, seed=1, report_path="report.json")
-        self.now_s = 0.0
-        self.gone: set[int] = set()
-        self.handed: list[tuple[float, int, bytes]] = []
-        self.switch = Switch(self.config, lambda: self.now_s, self._write)
-
-    def _write(self, dst: int, buffer: bytes) -> bool:
-        self.handed.append((self.now_s, dst, buffer))
-        return dst not in self.gone
-
-    def at(self, now_s: float) -> Wire:
-        self.now_s = now_s
-        self.switch.deliver()
-        return self
-
-
-A_TO_B = RelayLink(src="a", dst="b", rate_bps=1e6, delay_s=0.01, loss=0.0)
-
-
 def test_a_shaped_pair_waits_and_the_way_back_does_not() -> None:
-    wire = Wire(A_TO_B)
+    wire = Wire(SLOW)
     wire.switch.forward(0, frame(mac(2)))
     wire.switch.forward(1, frame(mac(1)))
     assert [dst for _, dst, _ in wire.handed] == [0]
@@ -131,7 +96,7 @@ def test_a_shaped_pair_waits_and_the_way_back_does_not() -> None:
 
 
 def test_late_deliveries_are_told() -> None:
-    wire = Wire(A_TO_B)
+    wire = Wire(SLOW)
     wire.switch.forward(0, frame(mac(2)))
     wire.at(0.118)
     assert wire.switch.report()["links"][0]["late"] == 1
@@ -139,7 +104,7 @@ def test_late_deliveries_are_told() -> None:
 
 
 def test_arp_and_broadcast_pass_a_full_link_and_count_as_no_data() -> None:
-    wire = Wire(replace(A_TO_B, limit_bytes=1514))
+    wire = Wire({A_TO_B: replace(SLOW[A_TO_B], queue_bytes=1514)})
     for _ in range(3):
         wire.switch.forward(0, frame(mac(2)))
     wire.switch.forward(0, frame(BROADCAST, 60, ARP))
@@ -162,7 +127,7 @@ def test_unknown_and_malformed_frames_are_dropped_and_counted() -> None:
 
 
 def test_what_a_host_does_not_take_is_counted() -> None:
-    wire = Wire(A_TO_B)
+    wire = Wire(SLOW)
     wire.gone = {1, 2}
     wire.switch.forward(0, frame(mac(2)))
     wire.switch.forward(0, frame(mac(3)))
@@ -171,38 +136,72 @@ def test_what_a_host_does_not_take_is_counted() -> None:
 
 
 def test_the_configuration_survives_json() -> None:
-    config = Wire(A_TO_B).config
+    everything = Link(
+        rate_bps=1e6,
+        delay_s=0.01,
+        jitter_s=0.001,
+        distribution=Distribution.PARETO,
+        burst=BurstLoss(good_to_bad=0.01, bad_to_good=0.3),
+        reorder=0.1,
+        queue_bytes=9000,
+        down=True,
+    )
+    campus = Bottleneck(name="campus", rate_bps=1e6, links=(A_TO_B, ("c", "b")), queue_bytes=4000)
+    config = replace(Wire({A_TO_B: everything}, campus).config, control_path="relay.sock")
     assert RelayConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("pair", "change", "said"),
+    [
+        (A_TO_B, {"rate_bps": 0.0}, "a -> b: rate_bps is 0.0"),
+        (A_TO_B, {"rate_bps": float("nan")}, "rate_bps is nan"),
+        (A_TO_B, {"delay_s": -1.0}, "delay_s is -1.0"),
+        (A_TO_B, {"jitter_s": float("inf")}, "jitter_s is inf"),
+        (A_TO_B, {"loss": 1.5}, "loss is 1.5"),
+        (A_TO_B, {"reorder": "half"}, "reorder is half"),
+        (A_TO_B, {"burst": BurstLoss(good_to_bad=0.1, bad_to_good=0.0)}, "burst.bad_to_good is 0.0"),
+        (A_TO_B, {"burst": BurstLoss(good_to_bad=0.1, bad_to_good=0.5), "loss": 0.1}, "loss is 0.1 beside burst"),
+        (A_TO_B, {"down": "yes"}, "down is yes"),
+        (A_TO_B, {"queue_bytes": 100}, "queue_bytes is 100"),
+        (("a", "z"), {}, "z is not a host"),
+        (("a", "a"), {}, "no link to itself"),
+    ],
+)
+def test_a_link_that_cannot_be_is_refused(pair: Pair, change: dict[str, object], said: str) -> None:
+    with pytest.raises(EmulationError, match=said) as refused:
+        Wire({pair: Link(**change)})  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rate_bps": 0.0}, "a -> b: rate_bps is 0.0"),
-        ({"rate_bps": float("nan")}, "rate_bps is nan"),
-        ({"delay_s": -1.0}, "delay_s is -1.0"),
-        ({"loss": 1.5}, "loss is 1.5"),
-        ({"limit_bytes": 100}, "limit_bytes is 100"),
-        ({"dst": "z"}, "z is not a host"),
-        ({"dst": "a"}, "no link to itself"),
+        ({"rate_bps": 0.0}, "bottleneck campus: rate_bps is 0.0"),
+        ({"links": (("a", "z"),)}, "z is not a host"),
+        ({"links": (A_TO_B, A_TO_B)}, "a -> b is in it, and elsewhere"),
+        ({"queue_bytes": 10}, "queue_bytes is 10"),
     ],
 )
-def test_a_link_that_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
-    with pytest.raises(EmulationError, match=said) as refused:
-        Wire(replace(A_TO_B, **change))  # type: ignore[arg-type]
-    assert "\n" not in str(refused.value)
+def test_a_bottleneck_that_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
+    campus = Bottleneck(name="campus", rate_bps=1e6, links=(A_TO_B,))
+    with pytest.raises(EmulationError, match=said):
+        Wire(SLOW, replace(campus, **change))  # type: ignore[arg-type]
+    with pytest.raises(EmulationError, match="two of this name"):
+        Wire(SLOW, campus, replace(campus, links=()))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"hosts": [], "links": [{}], "seed": 1, "report_path": "x"}'])
 def test_a_configuration_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(EmulationError, match=r"to_json\(\)"):
+    with pytest.raises(EmulationError, match=r"to_json\(\)|by name"):
         RelayConfig.from_json(text)
 
 
 def test_two_of_the_same_are_refused() -> None:
+    config = Wire(SLOW).config
+    links = json.loads(config.to_json())
     with pytest.raises(EmulationError, match="given twice"):
-        Wire(A_TO_B, A_TO_B)
-    config = Wire().config
+        RelayConfig.from_json(json.dumps({**links, "links": 2 * links["links"]}))
     with pytest.raises(EmulationError, match="two hosts with the mac"):
         replace(config, hosts=(config.hosts[0], replace(config.hosts[1], mac=mac(1))))
 
@@ -214,13 +213,15 @@ def report_of(wire: Wire, **values: object) -> RelayReport:
         "cpu_s": 1.0,
         "scheduler": "SCHED_FIFO 1",
         "hosts_lost": [],
+        "changes": 0,
+        "changes_refused": 0,
         "overruns": {"a": 0},
     }
     return {**wire.switch.report(), **facts, **values}  # type: ignore[typeddict-item]
 
 
 def test_a_relay_that_kept_up_has_no_caveats_and_one_that_did_not_says_why() -> None:
-    wire = Wire(A_TO_B)
+    wire = Wire(SLOW)
     wire.switch.forward(0, frame(mac(2)))
     wire.at(0.0185)
     assert caveats(report_of(wire), 0.5) == ()
@@ -241,8 +242,9 @@ def test_a_large_frame_is_sent_in_pieces_of_at_most_five_milliseconds() -> None:
     tcp = bytes(12) + b"\x50" + bytes(7)
     whole = VNET.pack(1, 1, headers, segment, 34, 16) + frame(mac(2), 34)[10:24] + b"\x45" + bytes(19) + tcp
     whole += bytes(40 * segment)
-    arrivals = link(rate_bps=10e6).admit(0.0, whole)
+    wire = Wire({A_TO_B: Link(rate_bps=10e6)}).send(whole).until(1.0)
     # 5 ms at 10 Mbit/s are 6250 bytes: four segments of 1502 bytes on the wire.
-    assert [segments for _, segments, _ in arrivals] == [4] * 10
-    assert [at_s for at_s, _, _ in arrivals] == pytest.approx([4 * 1502 * 8 / 10e6 * n for n in range(1, 11)])
-    assert len(link().admit(0.0, whole)) == len(link(delay_s=0.1).admit(0.0, whole)) == 1
+    assert [shape(buffer).segments for _, _, buffer in wire.handed] == [4] * 10
+    assert wire.times_s == pytest.approx([4 * 1502 * 8 / 10e6 * n for n in range(1, 11)])
+    for uncut in (Link(), Link(delay_s=0.1)):
+        assert len(Wire({A_TO_B: uncut}).send(whole).until(1.0).handed) == 1

@@ -83,7 +83,8 @@ def test_make_alone_lists_every_target(repository: Path) -> None:
 
 def test_wheel_holds_code_and_all_it_ships_beside(repository: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
-    copy = ["setup.cfg", "pyproject.toml", "constraints.txt", "LICENSE", "e2c_dl", "layers_services", "playbooks"]
+    copy = ["setup.cfg", "pyproject.toml", "constraints.txt", "LICENSE", "Dockerfile", "e2c_dl", "layers_services"]
+    copy.append("playbooks")
     source.mkdir()
     present = [name for name in (*copy, "README.md", "MANIFEST.in", "experiments") if (repository / name).exists()]
     subprocess.run(["cp", "-a", *present, str(source)], cwd=repository, check=True)
@@ -101,7 +102,8 @@ def shipped(package: Path) -> set[str]:
     """Files of the package relative to it, through its symbolic links; checks that there are some of each kind."""
     files = {path.relative_to(package) for folder in (package, *followed(package)) for path in folder.rglob("*")}
     names = {str(path) for path in files if (package / path).is_file() and "__pycache__" not in path.parts}
-    for expected in ("py.typed", "data/layers_services/Trainer.py", "data/playbooks/", "scenario/template/"):
+    kinds = ("py.typed", "data/Dockerfile", "data/layers_services/Trainer.py", "data/playbooks/", "scenario/template/")
+    for expected in kinds:
         assert any(name.startswith(expected) for name in names), f"{expected} is not in the checkout"
     return names
 

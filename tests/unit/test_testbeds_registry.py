@@ -150,3 +150,10 @@ def test_ids_differ_and_are_valid() -> None:
 def test_the_environment_moves_the_registry(tmp_path: Path) -> None:
     assert registry.state_base({"E2CDL_STATE": str(tmp_path)}) == tmp_path.resolve()
     assert registry.state_base({}) == Path("/run/e2c-dl").resolve()
+
+
+def test_what_a_testbed_needs_to_end_a_run_is_kept(tmp_path: Path) -> None:
+    run = registry.begin("0123abcd", scenario="s", testbed="static", details={"a": 1}, base=tmp_path)
+    registry.with_details(run, {"shaped": True})
+    assert registry.load("0123abcd", tmp_path).details == {"a": 1, "shaped": True}
+    assert registry.name_of_testbed("0123abcd", tmp_path) == "static"

@@ -12,26 +12,27 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.training.pacing import Pacing, SegmentTimes, segment_times, typical
 
 
-def test_pacing_holds_each_segment_until_its_deadline() -> None:
+def test_pacing_holds_each_segment_until_its_end() -> None:
     pacing = Pacing(0.5)
     pacing.calibrated(SegmentTimes(samples=8, seconds=(0.002, 0.003), fixed=(0.0, 0.0)))
     begin_ns = time.monotonic_ns()
-    deadlines_ns = pacing.deadlines_ns(begin_ns, 8)
-    assert [each - begin_ns for each in deadlines_ns] == [4_000_000, 10_000_000]
-    pacing.segment(0, deadlines_ns)
+    gradient = pacing.gradient(begin_ns, 8)
+    gradient.segment(0)
     assert time.monotonic_ns() >= begin_ns + 4_000_000
-    pacing.segment(1, deadlines_ns)
+    gradient.segment(1)
     assert time.monotonic_ns() >= begin_ns + 10_000_000
+    pacing.once(begin_ns, 6_000_000)
+    assert time.monotonic_ns() >= begin_ns + 12_000_000
     pacing.stop()
     with pytest.raises(TrainingError, match="stopped"):
-        pacing.segment(1, deadlines_ns)
+        gradient.segment(1)
 
 
 def test_a_host_of_its_own_speed_is_not_paced() -> None:
     pacing = Pacing()
     pacing.calibrated(SegmentTimes(samples=8, seconds=(100.0,), fixed=(0.0,)))
-    assert pacing.deadlines_ns(0, 8) == ()
-    pacing.segment(0, ())
+    pacing.gradient(0, 8).segment(0)
+    pacing.once(time.monotonic_ns(), 10**12)
 
 
 @given(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -122,6 +123,41 @@ def test_schedules_and_outages_hold_what_is_leaving(shared: bool) -> None:
     bottlenecks = [Bottleneck(rate_bps=1e12, links=((0, 1),))] if shared else []
     run = send_to_last({0: [0]}, model, bottlenecks=bottlenecks)
     assert run.result.end_ns == pytest.approx(2 * SERVICE_NS - half_ns + half_ns + 1_000_000_000 - half_ns, abs=4)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_conditions_that_come_again_and_again(shared: bool) -> None:
+    fast, slow = LinkModel(rate_bps=8e6, delay_s=0.01), LinkModel(rate_bps=4e6, delay_s=0.02)
+
+    def periodic() -> Iterator[tuple[float, LinkModel]]:  # half of the time slow, for ever
+        for lap in count():
+            yield lap * 2 * SERVICE_NS / 1e9, fast
+            yield (lap * 2 + 1) * SERVICE_NS / 1e9, slow
+
+    model = {(0, 1): LinkModel(send_buffer_bytes=0, conditions=periodic)}
+    bottlenecks = [Bottleneck(rate_bps=1e12, links=((0, 1),))] if shared else []
+    run = send_to_last({0: [0] * 6}, model, bottlenecks=bottlenecks)
+    # Two service times carry 1.5 messages: the third, fast, the second half slow, half fast, and so on.
+    departures = [1, 2.5, 4, 5, 6.5, 8]
+    delays_ns = [20e6, 10e6, 10e6, 20e6, 10e6, 10e6]  # as it is in the moment of departure; order is kept
+    expected = np.maximum.accumulate(np.array(departures) * SERVICE_NS + delays_ns)
+    assert arrivals_ns(run, 0) == pytest.approx(expected.tolist(), abs=16)
+
+
+def test_loss_that_begins_later_leaves_less_of_the_rate() -> None:
+    changes = [(0.0, LinkModel(rate_bps=8e6)), (SERVICE_NS / 1e9, LinkModel(rate_bps=8e6, loss=0.5))]
+    run = send_to_last({0: [0, 0]}, {(0, 1): LinkModel(send_buffer_bytes=0, conditions=lambda: iter(changes))})
+    first_ns, second_ns = arrivals_ns(run, 0)
+    assert first_ns == SERVICE_NS
+    assert second_ns >= 3 * SERVICE_NS - 2  # half of the segments travel twice
+
+
+def test_a_bottleneck_whose_rate_changes() -> None:
+    links = {(0, 2): LinkModel(rate_bps=1e9), (1, 2): LinkModel(rate_bps=1e9)}
+    rates = [(0.0, 8e6), (SERVICE_NS / 1e9, 4e6)]
+    bottlenecks = [Bottleneck(rate_bps=1e9, links=((0, 2), (1, 2)), rates=lambda: iter(rates))]
+    run = send_to_last({0: [0], 1: [0]}, links, size=3, bottlenecks=bottlenecks)
+    assert run.result.end_ns == pytest.approx(3 * SERVICE_NS, abs=8)
 
 
 def test_a_bottleneck_is_shared_fairly_while_both_are_busy() -> None:

@@ -10,6 +10,7 @@ The kernel refuses quotas below 1 ms; a host of less than 0.2 cores gets a longe
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def controller(mountinfo: Path = Path("/proc/self/mountinfo")) -> Controller | N
         if kind == "cgroup2" and "cpu" in _words(where / "cgroup.controllers"):
             return Controller(version=2, root=where)
     return None
+
+
+def can_limit() -> bool:
+    """Whether this process may make cgroups that limit CPU time."""
+    hierarchy = controller()
+    return hierarchy is not None and os.access(hierarchy.root, os.W_OK)
 
 
 def make_group(run_id: str, host: str, cores: float, pid: int) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ class HostFiles:
     data: str | None  # address/prefix of a data device that is there from the start; None: it is given later
     neighbours: Mapping[str, str]  # every host of the run, this one among them -> data address
     sysctl: Mapping[str, str]  # path under /proc/sys -> value
+    root: bool = True  # made by root; else by an ordinary user, who has no other uid or gid than his own to give
 
     @property
     def directory(self) -> Path:
@@ -109,7 +110,7 @@ class HostFiles:
             "resolv.conf": "",  # no name servers: a look-up that /etc/hosts cannot answer fails at once
             "passwd": passwd(Path("/etc/passwd").read_text(encoding="utf-8"), user, self.home),
             "shadow": f"{user.pw_name}:*:1:0:99999:7:::\n",  # "*": no password, and not locked, as "!" would be
-            "group": Path("/etc/group").read_text(encoding="utf-8"),
+            "group": group(Path("/etc/group").read_text(encoding="utf-8"), with_tty=self.root),
             "nsswitch.conf": _NSSWITCH,
         }
         settings = "".join(f"{key} {value}\n" for key, value in self.sysctl.items())
@@ -139,7 +140,7 @@ class HostFiles:
             lines.append((self.run, self._in_run(self.run), "none", "bind"))
         lines += [
             (own / "run", _RUN, "none", "rbind"),
-            (source, "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666"),
+            (source, "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666" if self.root else "mode=600,ptmxmode=666"),
             (source, "/dev/shm", "tmpfs", "nosuid,nodev,mode=1777"),  # names in it hold pids, which repeat among hosts
             (source, own / "sys", "sysfs", "nosuid,nodev,noexec"),
             ("/sys/fs/cgroup", own / "sys/fs/cgroup", "none", "rbind"),
@@ -162,6 +163,12 @@ def passwd(machine: str, user: pwd.struct_passwd, home: Path) -> str:
     own = f"{user.pw_name}:x:{user.pw_uid}:{user.pw_gid}:{user.pw_gecos}:{home}:/bin/sh"
     others = [line for line in machine.splitlines() if line.partition(":")[0] != user.pw_name]
     return "\n".join([own, *others]) + "\n"
+
+
+def group(machine: str, *, with_tty: bool) -> str:
+    """The machine's groups; without ``tty``, sshd does not try to give terminals to it, which only root can."""
+    lines = [line for line in machine.splitlines() if with_tty or line.partition(":")[0] != "tty"]
+    return "\n".join(lines) + "\n"
 
 
 def _configured(device: str, address: str) -> list[str]:

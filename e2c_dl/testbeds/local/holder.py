@@ -37,7 +37,7 @@ directory=$1 name=$2 sshd=$3 config=$4 address=$5
 read -r pid rest </proc/self/stat
 echo "pid $pid"
 mount --all --fstab "$directory/fstab"
-echo "$name" >/proc/sys/kernel/hostname
+hostname "$name"
 cd /proc/sys
 keys=
 while read -r key value; do
@@ -53,6 +53,14 @@ ip -batch "$directory/network"
 echo "started"
 exec </dev/null >/dev/null 2>&1
 wait
+"""
+
+KEEPER_INIT = """\
+set -eu
+read -r pid rest </proc/self/stat
+ip link set lo up
+echo "pid $pid"
+exec sleep infinity >/dev/null 2>&1
 """
 
 CORE_INIT = """\
@@ -140,6 +148,11 @@ class Holder:
         return TestbedError(
             f"host {self.name} {what}: {said[-1] if said else 'it said nothing'}; `e2c-dl doctor` may know"
         )
+
+
+def start_keeper(run: Path, environ: Mapping[str, str]) -> Holder:
+    """What keeps the controller's own namespaces, where these are the run's: without root."""
+    return Holder("keeper", ["sh", _script(run, "keeper.sh", KEEPER_INIT)], environ, run / "keeper.log")
 
 
 def start_core(run: Path, environ: Mapping[str, str]) -> Holder:

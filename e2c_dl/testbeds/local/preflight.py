@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import e2c_dl
 from e2c_dl.testbeds import machine
+from e2c_dl.testbeds.local import rootless
 from e2c_dl.testbeds.local.addresses import MOST_HOSTS
 from e2c_dl.testbeds.local.testbed import Data
 from e2c_dl.testbeds.registry import STATE_VARIABLE, state_base
@@ -33,7 +36,14 @@ def memory_needed(hosts: int) -> int:
 
 def preflight(hosts: Sequence[str], data: Data) -> tuple[str, ...]:
     """Everything that stands in the way of bringing up hosts of these names, one line each, with its remedy."""
-    return (*_names(hosts), *_rights(), *_programs(), *_devices(data), *_capacity(len(hosts)))
+    return (
+        *_names(hosts),
+        *_rights(),
+        *_programs(),
+        *unseen(),
+        *_devices(data),
+        *_capacity(len(hosts)),
+    )
 
 
 def _names(hosts: Sequence[str]) -> list[str]:
@@ -49,7 +59,8 @@ def _names(hosts: Sequence[str]) -> list[str]:
 
 
 def _rights() -> list[str]:
-    return [] if os.geteuid() == 0 else ["not root: hosts on this machine are namespaces; run as root (sudo)"]
+    problem = None if rootless.rights() else rootless.problem()
+    return [] if problem is None else [f"hosts without root: {problem}"]
 
 
 def _programs() -> list[str]:
@@ -63,11 +74,19 @@ def _programs() -> list[str]:
     ]
 
 
+def unseen() -> list[str]:
+    """Hosts run this very interpreter and package; of /run they see only their own."""
+    places = {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, Path(e2c_dl.__file__).parent)}
+    return [
+        f"{place}: hosts do not see it, their /run is their own; install e2c_dl elsewhere"
+        for place in sorted(places)
+        if Path(place).is_relative_to("/run")
+    ]
+
+
 def _devices(data: Data) -> list[str]:
     problem = machine.tun_problem() if data is Data.TAP else None
-    return (
-        [] if problem is None else [f"/dev/net/tun: {problem}; modprobe tun; in a container, add --device /dev/net/tun"]
-    )
+    return [] if problem is None else [f"/dev/net/tun: {problem}; {machine.TUN_REMEDY}"]
 
 
 def _capacity(hosts: int) -> list[str]:

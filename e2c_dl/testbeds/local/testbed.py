@@ -4,6 +4,8 @@
 
     files -> holders (core, and hosts) -> keys -> cables -> settings, CPU quotas -> "go" -> sshd answers
 
+For an ordinary user all of it happens in namespaces of the user's own (``rootless``), which a keeper keeps.
+
 With ``Data.VETH`` the hosts' data devices are there from the start, for shaping by tc. With ``Data.TAP`` a relay makes
 them later, from what Access says (``addresses.mac`` gives the hardware address); then ``settle`` is called.
 """
@@ -28,7 +30,7 @@ from e2c_dl.testbeds.local import addresses, cables, cpu, tcp
 from e2c_dl.testbeds.local.access import enter_network
 from e2c_dl.testbeds.local.commands import run
 from e2c_dl.testbeds.local.files import SYSTEM_PATH, HostFiles, sshd_config
-from e2c_dl.testbeds.local.holder import Holder, start_core, start_host
+from e2c_dl.testbeds.local.holder import Holder, start_core, start_host, start_keeper
 from e2c_dl.testbeds.local.remains import destroy
 
 _SSH_PORT = 22
@@ -68,7 +70,9 @@ class LocalTestbed:
         self._data = data
         self._tcp = tcp
         self._python = python
+        self._root = os.geteuid() == 0
         self._holders: list[Holder] = []
+        self._keeper: Holder | None = None
         self._caveats: list[str] = []
         self._refused_congestion_control: dict[str, str] = {}  # host -> caveat, until its route takes it
 
@@ -108,7 +112,7 @@ class LocalTestbed:
                 del self._refused_congestion_control[access.name]
 
     def _up(self) -> tuple[Access, ...]:
-        user = pwd.getpwuid(os.geteuid())
+        user = _user()
         files = self._files()
         for host in files:
             host.write(user)
@@ -145,6 +149,7 @@ class LocalTestbed:
                 data=str(addresses.data_address(i)) if self._data is Data.VETH else None,
                 neighbours=neighbours,
                 sysctl=settings,
+                root=self._root,
             )
             for i, spec in enumerate(self._specs)
         )
@@ -159,12 +164,18 @@ class LocalTestbed:
         if sshd is None:
             raise TestbedError("sshd: not found on this machine; apt-get install openssh-server")
         config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
-        self._holders.append(start_core(self.run.directory, self._environ()))
+        if not self._root:
+            self._keeper = start_keeper(self.run.directory, self._environ())
+            self._holders.append(self._keeper)
+        core = start_core(self.run.directory, self._environ())
+        self._holders.append(core)
+        hosts = []
         for host in files:
-            self._holders.append(start_host(host.name, host.directory, (sshd, str(config)), _ip(host), self._environ()))
+            hosts.append(start_host(host.name, host.directory, (sshd, str(config)), _ip(host), self._environ()))
+            self._holders.append(hosts[-1])
         for holder in self._holders:
             holder.await_pid()
-        return self._holders[0], self._holders[1:]
+        return core, hosts
 
     def _make_keys(self) -> None:
         for name in ("key", "hostkey"):
@@ -198,7 +209,18 @@ class LocalTestbed:
             python=self._python,
             run_dir=str(host.work),
             netns_pid=holder.pid,
+            through_pid=None if self._keeper is None else self._keeper.pid,
         )
+
+
+def _user() -> pwd.struct_passwd:
+    """Who logs in on the hosts: who runs this. Raises: TestbedError if the machine has no name for him."""
+    try:
+        return pwd.getpwuid(os.geteuid())
+    except KeyError as error:
+        raise TestbedError(
+            f"uid {os.geteuid()}: the machine knows no user of this number; add a line to /etc/passwd"
+        ) from error
 
 
 def _ip(host: HostFiles) -> str:

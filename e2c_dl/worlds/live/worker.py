@@ -51,13 +51,14 @@ class LiveWorker:
 
     ``thread`` runs the gradient and the evaluation: it has exactly one thread. ``layers`` are all ranks', by rank.
     Rank 0 evaluates every ``evaluate_every`` iterations (0: never), but for the last: whoever asked for training
-    evaluates its end. ``on_progress`` is called in the event loop.
+    evaluates its end. ``on_iteration`` is called when an iteration begins, ``on_progress`` when it has ended, both in
+    the event loop.
     """
 
     def __init__(
         self, *, network: Network, compute: Compute, thread: Executor, recorder: Recorder, samples: int,
         total_samples: int, layers: Sequence[str], seed: int, iterations: int, evaluate_every: int,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[Progress], None], on_iteration: Callable[[int], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.rank, self.size = network.rank, network.size
         self.samples, self.total_samples = samples, total_samples
@@ -71,7 +72,7 @@ class LiveWorker:
         self._recorder = recorder
         self._iterations = iterations
         self._evaluate_every = evaluate_every
-        self._on_progress = on_progress
+        self._on_progress, self._on_iteration = on_progress, on_iteration
         self._deadlines: dict[str, Deadline] = {}
         self._tasks = Tasks()
 
@@ -99,6 +100,7 @@ class LiveWorker:
         begin_ns = start_ns = self._recorder.clock()
         for iteration in range(self._iterations):
             _ITERATION.set(iteration)
+            self._on_iteration(iteration)
             yield iteration
             accuracy = await self._evaluate_if_due(iteration)
             end_ns = self._recorder.clock()

@@ -9,13 +9,13 @@
 No sockets, no clocks, no threads, no torch: the same input gives the same trace, on any machine.
 """
 
-from e2c_dl.worlds.virtual.links import Bottleneck, LinkModel, link_models
-from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel
+from e2c_dl.worlds.virtual.links import Bottleneck, LinkModel, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel, Speed
 from e2c_dl.worlds.virtual.simulate import Result, simulate
 from e2c_dl.worlds.virtual.spans import InFiles, InMemory
-from e2c_dl.worlds.virtual.worker import Progress, VirtualWorker
+from e2c_dl.worlds.virtual.worker import Onset, Progress, VirtualWorker
 
 __all__ = [
-    "Bottleneck", "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "LinkModel", "Progress",
-    "Result", "VirtualWorker", "link_models", "simulate",
+    "Bottleneck", "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "LinkModel", "Onset",
+    "Progress", "Result", "Speed", "VirtualWorker", "bottlenecks", "link_model", "link_models", "simulate",
 ]  # fmt: skip

@@ -5,12 +5,16 @@
     rate   |----10----|    |--5--|---10---...      steps: (from when, bits per ns), constant until the next
                       | 0  |                       a link that is down has rate 0
     carried(t) = integral of rate from 0 to t      finish and start are its inverse
+
+Steps may go on for ever, as those of a periodic course do: they are asked for as far as time has come.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import groupby
 
 from e2c_dl.worlds.virtual.kernel import FOREVER
 
@@ -31,32 +35,34 @@ def steps_of(
     return tuple((time, _rate_at(rates, outages, time)) for time in times)
 
 
-def at_most(steps: Sequence[Step], bounds: Sequence[Step]) -> tuple[Step, ...]:
+def at_most(steps: Iterable[Step], bounds: Iterable[Step]) -> Iterator[Step]:
     """The lower of both rates at any time; before its first step a bound is not one."""
-    times = sorted({time for time, _ in (*steps, *bounds)})
-    return tuple((time, min(_value_at(steps, time), _value_at(bounds, time))) for time in times)
+    latest = [UNLIMITED_BPS / 1e9, UNLIMITED_BPS / 1e9]
+    both = merge(((time, 0, rate) for time, rate in steps), ((time, 1, rate) for time, rate in bounds))
+    for time, changes in groupby(both, key=lambda change: change[0]):
+        for _, which, rate in changes:
+            latest[which] = rate
+        yield time, min(latest)
 
 
 class Capacity:
     """Integrates steps, the first of which is at 0. ``constant`` is the rate if there is but one."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = tuple(steps)
-        self._times = [time for time, _ in steps]
-        self._rates = [rate for _, rate in steps]
-        self._carried = [0.0]
-        for index in range(1, len(steps)):
-            lasted_ns = self._times[index] - self._times[index - 1]
-            self._carried.append(self._carried[-1] + lasted_ns * self._rates[index - 1])
-        self.constant = self._rates[0] if len(steps) == 1 and self._rates[0] > 0 else None
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._source = iter(steps)
+        self._times: list[int] = []
+        self._rates: list[float] = []
+        self._carried: list[float] = []
+        more = self._more() and self._more()
+        self.constant = self._rates[0] if not more and self._rates[0] > 0 else None
 
     def rate_at(self, time_ns: int) -> float:
         """Bits per ns."""
-        return self._rates[bisect_right(self._times, time_ns) - 1]
+        return self._rates[self._index(time_ns)]
 
     def next_change_ns(self, time_ns: int) -> int:
         """When the rate changes next, after ``time_ns``."""
-        index = bisect_right(self._times, time_ns)
+        index = self._index(time_ns) + 1
         return self._times[index] if index < len(self._times) else FOREVER
 
     def finish_ns(self, start_ns: int, bits: float) -> int:
@@ -76,26 +82,39 @@ class Capacity:
         return min(finish_ns, self._reached(max(0.0, self._carried_until(finish_ns) - bits), 0))
 
     def _carried_until(self, time_ns: int) -> float:
-        index = bisect_right(self._times, time_ns) - 1
+        index = self._index(time_ns)
         return self._carried[index] + (time_ns - self._times[index]) * self._rates[index]
 
     def _reached(self, carried: float, earliest_ns: int) -> int:
         """The first moment from ``earliest_ns`` on at which ``carried`` bits have been carried since 0."""
-        index = max(bisect_right(self._times, earliest_ns) - 1, 0)
-        while index + 1 < len(self._times) and self._carried[index + 1] < carried:
+        index = self._index(earliest_ns)
+        while (index + 1 < len(self._times) or self._more()) and self._carried[index + 1] < carried:
             index += 1
         missing = carried - self._carried[index]
         if self._rates[index] <= 0:
             return self._times[index] if missing <= 0 else FOREVER
         return self._times[index] + int(missing / self._rates[index] + 0.5)
 
+    def _index(self, time_ns: int) -> int:
+        """Of the step that ``time_ns`` is in; the one after it is known, if there is one."""
+        while self._times[-1] <= time_ns and self._more():
+            pass
+        return max(0, bisect_right(self._times, time_ns) - 1)
 
-def _rate_at(rates: Sequence[Step], outages: Sequence[tuple[int, int]], time_ns: int) -> float:
+    def _more(self) -> bool:
+        """Whether there was another step to take from the source."""
+        step = next(self._source, None)
+        if step is None:
+            return False
+        time, rate = step
+        carried = self._carried[-1] + (time - self._times[-1]) * self._rates[-1] if self._times else 0.0
+        self._times.append(time)
+        self._rates.append(rate)
+        self._carried.append(carried)
+        return True
+
+
+def _rate_at(rates: list[Step], outages: list[tuple[int, int]], time_ns: int) -> float:
     if any(begin <= time_ns < end for begin, end in outages):
         return 0.0
-    return _value_at(rates, time_ns)
-
-
-def _value_at(steps: Sequence[Step], time_ns: int) -> float:
-    past = [rate for time, rate in steps if time <= time_ns]
-    return past[-1] if past else UNLIMITED_BPS / 1e9
+    return [rate for time, rate in rates if time <= time_ns][-1]

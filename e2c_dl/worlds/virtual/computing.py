@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.virtual.profile import HostModel
+from e2c_dl.worlds.virtual.profile import HostModel, Speed
 
 
 class Segment(NamedTuple):
@@ -38,35 +38,84 @@ class Pace:
         self._segments: dict[int, tuple[Segment, ...]] = {}
         self._factor = host.factor
         self._changes = deque(host.schedule)
+        self._pauses = [(round(from_s * 1e9), round(until_s * 1e9)) for from_s, until_s in host.pauses]
         self.step_ns = round(self._profile.step_s * host.vector_factor * 1e9)
-        self.evaluate_ns = round(self._profile.evaluate_s * host.factor * 1e9)
         ns_per_byte = 1e9 * host.vector_factor
         self.copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
         self.accumulate_ns_per_byte = self._profile.accumulate_s_per_byte * ns_per_byte
         self.scale_ns_per_byte = self._profile.scale_s_per_byte * ns_per_byte
 
-    def gradient(self, samples: int, now_ns: int) -> Sequence[Segment]:
-        """The next gradient of ``samples`` samples, piece by piece."""
-        while self._changes and self._changes[0][0] * 1e9 <= now_ns:
+    def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
+        """A gradient of ``samples`` samples that begins at ``begin_ns``, piece by piece."""
+        speed = self._host.speed
+        if speed is not None:
+            segments = self._at_speed(speed, samples, begin_ns)
+        else:
+            segments = self._at_factor(samples, begin_ns)
+        if self._noise is not None:
+            noise = self._noise.lognormvariate(0.0, self._host.noise)
+            segments = [
+                Segment(phase, bucket, round(start_ns * noise), round(end_ns * noise))
+                for phase, bucket, start_ns, end_ns in segments
+            ]
+        if self._pauses:
+            segments = [
+                Segment(phase, bucket, self._held(begin_ns + start) - begin_ns, self._held(begin_ns + end) - begin_ns)
+                for phase, bucket, start, end in segments
+            ]
+        return segments
+
+    def evaluated_ns(self, begin_ns: int) -> int:
+        """When an evaluation that begins at ``begin_ns`` ends."""
+        cpu_s, speed = self._profile.evaluate_s, self._host.speed
+        if speed is None:
+            return self.held(begin_ns + round(cpu_s * self._host.factor * 1e9))
+        end_ns = speed.ends_ns(begin_ns, cpu_s)
+        speed.finished(begin_ns, cpu_s)
+        return self.held(end_ns)
+
+    def pause(self, begin_ns: int, end_ns: int) -> None:
+        """The process is stopped from now, ``begin_ns``, on; what was planned to end before, has."""
+        self._pauses.append((begin_ns, end_ns))
+
+    def held(self, time_ns: int) -> int:
+        """``time_ns``, or, if the process is stopped then, when it goes on."""
+        return self._held(time_ns) if self._pauses else time_ns
+
+    def _held(self, time_ns: int) -> int:
+        for from_ns, until_ns in self._pauses:
+            if from_ns <= time_ns < until_ns:
+                return until_ns
+        return time_ns
+
+    def _at_factor(self, samples: int, begin_ns: int) -> Sequence[Segment]:
+        while self._changes and self._changes[0][0] * 1e9 <= begin_ns:
             self._factor = self._changes.popleft()[1]
             self._segments.clear()
         segments = self._segments.get(samples)
         if segments is None:
             segments = self._segments[samples] = self._paced(samples)
-        if self._noise is None:
-            return segments
-        noise = self._noise.lognormvariate(0.0, self._host.noise)
-        return [
-            Segment(phase, bucket, round(start_ns * noise), round(end_ns * noise))
-            for phase, bucket, start_ns, end_ns in segments
-        ]
+        return segments
 
-    def _paced(self, samples: int) -> tuple[Segment, ...]:
+    def _at_speed(self, speed: Speed, samples: int, begin_ns: int) -> Sequence[Segment]:
+        segments, cpu_s, start_ns = [], 0.0, 0
+        for phase, bucket, seconds in self._pieces(samples):
+            cpu_s += seconds
+            end_ns = speed.ends_ns(begin_ns, cpu_s) - begin_ns
+            segments.append(Segment(phase, bucket, start_ns, end_ns))
+            start_ns = end_ns
+        speed.finished(begin_ns, cpu_s)
+        return segments
+
+    def _pieces(self, samples: int) -> list[tuple[Phase, int, float]]:
+        """(phase, bucket, seconds of the profile)."""
         times = self._profile.gradient(samples)
         pieces = [(Phase.DATA, -1, times.data_s), (Phase.FORWARD, -1, times.forward_s)]
-        pieces += [(Phase.BACKWARD, bucket, seconds) for bucket, seconds in enumerate(times.backward_s)]
+        return pieces + [(Phase.BACKWARD, bucket, seconds) for bucket, seconds in enumerate(times.backward_s)]
+
+    def _paced(self, samples: int) -> tuple[Segment, ...]:
         segments, before_s = [], 0.0
-        for phase, bucket, seconds in pieces:
+        for phase, bucket, seconds in self._pieces(samples):
             start_s, before_s = before_s, before_s + seconds * self._factor
             segments.append(Segment(phase, bucket, round(start_s * 1e9), round(before_s * 1e9)))
         return tuple(segments)

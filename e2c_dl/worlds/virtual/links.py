@@ -2,7 +2,7 @@
 
 ::
 
-    rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, schedule of rates, outages
+    rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, schedule of rates, outages, conditions
     Bottleneck(rate_bps, links)         one access that several links go through, each getting its fair share
 
 These are what a scenario's links and faults come down to. A pair without a LinkModel is not shaped: no rate, no delay.
@@ -10,11 +10,12 @@ These are what a scenario's links and faults come down to. A pair without a Link
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
-from e2c_dl.topology import Topology
+from e2c_dl.topology import Link, Topology
+from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.tcp import CONGESTION_CONTROLS
 
 RankPair = tuple[int, int]
@@ -39,6 +40,10 @@ class LinkModel:
     """(from when in s, rate_bps), in order of time: other rates than ``rate_bps``."""
     down: tuple[tuple[float, float], ...] = ()
     """(from s, until s): nothing is carried; what is on its way arrives, what is not yet, waits."""
+    conditions: Callable[[], Iterator[tuple[float, LinkModel]]] | None = None
+    """(from when in s, what the link is like from then on), from 0 on, rising, as often as asked for, maybe for ever:
+    then rate, delay, jitter, loss and outages are those, and the ones here say nothing. For gradual or periodic
+    changes; the models that it gives have neither schedules nor conditions, and are down or not from 0 on."""
     congestion_control: str = "cubic"
     send_buffer_bytes: int = SEND_BUFFER_BYTES
     """What the sender's kernel takes before it is on the wire: a send resolves once all but this much has left."""
@@ -67,10 +72,24 @@ class Bottleneck:
 
     rate_bps: float
     links: tuple[RankPair, ...]
+    rates: Callable[[], Iterator[tuple[float, float]]] | None = None
+    """(from when in s, bits per second), from 0 on, rising, maybe for ever: instead of ``rate_bps``."""
 
     def __post_init__(self) -> None:
         if self.rate_bps <= 0:
             raise InputError(f"bottleneck: a rate of {self.rate_bps} bit/s; write one above 0")
+
+
+def link_model(link: Link, congestion_control: str = "cubic") -> LinkModel:
+    """``link`` as a model: bursty loss counts with its mean, spread of the delay as if it were uniform."""
+    return LinkModel(
+        rate_bps=link.rate_bps,
+        delay_s=link.delay_s,
+        jitter_s=link.jitter_s,
+        loss=0.0 if link.down else link.mean_loss,
+        down=((0.0, FOREVER / 1e9),) if link.down else (),
+        congestion_control=congestion_control,
+    )
 
 
 def link_models(topology: Topology, congestion_control: str = "cubic") -> Mapping[RankPair, LinkModel]:
@@ -80,7 +99,17 @@ def link_models(topology: Topology, congestion_control: str = "cubic") -> Mappin
     for (src, dst), link in topology.links.items():
         src_rank, dst_rank = ranks.get(src), ranks.get(dst)
         if src_rank is not None and dst_rank is not None:
-            models[src_rank, dst_rank] = LinkModel(
-                rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss, congestion_control=congestion_control
-            )
+            models[src_rank, dst_rank] = link_model(link, congestion_control)
     return models
+
+
+def bottlenecks(topology: Topology) -> tuple[Bottleneck, ...]:
+    """What ``topology``'s links between ranks share, in its order; those without such a link are left out."""
+    ranks = {host.name: host.rank for host in topology.ranks}
+    found = []
+    for each in topology.bottlenecks:
+        pairs = [(ranks.get(src), ranks.get(dst)) for src, dst in each.links]
+        between = tuple((src, dst) for src, dst in pairs if src is not None and dst is not None)
+        if between:
+            found.append(Bottleneck(rate_bps=each.rate_bps, links=between))
+    return tuple(found)

@@ -17,7 +17,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from e2c_dl.errors import InputError
 
@@ -99,6 +99,18 @@ class ComputeProfile:
         return ComputeProfile(**{**content, "buckets": buckets, "gradients": gradients})
 
 
+class Speed(Protocol):
+    """How fast a host computes where that changes over time. Asked in order of time; times are ns of training."""
+
+    def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
+        """When ``cpu_s`` of the profile's computing that begin at ``begin_ns`` end."""
+        ...
+
+    def finished(self, begin_ns: int, cpu_s: float) -> None:
+        """That is what was computed."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostModel:
     """One rank's host."""
@@ -113,6 +125,11 @@ class HostModel:
     """Times slower at steps, copies, sums and scalings: ``factor``, where a quota slows everything."""
     schedule: tuple[tuple[float, float], ...] = ()
     """(from when in s, factor), in order of time: other factors than ``factor``, for gradients that begin later."""
+    speed: Speed | None = None
+    """Instead of ``factor`` and ``schedule``, at gradients and evaluations. For one run: it may remember (heat)."""
+    pauses: tuple[tuple[float, float], ...] = ()
+    """(from s, until s), in order of time: its process is stopped. What would end meanwhile ends afterwards; messages
+    that are on their way arrive, as kernels take them in."""
     noise: float = 0.0
     """Relative standard deviation of a gradient's time, log-normal with median 1."""
     killed_at_s: float | None = None

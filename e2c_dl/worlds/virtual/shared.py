@@ -15,11 +15,11 @@ Gallager, Data Networks, 1992, 6.5.2. TCP connections of unlike round trips shar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from e2c_dl.worlds.virtual.capacity import Capacity
+from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import Bottleneck, RankPair
 from e2c_dl.worlds.virtual.parcel import Parcel
@@ -44,13 +44,16 @@ class Flow:
 
 
 class Fluid:
-    """All links that share something. Wires call :meth:`mark` and then :meth:`changed`."""
+    """All links that share something, and the ``unsteady`` ones, whose conditions change in ways not known before.
 
-    def __init__(self, kernel: Kernel, bottlenecks: Sequence[Bottleneck]) -> None:
+    Wires call :meth:`mark` and then :meth:`changed`.
+    """
+
+    def __init__(self, kernel: Kernel, bottlenecks: Sequence[Bottleneck], unsteady: Collection[RankPair] = ()) -> None:
         self.kernel = kernel
-        self._rates = [bottleneck.rate_bps / 1e9 for bottleneck in bottlenecks]
+        self._rates = [Capacity(_rates(bottleneck)) for bottleneck in bottlenecks]
         self.flows: dict[RankPair, Flow] = {}
-        for pair in sorted({pair for bottleneck in bottlenecks for pair in bottleneck.links}):
+        for pair in sorted({*unsteady, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
             through = tuple(index for index, bottleneck in enumerate(bottlenecks) if pair in bottleneck.links)
             self.flows[pair] = Flow(through)
         self._at_ns = 0
@@ -97,13 +100,13 @@ class Fluid:
         """Max-min fair rates: fill all alike, and freeze whoever meets a limit first."""
         for flow in self.flows.values():
             flow.rate = 0.0
-        left = list(self._rates)
+        left = [rates.rate_at(self.kernel.now_ns) for rates in self._rates]
         own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in busy}
         unfrozen = list(busy)
         while unfrozen:
             users = [sum(index in flow.bottlenecks for flow in unfrozen) for index in range(len(left))]
             fair = [left[index] / users[index] if users[index] else math.inf for index in range(len(left))]
-            limits = [min(own[id(flow)], *(fair[index] for index in flow.bottlenecks)) for flow in unfrozen]
+            limits = [min([own[id(flow)], *(fair[index] for index in flow.bottlenecks)]) for flow in unfrozen]
             lowest = min(limits)
             frozen = [flow for flow, limit in zip(unfrozen, limits, strict=True) if limit <= lowest * (1 + 1e-12)]
             for flow in frozen:
@@ -113,7 +116,8 @@ class Fluid:
             unfrozen = [flow for flow in unfrozen if flow not in frozen]
 
     def _next_ns(self, flow: Flow) -> int:
-        change_ns = flow.capacity.next_change_ns(self._at_ns)
+        changing = (flow.capacity, *(self._rates[index] for index in flow.bottlenecks))
+        change_ns = min(capacity.next_change_ns(self._at_ns) for capacity in changing)
         if not flow.rate:
             return change_ns
         missing = max(0.0, flow.marks[0][0] - flow.position)
@@ -127,6 +131,12 @@ class SharedWire(Wire):
         """Send as a flow of ``fluid``; once, before anything is posted."""
         self._fluid, self._flow = fluid, flow
         flow.capacity = self.capacity
+
+    def recondition(self) -> None:
+        """The model's conditions are others from now on."""
+        super().recondition()
+        self._flow.capacity = self.capacity
+        self._fluid.changed()
 
     def begin(self, parcel: Parcel) -> None:
         """Hand ``parcel`` to the kernel, which is free."""
@@ -161,6 +171,11 @@ class SharedWire(Wire):
         self.deliver(leaving.parcel, leaving.first_ns, self.kernel.now_ns)
         if not self._flow.busy and not self.queue:
             self.say_goodbye()
+
+
+def _rates(bottleneck: Bottleneck) -> Iterator[Step]:
+    steps = iter([(0.0, bottleneck.rate_bps)]) if bottleneck.rates is None else bottleneck.rates()
+    return ((round(from_s * 1e9), rate_bps / 1e9) for from_s, rate_bps in steps)
 
 
 class _Leaving:

@@ -11,7 +11,7 @@ gradients: the same times and messages, unless the strategy's choices depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -26,7 +26,7 @@ from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
 from e2c_dl.worlds.virtual.spans import PENDING_RECORDS, Sink
 from e2c_dl.worlds.virtual.wire import Wire
-from e2c_dl.worlds.virtual.worker import Progress, Setting, VirtualWorker
+from e2c_dl.worlds.virtual.worker import OnIteration, Progress, Setting, VirtualWorker
 
 MOST_RANKS = 1 << 15
 """A span's src and dst have 16 bits."""
@@ -48,10 +48,12 @@ def simulate(
     strategy: Callable[[], Strategy], *, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel], sink: Sink,
     iterations: int, seed: int, bottlenecks: Sequence[Bottleneck] = (), computes: Sequence[Compute] | None = None,
     evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[Progress], None] | None = None,
-    as_seen: Callable[[VirtualWorker], Worker] | None = None,
+    as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
+    unsteady: Collection[RankPair] = (),
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
+    ``on_iteration`` says what begins with an iteration of a rank; links that it ever names are ``unsteady``.
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
     parameters that change while their gradient is computed, are errors: they would train differently live.
 
@@ -68,9 +70,10 @@ def simulate(
         seed=seed,
         checked=checked,
         on_progress=on_progress,
+        on_iteration=on_iteration,
     )
     sink.open([(host.name, host.layer) for host in hosts])
-    simulation = _Simulation(setting, hosts, links, bottlenecks, computes, sink)
+    simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)
     return simulation.run(strategy, as_seen)
 
 
@@ -79,11 +82,12 @@ class _Simulation:
 
     def __init__(
         self, setting: Setting, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel],
-        bottlenecks: Sequence[Bottleneck], computes: Sequence[Compute] | None, sink: Sink,
+        bottlenecks: Sequence[Bottleneck], unsteady: Collection[RankPair], computes: Sequence[Compute] | None,
+        sink: Sink,
     ) -> None:  # fmt: skip
         self._kernel = Kernel()
         self._setting, self._hosts, self._links, self._sink = setting, hosts, MappingProxyType(dict(links)), sink
-        self._fluid = Fluid(self._kernel, bottlenecks)
+        self._fluid = Fluid(self._kernel, bottlenecks, unsteady)
         self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))
         self._unfinished = len(hosts)
         self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
@@ -123,7 +127,7 @@ class _Simulation:
         pace = Pace(host, rank=rank, seed=self._setting.seed)
         return VirtualWorker(
             self._kernel, self._setting, rank=rank, compute=compute, pace=pace, open_wire=self._wire,
-            flush=self._flush, ended=self._ended,
+            flush=self._flush, ended=self._ended, changed=self._changed,
         )  # fmt: skip
 
     def _wire(self, worker: Messenger, dst: int) -> Wire:
@@ -139,6 +143,12 @@ class _Simulation:
         if isinstance(wire, SharedWire) and flow is not None:
             wire.share(self._fluid, flow)
         return wire
+
+    def _changed(self, pairs: Sequence[RankPair]) -> None:
+        for src, dst in pairs:
+            wire = self._workers[src].wires.get(dst)
+            if isinstance(wire, SharedWire):
+                wire.recondition()
 
     def _ended(self) -> None:
         self._unfinished -= 1

@@ -13,7 +13,7 @@ live world.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -60,6 +60,7 @@ class Wire:
         self.record, self.receiver = record, receiver
         self.lost: PeerLost | None = None
         self.capacity = Capacity(_steps(model, round_trip_s))
+        self._conditions = None if model.conditions is None else Conditions(model.conditions())
         self.queue: list[tuple[int, int, Parcel]] = []
         self.pump_free_ns = 0
         self.arrived_ns = 0  # of the last message that is under way
@@ -69,7 +70,8 @@ class Wire:
         self._header_ns = self.capacity.finish_ns(0, wire_bits(MESSAGE_HEADER_BYTES))
         self._round_trip_s = round_trip_s
         self._delay_ns = round(model.delay_s * 1e9)
-        self._random = random.Random(f"{seed} {src} {dst}") if model.loss or model.jitter_s else None
+        chance = model.loss or model.jitter_s or model.conditions
+        self._random = random.Random(f"{seed} {src} {dst}") if chance else None
         self._cold = model.initial_window_segments is not None
         self._bits: dict[int, float] = {}  # nbytes -> bits on the wire
         self._service_ns: dict[int, int] = {}  # nbytes -> how long it takes, where that is always the same
@@ -89,6 +91,14 @@ class Wire:
                 self.kernel.at(self.pump_free_ns, self.pump, None)
             self._posted += 1
             heappush(self.queue, (priority, self._posted, parcel))
+
+    def recondition(self) -> None:
+        """The model's conditions are others from now on."""
+        model, now_ns = self.model, self.kernel.now_ns
+        self.capacity = Capacity(_steps(model, self._round_trip_s))
+        if model.conditions is not None:
+            self._conditions = Conditions(model.conditions())
+            self._conditions.at(now_ns)
 
     def pump(self, _: object) -> None:
         """The kernel has taken a message: begin the next, if there is one."""
@@ -164,7 +174,9 @@ class Wire:
         """What a message of ``nbytes`` takes of the wire, with what is lost and sent again."""
         bits = self._bits.get(nbytes)
         if bits is None:
-            bits = self._bits[nbytes] = wire_bits(nbytes) / (1 - self.model.loss)
+            # Where conditions change, what is sent again lowers the capacity instead.
+            again = 0.0 if self._conditions is not None else self.model.loss
+            bits = self._bits[nbytes] = wire_bits(nbytes) / (1 - again)
         return bits
 
     def number(self, parcel: Parcel) -> None:
@@ -182,6 +194,8 @@ class Wire:
 
     def deliver(self, parcel: Parcel, first_ns: int, departed_ns: int) -> None:
         """Let ``parcel``, whose header has left at ``first_ns``, and all at ``departed_ns``, arrive after the delay."""
+        if self._conditions is not None:
+            self._delay_ns = round(self._conditions.at(departed_ns).delay_s * 1e9)
         arrived_ns = departed_ns + self._delay_ns
         if self._random is not None:
             arrived_ns += self._late_ns(self._random, parcel.nbytes, departed_ns)
@@ -212,12 +226,13 @@ class Wire:
     def _late_ns(self, generator: random.Random, nbytes: int, departed_ns: int) -> int:
         """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""
         late_s = 0.0
-        if self.model.jitter_s:
-            late_s = max(-self.model.delay_s, generator.uniform(-self.model.jitter_s, self.model.jitter_s))
-        if self.model.loss:
+        model = self.model if self._conditions is None else self._conditions.at(departed_ns)
+        if model.jitter_s:
+            late_s = max(-model.delay_s, generator.uniform(-model.jitter_s, model.jitter_s))
+        if model.loss:
             rate_bps = self.capacity.rate_at(departed_ns) * 1e9
             window = min(self.bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
-            if generator.random() < 1 - (1 - self.model.loss) ** max(1.0, window):
+            if generator.random() < 1 - (1 - model.loss) ** max(1.0, window):
                 late_s += self._round_trip_s
         return round(late_s * 1e9)
 
@@ -228,12 +243,42 @@ class Wire:
         ramp = slow_start(segments, self._round_trip_s, self.capacity.rate_at(now_ns) * 1e9)
         bounds = [*((now_ns + round(at_s * 1e9), bps / 1e9) for at_s, bps in ramp)]
         bounds[-1] = (bounds[-1][0], UNLIMITED_BPS / 1e9)  # at the link's own rate it bounds no more
-        self.capacity = Capacity(at_most(self.capacity.steps, bounds))
+        self.capacity = Capacity(at_most(_steps(self.model, self._round_trip_s), bounds))
 
 
-def _steps(model: LinkModel, round_trip_s: float) -> tuple[Step, ...]:
-    rate_bps = UNLIMITED_BPS if model.rate_bps is None else model.rate_bps
-    steps = steps_of(rate_bps, model.schedule, model.down)
+class Conditions:
+    """What a link is like over time, asked for in order of time."""
+
+    def __init__(self, source: Iterator[tuple[float, LinkModel]]) -> None:
+        self._source = source
+        _, self._now = next(source)
+        self._next = next(source, None)
+
+    def at(self, time_ns: int) -> LinkModel:
+        """The model in force at ``time_ns``, which is not before that of the last call."""
+        while self._next is not None and round(self._next[0] * 1e9) <= time_ns:
+            self._now = self._next[1]
+            self._next = next(self._source, None)
+        return self._now
+
+
+def _steps(model: LinkModel, round_trip_s: float) -> Iterator[Step]:
+    if model.conditions is not None:
+        way_back_s = round_trip_s - model.delay_s
+        for from_s, now in model.conditions():
+            rate = 0.0 if now.down else _bits_per_ns(now, way_back_s + now.delay_s) * (1 - now.loss)
+            yield round(from_s * 1e9), rate
+        return
+    steps = steps_of(UNLIMITED_BPS if model.rate_bps is None else model.rate_bps, model.schedule, model.down)
     if not model.loss:
-        return steps
-    return at_most(steps, ((0, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s) / 1e9),))
+        yield from steps
+    else:
+        yield from at_most(steps, ((0, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s) / 1e9),))
+
+
+def _bits_per_ns(model: LinkModel, round_trip_s: float) -> float:
+    """The rate of a link that does not change, with what loss leaves of it."""
+    rate_bps = UNLIMITED_BPS if model.rate_bps is None else model.rate_bps
+    if model.loss:
+        rate_bps = min(rate_bps, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s))
+    return rate_bps / 1e9

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.virtual.computing import Pace
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
+from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.shape import Shape, shape
 from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, Tasks
@@ -40,6 +41,18 @@ class Progress:
     accuracy: float | None
 
 
+class Onset(NamedTuple):
+    """What begins with an iteration of a rank."""
+
+    links: Sequence[RankPair] = ()  # whose conditions are others from now on: they are asked for again
+    killed: bool = False
+    paused_s: float = 0.0
+
+
+OnIteration = Callable[[int, int, int], Onset | None]
+"""Told that a rank begins an iteration (from 0), and when, in ns; says what begins with it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What all ranks of a simulation have in common."""
@@ -51,18 +64,20 @@ class Setting:
     seed: int
     checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
     on_progress: Callable[[Progress], None] | None
+    on_iteration: OnIteration | None = None
 
 
 class VirtualWorker(Messenger):
     """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
 
-    ``flush`` is called at the end of every iteration, ``ended`` when the strategy has returned here, or was killed.
+    ``flush`` is called at the end of every iteration, ``ended`` when the strategy has returned here, or was killed,
+    ``changed`` with links whose conditions are others from now on.
     """
 
     def __init__(
         self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: Pace,
         open_wire: Callable[[Messenger, int], Wire], flush: Callable[[VirtualWorker], None],
-        ended: Callable[[], None],
+        ended: Callable[[], None], changed: Callable[[Sequence[RankPair]], None],
     ) -> None:  # fmt: skip
         super().__init__(
             kernel, rank=rank, size=len(setting.layers), shapes=isinstance(compute.parameters, Shape),
@@ -74,6 +89,7 @@ class VirtualWorker(Messenger):
         self.gradients: Vector = compute.gradients
         self.compute_s = 0.0
         self._setting, self._compute, self._pace, self._flush, self._ended = setting, compute, pace, flush, ended
+        self._changed = changed
         self._tasks = Tasks(kernel, rank, self._main_ended, self._awaited_task)
         self._buckets = [
             Bucket(index=index, where=where, values=self.gradients[where])
@@ -119,6 +135,8 @@ class VirtualWorker(Messenger):
         task = kernel.current
         for iteration in range(setting.iterations):
             task.iteration = iteration
+            if setting.on_iteration is not None:
+                self._onset(setting.on_iteration(self.rank, iteration, kernel.now_ns))
             yield iteration
             accuracy = await self._evaluate(iteration + 1) if setting.evaluate_every else None
             end_ns = kernel.now_ns
@@ -139,10 +157,10 @@ class VirtualWorker(Messenger):
         record(_pack(
             now_ns, now_ns, now_ns, 0, -1, iteration, task.number, COMPUTE_TASK, -1, -1, -1, 0, _SPAWN, 0,
         ))  # fmt: skip
-        segments = self._pace.gradient(self.samples, now_ns)
+        begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
+        segments = self._pace.gradient(self.samples, begin_ns)
         self._loss = compute.gradient(iteration, self.samples, _unheard)
         before = self.parameters.copy() if self.checked and not self.shapes else None
-        begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
         for phase, bucket, from_ns, to_ns in segments:
             start_ns = begin_ns + from_ns
             record(_pack(
@@ -177,7 +195,7 @@ class VirtualWorker(Messenger):
         """Loss and accuracy on the test samples, as the parameters are now."""
         kernel, task = self.kernel, self.kernel.current
         start_ns = max(kernel.now_ns, self._thread_free_ns)
-        self._thread_free_ns = end_ns = start_ns + self._pace.evaluate_ns
+        self._thread_free_ns = end_ns = self._pace.evaluated_ns(start_ns)
         evaluation = self._compute.evaluate()
         self.span(Phase.EVALUATE, kernel.now_ns, start_ns, end_ns, task)
         if end_ns > kernel.now_ns:
@@ -208,6 +226,17 @@ class VirtualWorker(Messenger):
             vector *= factor
         await self._in_loop(Phase.REDUCE, round(vector.nbytes * self._pace.scale_ns_per_byte))
 
+    def _onset(self, onset: Onset | None) -> None:
+        if onset is None:
+            return
+        now_ns = self.kernel.now_ns
+        if onset.links:
+            self._changed(onset.links)
+        if onset.paused_s:
+            self._pace.pause(now_ns, now_ns + round(onset.paused_s * 1e9))
+        if onset.killed:
+            self.kernel.at(now_ns, self.kill, None)  # not from within: a task cannot end itself
+
     async def _evaluate(self, done: int) -> float | None:
         """The accuracy, if this rank evaluates after ``done`` iterations, and there is something to evaluate."""
         if self.rank != 0 or done % self._setting.evaluate_every or done == self._setting.iterations:
@@ -220,7 +249,7 @@ class VirtualWorker(Messenger):
         kernel = self.kernel
         task, now_ns = kernel.current, kernel.now_ns
         start_ns = max(now_ns, self._loop_free_ns)
-        self._loop_free_ns = end_ns = start_ns + cost_ns
+        self._loop_free_ns = end_ns = self._pace.held(start_ns + cost_ns)
         self.span(phase, now_ns, start_ns, end_ns, task)
         if end_ns > now_ns:
             kernel.resume_at(end_ns, task)

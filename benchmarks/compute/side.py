@@ -1,0 +1,67 @@
+"""The process that is made slower: iterations at the speeds that are asked for on standard input, one line each.
+
+In: ``{"speed": 0.25 or null, "iterations": 25}``. Out: the seconds of each iteration, a JSON list. The first line out
+is the gradient's calibrated CPU seconds. With ``course`` in place of ``speed``: (seconds, factor) points, a period and
+the base; out is then {"asked_s": ..., "took_s": ...} of all iterations together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from e2c_dl.course import Course
+from e2c_dl.emulation.tempo import Tempo
+from e2c_dl.scenario.model import Training
+from e2c_dl.training.compute import TorchCompute, make_deterministic
+from e2c_dl.training.speed import ChangingSpeed, ConstantSpeed
+
+TRAINING = Training(
+    strategy="allreduce", model="cnn", dataset="digits", iterations=1, batch_sizes=(64,), learning_rate=0.01,
+    momentum=0.9, seed=1, dtype="float32", evaluate_every=0, bucket_bytes=1 << 16,
+)  # fmt: skip
+CALIBRATIONS = 40
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    make_deterministic()
+    compute = TorchCompute(TRAINING, rank=0, size=1)
+    cpu_s = sum(compute.calibrate(CALIBRATIONS))
+    print(cpu_s, flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "course" in asked:
+            answer: Any = _on_course(compute, cpu_s, asked)
+        else:
+            compute.pacing.speed = None if asked["speed"] is None else ConstantSpeed(asked["speed"])
+            answer = [_iteration(compute) for _ in range(asked["iterations"])]
+        print(json.dumps(answer), flush=True)
+
+
+def _iteration(compute: TorchCompute) -> float:
+    begin_s = time.monotonic()
+    compute.gradient(0, TRAINING.batch_sizes[0], lambda *_: None)
+    compute.step()
+    return time.monotonic() - begin_s
+
+
+def _on_course(compute: TorchCompute, cpu_s: float, asked: dict[str, Any]) -> dict[str, float]:
+    """Gradients one after the other, without a pause: they take the time in which the course yields their work."""
+    course = Course(points=tuple((at_s, factor) for at_s, factor in asked["course"]), period_s=asked["period_s"])
+    tempo = Tempo(base=asked["base"], course=course)
+    speed = ChangingSpeed(tempo, lambda *_: None, lambda _: None)
+    compute.pacing.speed = speed
+    begin_s = time.monotonic()
+    speed.began(time.monotonic_ns())
+    for _ in range(asked["iterations"]):
+        _iteration(compute)
+    took_s = time.monotonic() - begin_s
+    asked_s = tempo.computed(tempo.cold, cpu_s * asked["iterations"], {})[-1].time_s
+    return {"asked_s": asked_s, "took_s": took_s}
+
+
+if __name__ == "__main__":
+    main()

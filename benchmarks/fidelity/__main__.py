@@ -1,0 +1,114 @@
+"""Draws links, has each measured thoroughly on a back end, prints asked beside measured and how many are within."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks.fidelity import drawn, relayed
+from benchmarks.fidelity.drawn import Result
+from e2c_dl.emulation.link_values import link_from_json, link_to_json
+from e2c_dl.emulation.measured import Measured
+from e2c_dl.topology import Link
+
+RESULTS = Path(__file__).parents[1] / "results"
+FASTEST_BPS = {"relay": drawn.FASTEST_BPS, "tc": drawn.FASTEST_FAR_BPS, "enoslib": drawn.FASTEST_FAR_BPS}
+
+
+def measured(back_end: str, links: Sequence[Link]) -> Iterator[Result]:
+    """One result per link, in order, as they come."""
+    if back_end == "relay":
+        return relayed.results(links)
+    from benchmarks.fidelity import in_uml
+
+    return in_uml.results(links, back_end)
+
+
+@click.command()
+@click.option(
+    "--on",
+    "back_ends",
+    multiple=True,
+    type=click.Choice(list(FASTEST_BPS)),
+    help="Repeatable [default: all].",
+)
+@click.option("--links", default=40, show_default=True, help="How many are drawn for each back end.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--resume", is_flag=True, help="Keep what results/fidelity.json has of the same links; measure the rest.")
+@click.option("--write", is_flag=True, help="Into benchmarks/results/fidelity.md and .json, after every link.")
+def main(back_ends: tuple[str, ...], links: int, seed: int, resume: bool, write: bool) -> None:
+    """About 12 seconds per link. The relay needs root, tc and EnOSlib's NetemHTB the package user-mode-linux."""
+    kept = _read() if resume or write else {}
+    for back_end in back_ends or FASTEST_BPS:
+        asked = drawn.links(links, seed, FASTEST_BPS[back_end])
+        found = {result.link: result for result in kept.get(back_end, []) if resume and result.measured}
+        for result in measured(back_end, [link for link in asked if link not in found]):
+            found[result.link] = result
+            click.echo(drawn.table([result]).splitlines()[-1], err=True)
+            kept[back_end] = [found[link] for link in asked if link in found]
+            if write:
+                _write(kept)
+        kept[back_end] = [found[link] for link in asked if link in found]
+    if write:
+        _write(kept)
+    click.echo(_text({name: kept[name] for name in back_ends or FASTEST_BPS}))
+
+
+def _text(every: dict[str, list[Result]]) -> str:
+    parts = []
+    for name, results in every.items():
+        within = sum(result.within for result in results)
+        parts.append(f"## {name}: {within} of {len(results)} within\n\n{drawn.table(results)}\n")
+    return "\n".join(parts)
+
+
+def _read() -> dict[str, list[Result]]:
+    path = RESULTS / "fidelity.json"
+    if not path.is_file():
+        return {}
+    rows = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return {name: [_from_json(row) for row in its] for name, its in rows.items()}
+
+
+def _from_json(row: dict[str, object]) -> Result:
+    seen = row["measured"]
+    measured = Measured.from_json(seen) if isinstance(seen, dict) else None
+    return Result(link=link_from_json(row["link"]), measured=measured, failure=str(row["failure"]))
+
+
+def _write(every: dict[str, list[Result]]) -> None:
+    facts = {
+        "command": " ".join(["python -m benchmarks.fidelity", *sys.argv[1:]]),
+        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+        "load_at_end": os.getloadavg()[0],
+    }
+    rows = {
+        name: [
+            {
+                "link": link_to_json(result.link),
+                "measured": result.measured.to_json() if result.measured else None,
+                "failure": result.failure,
+                "within": result.within,
+            }
+            for result in results
+        ]
+        for name, results in every.items()
+    }
+    (RESULTS / "fidelity.json").write_text(json.dumps({**facts, "results": rows}, indent=1) + "\n", encoding="utf-8")
+    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    (RESULTS / "fidelity.md").write_text(
+        f"# Links asked for and measured\n\n{said}\n\n{_text(every)}", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What is in force between hosts, put there and taken away by hand: `e2c-dl emulate apply | show | clear`.
+
+The truth comes from whoever emulates: the kernels, read back by tc, or the relay. The archive says what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from e2c_dl.campaign.targets import Target
+from e2c_dl.emulation import tc
+from e2c_dl.emulation.link_values import link_to_json
+from e2c_dl.emulation.relay_config import links_from_json
+from e2c_dl.emulation.relay_control import RelayControl
+from e2c_dl.errors import EmulationError
+from e2c_dl.testbeds import shaping
+from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.topology import BurstLoss, Link, Pair, Topology
+
+UNLIMITED_BPS = 1e12
+"""Of a bottleneck that a relay has and is not to limit any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InForce:
+    """One directed link: asked, and as whoever emulates it says; None: nothing is in force."""
+
+    src: str
+    dst: str
+    asked: Link
+    found: Link | None
+
+    @property
+    def same(self) -> bool:
+        """Whether what counts is as asked: of an unshaped link nothing need be in force."""
+        return _essence(self.found or Link()) == _essence(self.asked)
+
+    def to_json(self) -> dict[str, Any]:
+        found = None if self.found is None else link_to_json(self.found)
+        return {"src": self.src, "dst": self.dst, "asked": link_to_json(self.asked), "found": found, "same": self.same}
+
+
+def commands(target: Target, topology: Topology | None) -> dict[str, tuple[str, ...]]:
+    """What apply (clear: no topology) would do, heading -> lines: every command, or what the relay would be told."""
+    if target.backend is Backend.RELAY:
+        pairs = _pairs(target)
+        asked = {pair: Link() if topology is None else topology.link(*pair) for pair in pairs}
+        return {"relay": tuple(f"{src} -> {dst}: {described(link)}" for (src, dst), link in asked.items())}
+    addresses = {name: access.data_address for name, access in target.accesses.items()}
+    found = {}
+    for name, access in target.accesses.items():
+        if topology is None:
+            run = tc.clear(access.data_device)
+        else:
+            run = tc.commands(topology, name, access.data_device, addresses, netem=target.backend is Backend.TC)
+        found[f"{name} ({access.address})"] = tuple(" ".join(command) for command in run)
+    return found
+
+
+def apply(target: Target, topology: Topology) -> tuple[str, ...]:
+    """All of ``topology`` in force; what of it cannot be, in sentences. Raises: EmulationError."""
+    if target.relay_socket is not None:
+        links = {pair: topology.link(*pair) for pair in _pairs(target)}
+        rates = {each.name: each.rate_bps for each in topology.bottlenecks}
+        RelayControl(target.relay_socket).apply(links, rates)
+        return ()
+    if target.backend not in (Backend.TC, Backend.HTB):
+        raise EmulationError(f"{target.name}: its links cannot be shaped; `e2c-dl doctor --on static` says why not")
+    netem = target.backend is Backend.TC
+    shaping.apply(tuple(target.accesses.values()), topology, netem=netem)
+    return tc.unsupported(topology, netem=netem)
+
+
+def clear(target: Target) -> None:
+    """Nothing is shaped any more. Raises: EmulationError."""
+    if target.relay_socket is not None:
+        rates = dict.fromkeys((each.name for each in target.asked.bottlenecks), UNLIMITED_BPS)
+        RelayControl(target.relay_socket).apply(dict.fromkeys(_pairs(target), Link()), rates)
+    else:
+        shaping.clear(tuple(target.accesses.values()))
+
+
+def show(target: Target) -> tuple[InForce, ...]:
+    """Every link that is shaped, or was asked to be, sorted by name. Raises: EmulationError.
+
+    Where nothing is known to have been asked, what is found is as asked.
+    """
+    if target.relay_socket is not None:
+        found = _of_relay(RelayControl(target.relay_socket).show())
+    else:
+        found = _of_tc(target.accesses, shaping.show(tuple(target.accesses.values())))
+    pairs = sorted({*found, *target.asked.links} & {*_pairs(target)})
+    asked = target.asked.links or found
+    return tuple(
+        InForce(src=src, dst=dst, asked=asked.get((src, dst), Link()), found=found.get((src, dst)))
+        for src, dst in pairs
+    )
+
+
+def described(link: Link) -> str:
+    """``link`` in one line, for people."""
+    parts = ["no limit" if link.rate_bps is None else f"{link.rate_bps / 1e6:.4g} Mbit/s"]
+    parts += [f"{link.delay_s * 1e3:.4g} ms"] if link.delay_s or link.jitter_s else []
+    parts += [f"± {link.jitter_s * 1e3:.4g} ms {link.distribution.value}"] if link.jitter_s else []
+    parts += [f"loss {link.mean_loss:.3g} in bursts"] if link.burst is not None else []
+    parts += [f"loss {link.loss:.3g}"] if link.loss else []
+    parts += [f"reordering {link.reorder:.3g}"] if link.reorder else []
+    return "cut" if link.down else ", ".join(parts)
+
+
+def _pairs(target: Target) -> list[Pair]:
+    return [(src, dst) for src in target.accesses for dst in target.accesses if src != dst]
+
+
+def _of_relay(shown: Mapping[str, Any]) -> dict[Pair, Link]:
+    return dict(links_from_json(shown["links"]))
+
+
+def _of_tc(accesses: Mapping[str, Access], shown: Mapping[str, Any]) -> dict[Pair, Link]:
+    names = {access.data_address: name for name, access in accesses.items()}
+    found = {}
+    for src, said in shown.items():
+        for row in said["destinations"]:
+            if row["address"] in names:
+                found[src, names[row["address"]]] = _link(row)
+    return found
+
+
+def _link(row: Mapping[str, Any]) -> Link:
+    """What on_host reads back of one destination; tc does not say which distribution a jitter has."""
+    burst = None
+    if "p" in row:
+        losses = {"loss_in_bad": row.get("loss_in_bad", 1.0), "loss_in_good": row.get("loss_in_good", 0.0)}
+        burst = BurstLoss(good_to_bad=row["p"], bad_to_good=row["r"], **losses)
+    kept = {name: row[name] for name in ("delay_s", "jitter_s", "loss", "reorder") if row.get(name)}
+    return Link(rate_bps=row["rate_bps"], down=row["down"], burst=burst, **kept)
+
+
+def _essence(link: Link) -> Sequence[object]:
+    """What can be compared of two links, rounded as tc prints it."""
+    rate_bps = None if link.rate_bps is None else float(f"{link.rate_bps:.3g}")
+    rounded = [round(value, 4) for value in (link.delay_s, link.jitter_s, link.mean_loss, link.reorder)]
+    return (rate_bps, *rounded, link.down)

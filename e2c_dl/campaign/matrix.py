@@ -1,0 +1,183 @@
+"""Requested beside measured, link by link, on hosts that are up: what `e2c-dl emulate measure` does.
+
+::
+
+    round 1   edge-1 -> fog-1    edge-2 -> cloud-1     side by side: no host twice, no bottleneck twice
+    round 2   fog-1 -> edge-1    ...                   hosts of one machine: as many as it has cores to spare
+    ...
+    then      each bottleneck: all its links at once   the sum of what came through
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from e2c_dl.campaign import on_hosts
+from e2c_dl.emulation import expected
+from e2c_dl.emulation.fidelity import BottleneckFidelity, LinkFidelity, Measured, Share
+from e2c_dl.emulation.link_values import link_to_json
+from e2c_dl.emulation.measure import CAP_BPS, OVERLOAD, rounds
+from e2c_dl.errors import EmulationError, InputError
+from e2c_dl.testbeds.base import Access
+from e2c_dl.topology import Bottleneck, Pair, Topology
+
+SECONDS = {"quick": 2.0, "thorough": 9.0}
+"""About what one link takes, for people who wait."""
+
+SHARE_S, SHARE_AHEAD_S = 3.0, 3.0  # measuring a bottleneck; starting its programs before that, all at one time
+CORES_PER_LINK = 2  # of one machine: a sender and a receiver, the relay between them
+
+Tell = Callable[[str, float], None]
+"""Called with what was just measured and how many links that were."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """What was measured, and why the rest was not."""
+
+    links: tuple[LinkFidelity, ...]
+    bottlenecks: tuple[BottleneckFidelity, ...] = ()
+    failures: tuple[str, ...] = field(default_factory=tuple)
+
+    def deviations(self) -> tuple[str, ...]:
+        found = [sentence for row in self.links for sentence in row.deviations()]
+        return (*found, *(sentence for row in self.bottlenecks for sentence in row.deviations()))
+
+    def caveats(self) -> tuple[str, ...]:
+        return tuple(sentence for row in self.links for sentence in row.caveats())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """Hosts that are up, and what was asked of the links between them."""
+
+    accesses: Mapping[str, Access]  # name -> how to reach it
+    designed: Topology
+    asked: Topology
+
+
+def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
+    """The links that ``patterns`` (``SRC:DST``, as in a shell: ``edge-*:fog-1``) name; without any, those shaped.
+
+    Raises: InputError for a pattern that names none.
+    """
+    names = sorted(hosts.accesses)
+    if not patterns:
+        return [pair for pair in sorted(hosts.asked.links) if {*pair} <= {*names}] or _all(names)
+    found: list[Pair] = []
+    for pattern in patterns:
+        src, colon, dst = pattern.partition(":")
+        named = [pair for pair in _all(names) if fnmatchcase(pair[0], src) and fnmatchcase(pair[1], dst)]
+        if not colon or not named:
+            raise InputError(f"--pairs {pattern}: names no link; write SRC:DST, such as edge-*:{names[-1]}")
+        found += [pair for pair in named if pair not in found]
+    return found
+
+
+def planned(hosts: Hosts, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """``pairs`` in rounds whose members do not disturb each other: the links of a bottleneck each in its own."""
+    shared = {pair: each.name for each in hosts.asked.bottlenecks for pair in each.links}
+    found: list[list[Pair]] = []
+    for members in rounds(pairs):
+        parts: list[list[Pair]] = [[]]
+        for pair in members:
+            busy = [{shared[other] for other in part if other in shared} for part in parts]
+            free = (part for part, names in zip(parts, busy, strict=True) if shared.get(pair) not in names)
+            part = next(free, None)
+            if part is None:
+                parts.append([pair])
+            else:
+                part.append(pair)
+        found += parts
+    return found
+
+
+def at_once(hosts: Hosts, cores: int) -> int:
+    """How many links may be measured side by side; hosts of this machine share its ``cores``."""
+    if any(access.netns_pid is not None for access in hosts.accesses.values()):
+        return max(1, cores // CORES_PER_LINK)
+    return max(1, len(hosts.accesses) // 2)
+
+
+def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda what, links: None) -> Matrix:
+    """The matrix of ``pairs``; links that could not be measured are in it, and in ``failures``.
+
+    ``how``: quick or thorough; thoroughly, bottlenecks with all their links among ``pairs`` are measured full too.
+    Raises: EmulationError when a host cannot be reached at all.
+    """
+    limit = at_once(hosts, len(os.sched_getaffinity(0)))
+    names = sorted({name for pair in pairs for name in pair})
+    failures: list[str] = []
+    links: list[LinkFidelity] = []
+    with on_hosts.Responders([hosts.accesses[name] for name in names]) as responders:
+        with ThreadPoolExecutor(max_workers=limit) as pool:
+            for members in _split(planned(hosts, pairs), limit):
+                seen = pool.map(lambda pair: _one(hosts, pair, how, responders.ports), members)
+                for (src, dst), measured in zip(members, seen, strict=True):
+                    failures += [f"{src} -> {dst}: {measured}"] if isinstance(measured, EmulationError) else []
+                    found = measured if isinstance(measured, Measured) else None
+                    row = LinkFidelity.of(src, dst, designed=hosts.designed, asked=hosts.asked, measured=found)
+                    links.append(row)
+                    tell(f"{src} -> {dst}", 1)
+        full = [each for each in hosts.asked.bottlenecks if {*each.links} <= {*pairs}] if how == "thorough" else []
+        bottlenecks = []
+        for each in full:
+            tell(f"bottleneck {each.name}", 0)
+            try:
+                bottlenecks.append(_full(hosts, each, responders.ports))
+            except EmulationError as error:
+                failures.append(f"bottleneck {each.name}: {error}")
+    order = {pair: number for number, pair in enumerate(pairs)}
+    links.sort(key=lambda row: order[row.src, row.dst])
+    return Matrix(links=tuple(links), bottlenecks=tuple(bottlenecks), failures=tuple(failures))
+
+
+def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measured | EmulationError:
+    src, dst = pair
+    request = {
+        **_ends(hosts, pair, ports),
+        "how": how,
+        "there": link_to_json(expected.alone(hosts.asked, src, dst)),
+        "back": link_to_json(expected.alone(hosts.asked, dst, src)),
+    }
+    try:
+        return Measured.from_json(on_hosts.asked(hosts.accesses[src], (*on_hosts.PROBER, "measure"), request))
+    except EmulationError as error:
+        return error
+
+
+def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> BottleneckFidelity:
+    """``bottleneck`` with all its links full at the same time. Raises: EmulationError."""
+    offered = expected.shares(hosts.asked, bottleneck, min(OVERLOAD * bottleneck.rate_bps, CAP_BPS))
+    begin_s = time.time() + SHARE_AHEAD_S
+
+    def one(pair: Pair) -> Share:
+        request = {**_ends(hosts, pair, ports), "how": "share", "offered_bps": offered[pair], "seconds": SHARE_S}
+        argv = (*on_hosts.PROBER, "measure")
+        return Share.from_json(on_hosts.asked(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}))
+
+    with ThreadPoolExecutor(max_workers=len(bottleneck.links)) as pool:
+        shares = tuple(zip(bottleneck.links, pool.map(one, bottleneck.links), strict=True))
+    asked_bps = sum(expected.shares(hosts.asked, bottleneck, bottleneck.rate_bps).values())
+    return BottleneckFidelity(name=bottleneck.name, asked_bps=asked_bps, shares=shares)
+
+
+def _ends(hosts: Hosts, pair: Pair, ports: Mapping[str, int]) -> dict[str, str | int]:
+    src, dst = pair
+    addresses = {"src_address": hosts.accesses[src].data_address, "dst_address": hosts.accesses[dst].data_address}
+    return {**addresses, "port": ports[dst]}
+
+
+def _split(parts: Sequence[list[Pair]], limit: int) -> Iterator[list[Pair]]:
+    for part in parts:
+        for begin in range(0, len(part), limit):
+            yield part[begin : begin + limit]
+
+
+def _all(names: Sequence[str]) -> list[Pair]:
+    return [(src, dst) for src in names for dst in names if src != dst]

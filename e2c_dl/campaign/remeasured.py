@@ -1,0 +1,38 @@
+"""What was measured by hand, put into the archive of the run it was measured on; its report shows it from then on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.write import amend
+from e2c_dl.campaign import judge
+from e2c_dl.campaign.matrix import Matrix
+from e2c_dl.emulation.fidelity import LinkFidelity
+from e2c_dl.errors import AnalysisError, ArchiveError
+
+
+def store(path: Path, matrix: Matrix) -> None:
+    """links.json has the rows of ``matrix`` in place of its own of the same links; a sealed archive vouches for them.
+
+    Links that could not be measured keep what stands there. Raises: ArchiveError, EmulationError for a damaged row.
+    """
+    archive = open_archive(path)
+    rows = {(row.src, row.dst): row for row in map(LinkFidelity.from_json, archive.links())}
+    rows |= {(row.src, row.dst): row for row in matrix.links if row.measured is not None}
+    written = {layout.LINKS: [rows[pair].to_json() for pair in sorted(rows)]}
+    if matrix.bottlenecks:
+        written[layout.BOTTLENECKS] = [row.to_json() for row in matrix.bottlenecks]
+    for name, content in written.items():
+        try:
+            (path / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ArchiveError(f"{path / name}: cannot be written: {error.strerror}") from error
+    if (path / layout.MANIFEST).is_file():
+        amend(path, tuple(written))
+    try:
+        judge.write_report(path)
+    except AnalysisError:
+        return  # a run without a trace has no report to renew

@@ -1,0 +1,82 @@
+"""``e2c-dl image``: the image whose containers are the hosts of ``--on docker``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+_PLAIN_EVERY_S = 5.0
+
+
+@click.group()
+def image() -> None:
+    """Build, list or remove the image whose containers are the hosts of `deploy --on docker`."""
+
+
+@image.command()
+@click.option("--from", "base", metavar="BASE", help="A Debian or Ubuntu image [default: of this machine's version].")
+@click.option("--from-debootstrap", "by_debootstrap", is_flag=True, help="Make the base here: no registry is needed.")
+@click.option("--tag", metavar="NAME", help="What to call it [default: the name that deploy looks for].")
+def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
+    """Build the image. With --from-debootstrap (as root) that takes about 2 minutes."""
+    from e2c_dl.errors import InputError
+    from e2c_dl.testbeds.docker import build as building
+    from e2c_dl.testbeds.docker import debootstrap
+    from e2c_dl.testbeds.docker.image import checked_name, default_name
+
+    if base is not None and by_debootstrap:
+        raise InputError("--from and --from-debootstrap: two bases; name one")
+    name = checked_name(tag) if tag is not None else default_name()
+    with _progress() as tell:
+        if by_debootstrap:
+            base = building.make_base(debootstrap.this_machines(), tell)
+        made = building.build(checked_name(base or building.default_base()), name, tell, download=not by_debootstrap)
+    click.echo(f"{made.name}: {made.size_bytes / 1e6:.0f} MB; `e2c-dl doctor --on docker` says whether it works here")
+
+
+@image.command("list")
+def list_images() -> None:
+    """List the images that were built here, and which of them is the current one."""
+    from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, images
+
+    found = images()
+    for each in found:
+        base = each.name.startswith(f"{BASE_REPOSITORY}:")
+        what = "base" if base else "of another version" if each.stale else "current"
+        click.echo(f"{each.name:<34} {each.size_bytes / 1e6:6.0f} MB  {what}")
+    if not found:
+        click.echo("none; `e2c-dl image build` makes it")
+
+
+@image.command()
+def remove() -> None:
+    """Remove every image that was built here, of other versions too."""
+    from e2c_dl.testbeds.docker.image import remove as remove_all
+
+    for name in remove_all():
+        click.echo(f"{name}: removed")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A function that shows lines of progress: in one moving line at a terminal, else one line every few seconds."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    terminal = Console(stderr=True, highlight=False)
+    if terminal.is_terminal:
+        with terminal.status("starting") as status:
+            yield lambda line: status.update(escape(line[: terminal.width - 8]))
+        return
+    last_s = -_PLAIN_EVERY_S
+
+    def tell(line: str) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s >= _PLAIN_EVERY_S:
+            last_s = time.monotonic()
+            terminal.print(line, markup=False, soft_wrap=True)
+
+    yield tell

@@ -1,0 +1,71 @@
+"""What an agent is told: its first line of standard input, and the lines that follow while its worker trains.
+
+::
+
+    {"host": ..., "scenario": ..., ...}   AgentConfig, one line; it answers {"ready": true, ...} or {"error": "..."}
+    began NS                              training began, in ns of the machine's monotonic clock
+    iteration N NS                        its worker began iteration N
+    (end)                                 nothing is to change any more
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from e2c_dl.errors import EmulationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """One host's."""
+
+    host: str
+    scenario: str  # its folder
+    log: str  # where changes are written
+    worker_pid: int  # its parent
+    backend: str  # how links are emulated: relay, tc, htb, none
+    relay_socket: str | None
+    device: str | None  # of the data network
+    addresses: Mapping[str, str]  # host -> its address on the data network
+
+    def to_line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> AgentConfig:
+        """Raises: EmulationError when ``line`` is not what ``to_line`` writes."""
+        try:
+            told = json.loads(line)
+            if set(told) != {each.name for each in fields(cls)}:
+                raise ValueError(f"keys {sorted(told)}")
+            return cls(**told)
+        except (ValueError, TypeError) as error:
+            raise EmulationError(
+                f"agent: its configuration is not one ({error}); pass AgentConfig.to_line()"
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A line from the worker: training began (``iteration`` None), or one of its iterations."""
+
+    at_ns: int
+    iteration: int | None = None
+
+    def to_line(self) -> str:
+        return f"began {self.at_ns}\n" if self.iteration is None else f"iteration {self.iteration} {self.at_ns}\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Told:
+        """Raises: EmulationError."""
+        try:
+            word, *numbers = line.split()
+            if word == "began" and len(numbers) == 1:
+                return cls(at_ns=int(numbers[0]))
+            if word == "iteration" and len(numbers) == 2:
+                return cls(iteration=int(numbers[0]), at_ns=int(numbers[1]))
+        except ValueError as error:
+            raise EmulationError(f"agent: was told {line!r}: {error}; write 'began NS' or 'iteration N NS'") from error
+        raise EmulationError(f"agent: was told {line!r}; write 'began NS' or 'iteration N NS'")

@@ -1,0 +1,179 @@
+"""The ``links:`` section of ``emulation.yaml``: what of a link's quality ``network.yaml`` cannot say.
+
+::
+
+    links:                                    key by key, on top of network.yaml; of several entries the last holds
+    - {src: edge.*, dst: cloud.*, symmetric: true,
+       jitter: 5ms, distribution: normal,     uniform (default), normal, pareto
+       reorder: 1%,                           of segments skip the delay
+       queue: 64KiB,                          or 200 frames, or 2 bdp (rate x round trip, twice the link's delay)
+       burst: {good_to_bad: 1%, bad_to_good: 30%, loss_in_bad: 100%, loss_in_good: 0%}}
+
+Keys refine each other, so what fits together is asked of the link as it came out, once all entries are read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from e2c_dl import units
+from e2c_dl.errors import E2cDlError, ScenarioError
+from e2c_dl.scenario.ends import LINK_KEYS, pairs_of, shown
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.topology import BurstLoss, Distribution, Host, Link, Pair
+
+DISTRIBUTIONS = tuple(distribution.value for distribution in Distribution)
+BURST_KEYS = ("good_to_bad", "bad_to_good", "loss_in_bad", "loss_in_good")
+
+_FRAMES = re.compile(r"\s*([0-9]{1,9})\s+frames?\s*")
+_BDP = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s+bdp\s*")
+
+
+class JitterMisfit(E2cDlError):
+    """A link's jitter does not fit its delay. Never seen by users: becomes a ScenarioError where its place is known."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(f"{problem}; {remedy}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """How much may wait: one of these is set."""
+
+    size_bytes: int | None = None
+    bdp: float | None = None  # times rate x round trip
+
+    def bytes_at(self, rate_bps: float, delay_s: float) -> int:
+        """Bytes at this rate, with a round trip of twice ``delay_s``; at least one full frame."""
+        if self.size_bytes is not None:
+            return self.size_bytes
+        return max(units.FULL_FRAME_BYTES, math.ceil((self.bdp or 0.0) * rate_bps * 2 * delay_s / 8))
+
+
+def read_links(
+    section: Field, designed: Mapping[Pair, Link], hosts: Sequence[Host], found: Findings
+) -> dict[Pair, Link]:
+    """The ``designed`` links with what ``section`` says of some of them, noting in ``found`` what is wrong."""
+    said: dict[Pair, dict[str, tuple[Field, Any]]] = {}
+    for entry in found.attempt(section.items) or []:
+        values = _entry(entry, found)
+        pairs = found.attempt(pairs_of, entry, hosts) if values else None
+        for pair in pairs or ():
+            said.setdefault(pair, {}).update(values)
+    links = dict(designed)
+    misfits: dict[tuple[int, str], ScenarioError] = {}
+    for pair, values in said.items():
+        try:
+            links[pair] = _refined(pair, designed.get(pair, Link()), values)
+        except ScenarioError as error:  # the first link stands for all that an entry speaks of
+            misfits.setdefault((error.line or 0, error.key), error)
+    found.errors += misfits.values()
+    return links
+
+
+def read_queue(field: Field) -> Queue:
+    """What may wait. Raises: ScenarioError."""
+    text = field.text()
+    frames, bdp = _FRAMES.fullmatch(text), _BDP.fullmatch(text)
+    if bdp:
+        if not 0 < float(bdp[1]) <= 1000:
+            raise field.error(f"{text.strip()!r} is out of range", "write above 0, at most 1000 bdp")
+        return Queue(bdp=float(bdp[1]))
+    if not frames and re.search(r"[0-9.]\s+\S", text):
+        raise field.error(f"{text[:40]!r} is no queue", "write e.g. 64KiB, 200 frames or 2 bdp")
+    size_bytes = int(frames[1]) * units.FULL_FRAME_BYTES if frames else field.quantity(units.parse_size)
+    if not units.FULL_FRAME_BYTES <= size_bytes <= units.SIZE_MAX_BYTES:
+        remedy = f"write from {units.FULL_FRAME_BYTES}B, one full frame, to 1024GiB"
+        raise field.error(f"{text[:40]!r} is out of range", remedy)
+    return Queue(size_bytes=size_bytes)
+
+
+def check_jitter(link: Link) -> None:
+    """Raises: JitterMisfit, if jitter would be cut off at no delay at all."""
+    if link.jitter_s == 0:
+        return
+    delay, jitter = units.format_delay(link.delay_s), units.format_delay(link.jitter_s)
+    if link.delay_s == 0:
+        raise JitterMisfit(f"jitter of {jitter} on a link without delay", "give it a delay in network.yaml")
+    if link.distribution is Distribution.UNIFORM and link.jitter_s > link.delay_s:
+        problem = f"uniform jitter of {jitter} around a delay of {delay} would be cut off at 0"
+        raise JitterMisfit(problem, f"write at most {delay}, or distribution: normal")
+
+
+def _entry(entry: Field, found: Findings) -> dict[str, tuple[Field, Any]]:
+    """Key -> its place and value; empty after noting errors."""
+    own = Findings()
+    fields = entry.keys(own, known=(*LINK_KEYS, *_READERS), required=("src", "dst"))
+    values = {key: (fields[key], own.attempt(read, fields[key])) for key, read in _READERS.items() if key in fields}
+    if not own.errors and not values:
+        own.errors.append(entry.error("says nothing of its links", f"write one of {', '.join(_READERS)}"))
+    found.errors += own.errors
+    return {} if own.errors else values
+
+
+def _refined(pair: Pair, link: Link, values: Mapping[str, tuple[Field, Any]]) -> Link:
+    """``link`` with these values. Raises: ScenarioError, if they do not fit together, or not this link."""
+    fields = {key: field for key, (field, _) in values.items()}
+    of = {key: value for key, (_, value) in values.items()}
+    refined = replace(
+        link,
+        jitter_s=of.get("jitter", link.jitter_s),
+        distribution=of.get("distribution", link.distribution),
+        reorder=of.get("reorder", link.reorder),
+        burst=of.get("burst", link.burst),
+    )
+    if "distribution" in fields and refined.jitter_s == 0:
+        raise fields["distribution"].error(f"{shown(pair)} has no jitter to distribute", "add jitter, such as 2ms")
+    try:
+        check_jitter(refined)
+    except JitterMisfit as misfit:
+        place = fields.get("jitter") or fields["distribution"]
+        raise place.error(f"{shown(pair)}: {misfit.problem}", misfit.remedy) from misfit
+    if refined.burst is not None and refined.loss > 0:
+        problem = f"{shown(pair)} already loses {units.format_loss(refined.loss)}, independently"
+        raise fields["burst"].error(problem, "remove loss from its rule in network.yaml, or burst here")
+    if refined.reorder > 0 and refined.delay_s == 0:
+        problem = f"{shown(pair)} has no delay that a segment could skip"
+        raise fields["reorder"].error(problem, "give it a delay in network.yaml, or remove reorder")
+    if "queue" in of:
+        refined = replace(refined, queue_bytes=_queue_bytes(pair, refined, fields["queue"], of["queue"]))
+    return refined
+
+
+def _queue_bytes(pair: Pair, link: Link, field: Field, queue: Queue) -> int:
+    if link.rate_bps is None:
+        raise field.error(f"{shown(pair)} has no rate, so nothing queues", "add a rule for it to network.yaml")
+    if queue.bdp is not None and link.delay_s == 0:
+        raise field.error(f"{shown(pair)} has no delay, so its bdp is 0", "write e.g. 64KiB or 200 frames")
+    return queue.bytes_at(link.rate_bps, link.delay_s)
+
+
+def _burst(field: Field) -> BurstLoss:
+    found = Findings()
+    fields = field.keys(found, known=BURST_KEYS, required=BURST_KEYS[:2])
+    values = {key: found.attempt(fields[key].quantity, units.parse_share) for key in BURST_KEYS if key in fields}
+    if found.errors:
+        raise found.errors[0]
+    burst = BurstLoss(**{key: value for key, value in values.items() if value is not None})
+    if burst.bad_to_good == 0:
+        raise fields["bad_to_good"].error("0% never ends a burst", "write above 0%, such as 30%")
+    if burst.good_to_bad == 0:
+        raise fields["good_to_bad"].error("0% never begins a burst", "write above 0%, or remove burst")
+    if burst.mean >= 1:
+        raise field.error("loses every segment", "write a loss_in_bad or a loss_in_good below 100%")
+    return burst
+
+
+_READERS: Mapping[str, Callable[[Field], Any]] = {
+    "jitter": lambda field: field.quantity(units.parse_delay),
+    "distribution": lambda field: Distribution(field.one_of(DISTRIBUTIONS)),
+    "reorder": lambda field: field.quantity(units.parse_loss),
+    "queue": read_queue,
+    "burst": _burst,
+}
+"""What an entry may say, and how it is read; each raises ScenarioError."""

@@ -1,0 +1,107 @@
+"""The testbeds there are, by the name that is written after ``--on``; each is imported when it is asked for.
+
+::
+
+    local    namespaces of this machine
+    docker   containers on this machine          --image, --memory
+    static   hosts that are there, over SSH      --inventory
+
+A testbed's module has a class with ``of(options) -> Testbed``, and its package a module ``remains`` with
+``destroy(run_id) -> lines``, which needs no more than the run's id: that is all that a crash leaves.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from e2c_dl.errors import InputError
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.base import Testbed
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    module: str
+    kind: str  # its class
+    remains: str  # module
+    options: tuple[str, ...]  # what a user may say about it
+    required: tuple[str, ...] = ()
+    entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
+
+
+_ENTRIES = {
+    "local": _Entry(
+        module="e2c_dl.testbeds.local_run",
+        kind="Local",
+        remains="e2c_dl.testbeds.local.remains",
+        options=(),
+        entrance="e2c_dl.testbeds.local.rootless",
+    ),
+    "docker": _Entry(
+        module="e2c_dl.testbeds.docker.testbed",
+        kind="Docker",
+        remains="e2c_dl.testbeds.docker.remains",
+        options=("image", "memory"),
+    ),
+    "static": _Entry(
+        module="e2c_dl.testbeds.static.testbed",
+        kind="Static",
+        remains="e2c_dl.testbeds.static.remains",
+        options=("inventory",),
+        required=("inventory",),
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Of all testbeds."""
+    return tuple(_ENTRIES)
+
+
+def testbed(name: str, options: Mapping[str, str]) -> Testbed:
+    """The testbed ``name`` with what a user said about it: option name -> value, without dashes.
+
+    Raises: InputError: no such testbed, an option that it does not have or needs, or what an option names is wrong.
+    """
+    entry = _entry(name)
+    for option in options:
+        if option not in entry.options:
+            takers = [other for other, its in _ENTRIES.items() if option in its.options]
+            raise InputError(f"--{option}: not for --on {name}; leave it out, or write --on {' or '.join(takers)}")
+    for option in entry.required:
+        if option not in options:
+            raise InputError(f"--on {name}: needs --{option}; say which file")
+    made: Testbed = getattr(importlib.import_module(entry.module), entry.kind).of(options)
+    return made
+
+
+def enter(name: str) -> None:
+    """Put this process where it may make hosts of testbed ``name``; that may start it again, in its own place.
+
+    To be called first, before anything of a run exists. Raises: InputError: no such testbed.
+    """
+    entry = _entry(name)
+    if entry.entrance:
+        importlib.import_module(entry.entrance).enter()
+
+
+def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+    """End run ``run_id``, alive or dead, and remove all it has, wherever it is; what that was, one line each.
+
+    Raises: TestbedError if something cannot be removed; InputError if it is no run's id.
+    """
+    module = importlib.import_module(_entry(registry.name_of_testbed(run_id, base)).remains)
+    remove: Callable[[str, Path | None], tuple[str, ...]] = module.destroy
+    return remove(run_id, base)
+
+
+def _entry(name: str) -> _Entry:
+    if name not in _ENTRIES:
+        close = get_close_matches(name, _ENTRIES, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"write one of {', '.join(_ENTRIES)}"
+        raise InputError(f"--on {name}: no such testbed; {remedy}")
+    return _ENTRIES[name]

@@ -1,0 +1,162 @@
+"""What all testbeds say of a run in the same words: for run.json, and for ``--dry-run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from e2c_dl import units
+from e2c_dl.course import Course
+from e2c_dl.emulation import tc
+from e2c_dl.emulation.compute import ComputePlan
+from e2c_dl.scenario.model import Fault, Scenario
+from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.topology import Link, Pair
+
+_POINTS = 6  # of a course, that are shown
+
+
+def rank0(scenario: Scenario, accesses: Sequence[Access]) -> Access:
+    """The host of rank 0."""
+    name = scenario.topology.ranks[0].name
+    return next(access for access in accesses if access.name == name)
+
+
+def facts(scenario: Scenario, backend: Backend, plan: ComputePlan) -> dict[str, Any]:
+    """How network and compute are emulated, for run.json."""
+    return {
+        "backend": backend.value,
+        "compute": {
+            "method": plan.method.value,
+            "cores": dict(plan.cores),
+            "speed": dict(plan.speed),
+            "oversubscribed": plan.oversubscribed,
+            "why": plan.why,
+        },
+        "tcp": vars(scenario.tcp),
+    }
+
+
+def host_facts(scenario: Scenario, accesses: Sequence[Access]) -> tuple[dict[str, Any], ...]:
+    """Who takes part, for run.json."""
+    by_name = {access.name: access for access in accesses}
+    return tuple(
+        {
+            "name": host.name,
+            "layer": host.layer,
+            "rank": host.rank,
+            "role": host.role,
+            "address": by_name[host.name].address,
+            "data_address": by_name[host.name].data_address,
+        }
+        for host in scenario.topology.hosts
+    )
+
+
+def grouped(said: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """``(host, what)`` by what is said of several hosts alike: "edge-1, edge-2: its kernel has no netem"."""
+    hosts: dict[str, list[str]] = {}
+    for host, what in said:
+        hosts.setdefault(what, []).append(host)
+    return tuple(f"{', '.join(names)}: {what}" for what, names in hosts.items())
+
+
+def plan(
+    scenario: Scenario,
+    backend: Backend,
+    computing: ComputePlan,
+    devices: Mapping[str, str],
+    addresses: Mapping[str, str],
+) -> dict[str, tuple[str, ...]]:
+    """Headings and lines for ``--dry-run``: hosts, links, every tc command. ``devices``: host -> its data device."""
+    said = {
+        "hosts": tuple(
+            f"{host.name:<12} {host.role:<24} {_share(computing, host.name)}" for host in scenario.topology.hosts
+        ),
+        f"links, shaped by {backend.value}": _links(scenario),
+    }
+    if backend in (Backend.TC, Backend.HTB):
+        said["commands on the hosts"] = tuple(
+            f"{host}: {' '.join(command)}"
+            for host, device in devices.items()
+            for command in tc.commands(
+                scenario.emulated_topology(), host, device, addresses, netem=backend is Backend.TC
+            )
+        )
+    changing = (*_schedules(scenario), *map(_fault, scenario.injected.faults))
+    return said | ({"what changes while training": changing} if changing else {})
+
+
+def _share(plan: ComputePlan, host: str) -> str:
+    share = {**plan.cores, **plan.speed}.get(host)
+    return "as fast as it is" if share is None else f"{share:.3f} of a core, by {plan.method.value}"
+
+
+def _links(scenario: Scenario) -> tuple[str, ...]:
+    emulated = scenario.emulated_topology()
+    links = (
+        f"{src} -> {dst}: {_quality(emulated.links[src, dst])}"
+        + (f" (injected; designed {_quality(link)})" if emulated.links[src, dst] != link else "")
+        for (src, dst), link in sorted(scenario.topology.links.items())
+    )
+    shared = (
+        f"bottleneck {each.name}: {units.format_rate(each.rate_bps)} for {_pairs(each.links)}"
+        for each in emulated.bottlenecks
+    )
+    return (*links, *shared)
+
+
+def _pairs(pairs: Iterable[Pair]) -> str:
+    return ", ".join(f"{src} -> {dst}" for src, dst in pairs)
+
+
+def _schedules(scenario: Scenario) -> tuple[str, ...]:
+    schedules = scenario.schedules
+    links = (
+        f"{src} -> {dst}: {what.partition('_')[0]} {_course(course)}"
+        for (src, dst), its in schedules.links.items()
+        for what, course in vars(its).items()
+        if course is not None
+    )
+    return (
+        *links,
+        *(f"bottleneck {name}: rate {_course(course)}" for name, course in schedules.bottlenecks.items()),
+        *(f"{host}: times slower {_course(course)}" for host, course in schedules.compute.items()),
+        *(
+            f"{host}: from {heat.limit_c:g} degrees on {heat.factor:g} times slower, until {heat.hysteresis_c:g} cooler"
+            for host, heat in schedules.thermal.items()
+        ),
+    )
+
+
+def _course(course: Course) -> str:
+    """Its first points, in SI units."""
+    shown = ", ".join(f"{time_s:g} s: {value:g}" for time_s, value in course.points[:_POINTS])
+    more = f" ... {len(course.points)} points" if len(course.points) > _POINTS else ""
+    again = "" if course.period_s is None else f", again every {course.period_s:g} s"
+    return f"{'ramp' if course.ramp else 'steps'} {{{shown}{more}}}{again}"
+
+
+def _fault(fault: Fault) -> str:
+    where = fault.host or _pairs(fault.links)
+    when = f"at iteration {fault.at_iteration}" if fault.at_s is None else f"at {fault.at_s:g} s"
+    value = "" if fault.value is None else f" by {fault.value:g}"
+    return f"{fault.kind.value} {where}{value} {when}" + ("" if fault.for_s is None else f" for {fault.for_s:g} s")
+
+
+def _quality(link: Link) -> str:
+    said = [
+        "unlimited" if link.rate_bps is None else units.format_rate(link.rate_bps),
+        units.format_delay(link.delay_s),
+    ]
+    if link.jitter_s:
+        said.append(f"jitter {units.format_delay(link.jitter_s)} {link.distribution.value}")
+    if link.burst is None:
+        said.append(f"loss {units.format_loss(link.loss)}")
+    else:
+        said.append(f"bursts of loss {link.burst.mean * 100:.3g}% in the mean")
+    if link.reorder:
+        said.append(f"reorder {units.format_loss(link.reorder)}")
+    if link.queue_bytes is not None:
+        said.append(f"queue {units.format_size(link.queue_bytes)}")
+    return ", ".join(said)

@@ -1,0 +1,230 @@
+"""The containers of one registered run: brought up side by side, reached over SSH, and released.
+
+``up`` goes through these steps::
+
+    key, sshd_config -> networks -> containers, all at once -> sshd answers -> what is in force in them, read back
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.docker import remains
+from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
+from e2c_dl.testbeds.docker.engine import asked, docker
+from e2c_dl.testbeds.local import addresses, tcp
+from e2c_dl.testbeds.local.commands import run
+from e2c_dl.testbeds.local.cpu import PERIOD_US, Quota
+from e2c_dl.testbeds.local.files import SYSTEM_PATH, sshd_config
+from e2c_dl.testbeds.local.testbed import Data, HostSpec
+
+SSH_PORT = 22
+_AT_ONCE = 8  # command lines; the daemon works on few things side by side
+_SSHD_TIMEOUT_S = 30.0
+_POLL_S = 0.01
+
+
+class DockerHosts:
+    """The hosts of one run. For one thread, and one ``up``. Conforms to ``one_machine.Hosts``."""
+
+    def __init__(
+        self,
+        registered: registry.Run,
+        specs: Sequence[HostSpec],
+        *,
+        data: Data,
+        tcp_settings: Tcp,
+        image: str,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self.run = registered
+        self._specs, self._tcp = tuple(specs), tcp_settings
+        self._plan = Plan(
+            run_id=registered.id,
+            directory=registered.directory,
+            slot=registered.slot,
+            image=image,
+            data=data,
+            names=tuple(spec.name for spec in specs),
+            sysctls=sysctls(tcp_settings),
+            memory_bytes=memory_bytes,
+        )
+        self._caveats: list[str] = []
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What of the settings could not be honoured, one sentence each."""
+        return tuple(self._caveats)
+
+    def up(self) -> tuple[Access, ...]:
+        """Bring all hosts up, sshd answering; how to reach them, in the order they were given in.
+
+        Raises: TestbedError; then, and on any other exception, all that was brought up is gone.
+        """
+        try:
+            return self._up()
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> tuple[str, ...]:
+        """Release everything of the run, what others started under its id too; what that was, one line each."""
+        return remains.destroy(self.run.id, self.run.directory.parent)
+
+    def settle(self) -> None:
+        """Set what needs the data devices: call it when a relay has made them; ``up`` does so for VETH.
+
+        Changes ``caveats``. Raises: TestbedError.
+        """
+        wanted = self._tcp.congestion_control
+        if congestion_control_is_free(wanted):
+            return  # every container has it from the beginning
+        if not tcp.known(wanted):
+            self._caveats += [
+                f"host {spec.name}: this machine has no congestion control {wanted}" for spec in self._specs
+            ]
+            return
+        self._on_all(lambda spec: docker("exec", self._plan.container(spec.name), "ip", *self._route(spec.name)))
+
+    def _up(self) -> tuple[Access, ...]:
+        self._write_files()
+        for argv in self._plan.networks_argv():
+            docker(*argv)
+        self._on_all(self._start)
+        reached = self._accesses()
+        self.run = registry.with_hosts(self.run, reached)
+        for access in reached:
+            self._await_sshd(access)
+        for spec in self._specs:
+            self._take_in_force(spec)
+        if self._plan.data is Data.VETH:
+            self.settle()
+        return reached
+
+    def _write_files(self) -> None:
+        directory, environ = self.run.directory, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"} | self.run.environ
+        for name in ("key", "hostkey"):
+            keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"e2c-dl-{self.run.id}"]
+            run([*keygen, "-f", str(directory / name)], environ)
+        (directory / "sshd_config").write_text(sshd_config(directory, environ), encoding="utf-8")
+        self._plan.script.write_text(self._plan.script_text(), encoding="utf-8")
+        for spec in self._specs:
+            self._plan.said(spec.name).parent.mkdir(parents=True)
+
+    def _start(self, spec: HostSpec) -> None:
+        docker(*self._plan.run_argv(spec.name, spec.cores))
+        if self._plan.data is Data.VETH:
+            docker(*self._plan.connect_argv(spec.name))
+
+    def _accesses(self) -> tuple[Access, ...]:
+        names = [self._plan.container(spec.name) for spec in self._specs]
+        states = {found["Name"].lstrip("/"): found["State"] for found in asked("container", "inspect", *names)}
+        for spec in self._specs:
+            if not states[self._plan.container(spec.name)]["Running"]:
+                raise self._ended(spec.name)
+        return tuple(
+            Access(
+                name=spec.name,
+                address=str(self._plan.address(spec.name).ip),
+                data_address=str(self._plan.data_address(spec.name).ip),
+                data_device=addresses.DATA_DEVICE,
+                user="root",
+                keyfile=str(self.run.directory / "key"),
+                port=SSH_PORT,
+                python=sys.executable,
+                run_dir=WORK,
+                netns_pid=seen_from_here(int(states[self._plan.container(spec.name)]["Pid"])),
+            )
+            for spec in self._specs
+        )
+
+    def _await_sshd(self, access: Access) -> None:
+        """Return when the host's sshd has greeted. Raises: TestbedError if it does not in time."""
+        deadline_s = time.monotonic() + _SSHD_TIMEOUT_S
+        while True:
+            try:
+                with socket.create_connection((access.address, access.port), timeout=1) as connection:
+                    connection.recv(1)
+                return
+            except OSError as error:
+                if time.monotonic() > deadline_s:
+                    why = f"host {access.name}: no sshd at {access.address}: {error}; is a firewall in between?"
+                    raise TestbedError(why) from error
+                running = docker(
+                    "container", "inspect", "--format={{.State.Running}}", self._plan.container(access.name)
+                )
+                if running.strip() != "true":
+                    raise self._ended(access.name) from error
+            time.sleep(_POLL_S)
+
+    def _ended(self, host: str) -> TestbedError:
+        said = docker("logs", "--tail=3", self._plan.container(host)).split("\n")
+        return TestbedError(f"host {host}: its container ended: {' '.join(said).strip() or 'it said nothing'}")
+
+    def _take_in_force(self, spec: HostSpec) -> None:
+        """Note where sysctls or quota are not as asked."""
+        said = in_force(self._plan.said(spec.name).read_text(encoding="utf-8"))
+        found = {path: said.get(f"/proc/sys/{path}", "absent") for path in self._plan.sysctls}
+        for path, value in tcp.refused(self._plan.sysctls, found).items():
+            self._caveats.append(tcp.caveat(spec.name, path, self._plan.sysctls[path], value))
+        if spec.cores is None:
+            return
+        quota, limit = Quota.of(spec.cores), quota_in_force(said)
+        if limit != (quota.quota_us, quota.period_us):
+            raise TestbedError(
+                f"host {spec.name}: asked for {quota}, its container has {limit or 'no limit'}; "
+                "emulate compute by sleep instead"
+            )
+        if quota.period_us != PERIOD_US:
+            self._caveats.append(
+                f"host {spec.name}: {spec.cores:g} cores need a period of {quota.period_us / 1000:g} ms "
+                f"instead of {PERIOD_US // 1000}"
+            )
+
+    def _route(self, host: str) -> list[str]:
+        """`ip` arguments that name the congestion control of everything sent to the other hosts."""
+        address = self._plan.data_address(host)
+        return [
+            *("route", "change", str(address.network), "dev", addresses.DATA_DEVICE, "proto", "kernel"),
+            *("scope", "link", "src", str(address.ip), "congctl", self._tcp.congestion_control),
+        ]  # fmt: skip
+
+    def _on_all(self, act: Callable[[HostSpec], object]) -> None:
+        """``act`` on every host, some at once; the first failure is raised when all are done."""
+        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="docker") as pool:
+            for done in [pool.submit(act, spec) for spec in self._specs]:
+                done.result()
+
+
+def sysctls(settings: Tcp, root: Path = Path("/proc/sys")) -> dict[str, str]:
+    """Path under /proc/sys -> value that every container begins with: those that exist here, and that it may have."""
+    asked_for = tcp.sysctls(settings, root)
+    if not congestion_control_is_free(settings.congestion_control, root):
+        del asked_for[tcp.CONGESTION_CONTROL]  # a container that asks for it does not start; its route gets it
+    return {path: value for path, value in asked_for.items() if (root / path).exists()}
+
+
+def congestion_control_is_free(name: str, root: Path = Path("/proc/sys")) -> bool:
+    """Whether everybody on this machine may choose it: then it can be the default of a container."""
+    return name in (root / "net/ipv4/tcp_allowed_congestion_control").read_text(encoding="ascii").split()
+
+
+def seen_from_here(pid: int) -> int | None:
+    """``pid``, if it is a process of this machine with a network of its own; None for that of a daemon elsewhere."""
+    try:
+        own = os.stat("/proc/self/ns/net").st_ino
+        return pid if os.stat(f"/proc/{pid}/ns/net").st_ino != own else None
+    except FileNotFoundError:
+        return None
+    except PermissionError:  # it is there, and not this user's: tc goes over SSH, the relay needs root anyway
+        return None

@@ -1,0 +1,135 @@
+"""``--on docker``: hosts as containers of this machine, all else as on every testbed of one machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from e2c_dl import units
+from e2c_dl.errors import InputError, TestbedError
+from e2c_dl.scenario.model import Scenario, Tcp
+from e2c_dl.testbeds import described, machine, registry
+from e2c_dl.testbeds.docker import image, interpreter, probes, remains
+from e2c_dl.testbeds.docker.containers import Plan
+from e2c_dl.testbeds.docker.engine import asked, meant
+from e2c_dl.testbeds.docker.hosts import DockerHosts, sysctls
+from e2c_dl.testbeds.local import addresses
+from e2c_dl.testbeds.local.preflight import memory_needed
+from e2c_dl.testbeds.local.testbed import Data, HostSpec
+from e2c_dl.testbeds.machine import Probe
+from e2c_dl.testbeds.one_machine import BACKENDS, OneMachine, compute_plan, data_network
+
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MIB = 2**20
+LEAST_MEMORY_BYTES = 256 * _MIB
+
+
+class Docker(OneMachine):
+    """Containers of ``image``, each with at most ``memory_bytes``."""
+
+    name = "docker"
+
+    def __init__(self, image_name: str, memory_bytes: int | None) -> None:
+        self._image, self._memory_bytes = image_name, memory_bytes
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Docker:
+        """The testbed. ``image``: of one's own; ``memory``: such as 1GiB. Raises: InputError."""
+        chosen, memory = options.get("image"), options.get("memory")
+        return cls(
+            image.default_name() if chosen is None else image.checked_name(chosen),
+            None if memory is None else _bytes(memory),
+        )
+
+    def probes(self) -> tuple[Probe, ...]:
+        return probes.probes(self._image)
+
+    def blocking(self, probes_: tuple[Probe, ...]) -> tuple[str, ...]:
+        return probes.blocking(probes_)
+
+    def has_quota(self) -> bool:
+        """Whether the daemon can limit CPU time; where none answers, ``problems`` says so."""
+        try:
+            return probes.has_quota(asked("info", "--format={{json .}}"))
+        except TestbedError:
+            return True
+
+    def problems(self, hosts: Sequence[str], data: Data) -> tuple[str, ...]:
+        found = [*_names(hosts), *_memory(hosts), *probes.missing_programs()]
+        if data is Data.TAP:
+            found += probes.relay_problems()
+        try:
+            problem = image.problem(self._image) or interpreter.problem(self._image)
+        except TestbedError as error:
+            problem = str(error)
+        return (*found, *([] if problem is None else [problem]))
+
+    def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
+        """Headings and lines for ``--dry-run``; the run's id and slot are chosen when it begins."""
+        data, names = data_network(scenario), scenario.topology.names
+        computing = compute_plan(scenario, quota=self.has_quota())
+        planned = Plan(
+            run_id="RUN",
+            directory=Path(registry.state_base()) / "RUN",
+            slot=1,
+            image=self._image,
+            data=data,
+            names=names,
+            sysctls=sysctls(scenario.tcp),
+            memory_bytes=self._memory_bytes,
+        )
+        commands = list(planned.networks_argv())
+        for name in names:
+            commands.append(planned.run_argv(name, computing.cores.get(name)))
+            commands += [planned.connect_argv(name)] if data is Data.VETH else []
+        reached = {name: str(planned.data_address(name).ip) for name in names}
+        devices = dict.fromkeys(names, addresses.DATA_DEVICE)
+        said = described.plan(scenario, BACKENDS[data], computing, devices, reached)
+        return {"commands to docker": tuple(shlex.join(["docker", *argv]) for argv in commands)} | said
+
+    def make_hosts(self, run: registry.Run, specs: Sequence[HostSpec], *, data: Data, tcp: Tcp) -> DockerHosts:
+        return DockerHosts(run, specs, data=data, tcp_settings=tcp, image=self._image, memory_bytes=self._memory_bytes)
+
+    def destroy(self, run_id: str) -> tuple[str, ...]:
+        return remains.destroy(run_id)
+
+    def details(self) -> dict[str, Any]:
+        """Which daemon it is: `destroy` asks the same one."""
+        return {"daemon": meant(), "image": self._image}
+
+
+def _bytes(memory: str) -> int:
+    try:
+        size_bytes = units.parse_size(memory)
+    except ValueError as error:
+        raise InputError(f"--memory: {error}") from error
+    if size_bytes < LEAST_MEMORY_BYTES:
+        least = units.format_size(LEAST_MEMORY_BYTES)
+        raise InputError(f"--memory {memory}: too little for a worker; write {least} or more")
+    return size_bytes
+
+
+def _names(hosts: Sequence[str]) -> list[str]:
+    problems = [
+        f"host {name!r}: not a host name; use lower-case letters, digits and hyphens, at most 63"
+        for name in hosts
+        if not _HOST_NAME.fullmatch(name)
+    ]
+    problems += [f"host {name!r}: named twice; names must differ" for name, n in Counter(hosts).items() if n > 1]
+    if len(hosts) > addresses.MOST_HOSTS:
+        problems.append(f"{len(hosts)} hosts: at most {addresses.MOST_HOSTS} fit in one network; ask for fewer")
+    return problems
+
+
+def _memory(hosts: Sequence[str]) -> list[str]:
+    needed, available = memory_needed(len(hosts)), machine.memory_available_bytes()
+    if needed <= available:
+        return []
+    return [
+        f"{len(hosts)} hosts need about {needed // _MIB} MiB of memory, {available // _MIB} MiB are available; "
+        f"ask for at most {available // memory_needed(1)}, or end other programs"
+    ]

@@ -1,0 +1,133 @@
+"""Hosts of an ordinary user: the whole program moves into a user namespace and a network of its own, and goes on there.
+
+::
+
+    e2c-dl deploy ... (uid 1000, may do nothing)
+        | exec: unshare --user --map-current-user --keep-caps --net        same process, same terminal
+    e2c-dl deploy ... (uid 1000, all capabilities in these namespaces and those made in them)
+        |-- keeper     stays in them when the program has ended: `deploy --keep`, `shell`, `logs`
+        `-- core, hosts, relay, ssh, Ansible            as for root
+
+One's own uid is kept, so files belong to whom they should, and no table of subordinate uids nor setuid program is
+needed. Process ids stay the machine's: whatever happens, `destroy` finds and ends a run from outside. What an ordinary
+user does not get: a CPU quota (processors are emulated by sleep) and real-time priority for the relay.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from e2c_dl.errors import TestbedError
+
+NAMESPACES = ("unshare", "--user", "--map-current-user", "--keep-caps", "--net")
+_ENTERED = "E2CDL_ENTERED"
+_NEEDED_CAPABILITIES = 1 << 12 | 1 << 21  # CAP_NET_ADMIN, CAP_SYS_ADMIN
+_TIMEOUT_S = 10.0
+_SWITCHES = {  # sysctl -> the value that forbids, and what to write instead
+    "user/max_user_namespaces": ("0", "10000"),
+    "user/max_net_namespaces": ("0", "10000"),
+    "kernel/unprivileged_userns_clone": ("0", "1"),
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
+}
+
+# What a host does first: a network, processes and mounts of its own.
+_TRY = (
+    *("unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child=SIGKILL"),
+    *("--propagation=private", "sh", "-c"),
+    "ip link set lo up && hostname edge-1 && mount -t tmpfs none /dev/shm && mount -t devpts none /dev/pts"
+    " && mount -t sysfs none /sys && mount -t proc none /proc",
+)
+
+
+def rights() -> bool:
+    """Whether this process may make hosts as it is: as root, or inside."""
+    return os.geteuid() == 0 or has_capabilities()
+
+
+def has_capabilities(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether this process administers the network and the mounts of the namespaces that it is in."""
+    for line in status.read_text(encoding="utf-8", errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            return int(value, 16) & _NEEDED_CAPABILITIES == _NEEDED_CAPABILITIES
+    return False
+
+
+def enter() -> None:
+    """Start this program again, inside, in place of this process: to be called before anything of a run exists.
+
+    Does nothing for root, inside, and where ``problem`` names one, which preflight tells.
+    Raises: TestbedError if the interpreter loses its capabilities on the way.
+    """
+    if rights() or problem() is not None:
+        return
+    if _ENTERED in os.environ:
+        raise TestbedError(
+            f"{sys.executable}: has no capabilities inside a user namespace; "
+            "use an interpreter without file capabilities (getcap), or run as root"
+        )
+    again = [sys.executable, *sys.orig_argv[1:]]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], {**os.environ, _ENTERED: "1", "PATH": _path()})
+
+
+def problem() -> str | None:
+    """Why an ordinary user cannot have hosts here, in a line with its remedy; None if he can. It is tried."""
+    try:
+        done = subprocess.run(
+            [*NAMESPACES, "--", *_TRY],
+            env={"PATH": _path(), "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{error}; apt-get install util-linux, or run as root"
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[0]
+    return f"{said}; {remedy()}"
+
+
+def remedy(root: Path = Path("/proc/sys")) -> str:
+    """What to change so that ordinary users can make namespaces, as far as the machine's switches tell."""
+    wrong = [
+        f"sysctl -w {key.replace('/', '.')}={instead}"
+        for key, (forbids, instead) in _SWITCHES.items()
+        if (root / key).is_file() and (root / key).read_text(encoding="ascii").strip() == forbids
+    ]
+    if wrong:
+        return f"as root: {' && '.join(wrong)}; or run as root"
+    return "run as root; a container needs --privileged, or --security-opt for seccomp, AppArmor and masked /proc"
+
+
+def way_in(pid: int | None) -> tuple[str, ...]:
+    """What to put before a command so that it runs in the user and network namespaces of ``pid``; nothing if it does.
+
+    The command keeps this user's uid, and has no capabilities.
+    """
+    if pid is None or not outside(pid):
+        return ()
+    return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net", "--")
+
+
+def outside(pid: int) -> bool:
+    """Whether ``pid`` is in another user namespace than this process. Raises: TestbedError if it is gone."""
+    try:
+        return not os.path.samefile("/proc/self/ns/user", f"/proc/{pid}/ns/user")
+    except FileNotFoundError as error:
+        raise TestbedError(
+            f"process {pid}, which kept the run's network, is gone; `e2c-dl destroy` removes the rest"
+        ) from error
+
+
+def _path() -> str:
+    """The user's, with the system's directories, which an ordinary user's often lacks."""
+    own = os.environ.get("PATH", os.defpath).split(":")
+    return ":".join([*own, *(place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in own)])

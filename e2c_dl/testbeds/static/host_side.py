@@ -1,0 +1,228 @@
+"""What a host is asked to do before anything of this project is installed there; sent to its ``python3`` as a program.
+
+::
+
+    probe JSON                       what the host is: nothing is changed
+    begin RUN RUN_DIR DEVICE         make RUN_DIR (0700); claim DEVICE ("": none is shaped)
+    end   RUN RUN_DIR DEVICE JSON    end what runs from RUN_DIR, run the commands if DEVICE is RUN's, remove RUN_DIR
+
+A claim is a symbolic link, /run/e2c-dl.shaped.DEVICE -> RUN: made at once or not at all, gone after a reboot, as the
+queueing is. Standard library only, Python 3.7 or later; what goes wrong is one line on standard error, status 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+CLAIM = "/run/e2c-dl.shaped."
+END_WITHIN_S = 20.0
+QDISCS: dict[str, list[str]] = {"htb": [], "netem": ["delay", "1ms"]}
+# What the kernel puts on a device by itself; anything else was set by somebody.
+UNSHAPED = ("noqueue", "mq", "fq_codel", "pfifo_fast", "fq", "pfifo", "cake")
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def said(*argv: str) -> tuple[int, str, str]:
+    """(status, standard output, standard error in one line) of ``argv``; status 127 if there is no such program."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": SEARCH_PATH},
+            timeout=15,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def parsed(*argv: str) -> Any:
+    """What ``argv`` prints as JSON; an empty list if it fails."""
+    status, out, _ = said(*argv)
+    return json.loads(out) if status == 0 and out.strip() else []
+
+
+def addresses() -> dict[str, list[str]]:
+    """Device -> its IPv4 addresses."""
+    return {
+        device["ifname"]: [a["local"] for a in device["addr_info"] if a.get("family") == "inet"]
+        for device in parsed("ip", "-json", "address")
+        if "ifname" in device
+    }
+
+
+def qdisc_problem(kind: str) -> str | None:
+    """Why the kernel does not have ``kind``; None if it does. Tried in a network of its own, and read back."""
+    script = 'tc qdisc add dev lo root "$@" && tc qdisc show dev lo | grep -q "qdisc $1 "'
+    status, _, error = said("unshare", "--net", "sh", "-c", script, "sh", kind, *QDISCS[kind])
+    return None if status == 0 else error or "it is added, but not there"
+
+
+def shaped_by(device: str) -> str | None:
+    """What somebody has put on ``device``: the kind of its root queueing, None if it is the kernel's own choice."""
+    for qdisc in parsed("tc", "-json", "qdisc", "show", "dev", device):
+        if qdisc.get("root") and qdisc.get("kind") not in UNSHAPED:
+            return str(qdisc["kind"])
+    return None
+
+
+def claimed_by(device: str) -> str | None:
+    """The run that shapes ``device``; None if none does."""
+    try:
+        return os.readlink(CLAIM + device)
+    except OSError:
+        return None
+
+
+def content(path: str) -> str:
+    """What a small file holds; "" if it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def version_of(python: str) -> str | None:
+    """The version of e2c_dl that ``python`` has; None if it has none, or is none."""
+    program = "import importlib.metadata as m; print(m.version('e2c_dl'))"
+    status, out, _ = said(python, "-c", program)
+    return out.strip() if status == 0 else None
+
+
+def gpus() -> list[str]:
+    """One line per GPU, as nvidia-smi lists them."""
+    return [line for line in said("nvidia-smi", "-L")[1].splitlines() if line.startswith("GPU")]
+
+
+def probe(request: str) -> dict[str, Any]:
+    """What this host is, as a JSON object."""
+    asked = json.loads(request)
+    client, _, server, _ = (os.environ.get("SSH_CONNECTION") or "   ").split(" ")
+    routes = parsed("ip", "-json", "route", "get", client) if client else []
+    devices = addresses()
+    models = [line.partition(":")[2].strip() for line in content("/proc/cpuinfo").splitlines() if "model name" in line]
+    return {
+        "hostname": os.uname().nodename,
+        "kernel": os.uname().release,
+        "uid": os.getuid(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cpu_model": models[0] if models else "",
+        "gpus": gpus(),
+        "ssh_address": server,
+        "ssh_device": routes[0].get("dev", "") if routes else "",
+        "devices": devices,
+        "shaped_by": {device: shaped_by(device) for device in devices},
+        "claimed_by": {device: claimed_by(device) for device in devices},
+        "qdisc_problems": {kind: qdisc_problem(kind) for kind in QDISCS},
+        "version": version_of(asked["python"]) if asked.get("python") else None,
+        "congestion_control": content("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "slow_start_after_idle": content("/proc/sys/net/ipv4/tcp_slow_start_after_idle") != "0",
+        "free_bytes": shutil.disk_usage("/tmp").free,
+    }
+
+
+def begin(run: str, run_dir: str, device: str) -> dict[str, str]:
+    """The run's directory and claim. Fails if either is there already."""
+    if device:
+        try:
+            os.symlink(run, CLAIM + device)
+        except FileExistsError:
+            other = claimed_by(device)
+            sys.exit(f"{device} is shaped by run {other}; `e2c-dl destroy {other}` where that was started")
+    os.mkdir(run_dir, 0o700)
+    for part in ("work", "ansible"):
+        os.mkdir(os.path.join(run_dir, part), 0o700)
+    return {}
+
+
+def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
+    """What was removed, one line each. Whatever is gone already is passed over."""
+    removed = end_processes(run_dir)
+    if device and claimed_by(device) == run:
+        for command in json.loads(commands):
+            said(*command)  # deleting what is not there fails, which is as well: what stays is looked at below
+        left = shaped_by(device)
+        if left is not None:
+            sys.exit(f"{device} still has {left} on it; tc qdisc del dev {device} root")
+        os.unlink(CLAIM + device)
+        removed.append("what shaped " + device)
+    if os.path.isdir(run_dir):
+        shutil.rmtree(run_dir)
+        removed.append("directory " + run_dir)
+    return removed
+
+
+def end_processes(run_dir: str) -> list[str]:
+    """Kill all that was started from ``run_dir``, and their children; one line each."""
+    removed: dict[int, str] = {}
+    deadline_s = time.monotonic() + END_WITHIN_S
+    while True:
+        found = started_from(run_dir)
+        if not found:
+            return list(removed.values())
+        if time.monotonic() > deadline_s:
+            sys.exit(f"cannot be killed: process {', '.join(map(str, sorted(found)))}")
+        for pid in found:
+            removed[pid] = f"process {pid} ({content(f'/proc/{pid}/comm')})"
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+
+
+def started_from(run_dir: str) -> set[int]:
+    """Pids that have ``run_dir`` in their command line or as working directory, and their children's; not our own."""
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    parents = {pid: parent for pid in pids for parent in [parent_of(pid)] if parent is not None}
+    own, pid = set(), os.getpid()
+    while pid > 0:
+        own.add(pid)
+        pid = parents.get(pid, 0)
+    found = {
+        pid
+        for pid in parents.keys() - own
+        if run_dir in content(f"/proc/{pid}/cmdline") or f"{cwd(pid)}/".startswith(f"{run_dir}/")
+    }
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found - own
+        if not more:
+            return found
+        found |= more
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process; None if that is gone, or a zombie."""
+    state, parent = (*content(f"/proc/{pid}/stat").rpartition(")")[2].split()[:2], "Z", "0")[:2]
+    return None if state in ("Z", "X") else int(parent)
+
+
+def cwd(pid: int) -> str:
+    """Where a process is; "" if that cannot be seen."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+VERBS: dict[str, Callable[..., Any]] = {"probe": probe, "begin": begin, "end": end}
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(VERBS[sys.argv[1]](*sys.argv[2:])))
+    except OSError as problem:
+        sys.exit(str(problem))

@@ -1,0 +1,161 @@
+"""The inventory: which machines there are, how to reach them, which network training shall use.
+
+::
+
+    defaults: {user: root, key: ~/.ssh/id_ed25519}   for every host that does not say otherwise
+    hosts:
+    - address: 10.0.0.11          for SSH and Ansible: an IPv4 address or a name
+      name: edge-1                the host of a scenario that this is; or
+      layer: edge                 any host of that layer; neither: whatever host is left
+      user: root                  links are emulated by root only
+      key: id_ed25519             private key, seen from this file; mode 0600
+      port: 22
+      data_address: 192.168.7.11  training talks here [the address that SSH came in by]
+      data_device: eth1           ... on this device [the one that has data_address]
+      shared_device: shape        if SSH uses it too: shape it all the same, or "leave" it as it is
+      python: /opt/venv/bin/python   has e2c_dl already [it is installed into /opt/e2c_dl]
+      gpus: 2                     as many as there must be
+
+Whatever is wrong is said with file, line and key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.document import read
+from e2c_dl.scenario.field import Field, Findings, spelled
+
+SHARED_KEYS = ("user", "key", "port", "data_device", "shared_device", "python", "gpus")
+HOST_KEYS = ("address", "name", "layer", "data_address", *SHARED_KEYS)
+
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")  # Ansible hands it to a shell
+
+
+class SharedDevice(Enum):
+    """What to do where SSH and training share one device."""
+
+    SHAPE = "shape"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One machine of the inventory."""
+
+    where: str  # inventory.yaml:7: hosts[0]
+    address: str
+    name: str | None = None
+    layer: str | None = None
+    user: str = "root"
+    key: str
+    port: int = 22
+    data_address: str | None = None
+    data_device: str | None = None
+    shared_device: SharedDevice | None = None
+    python: str | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """All machines, in the order of the file."""
+
+    path: Path
+    machines: tuple[Machine, ...] = field(default_factory=tuple)
+
+
+def load(path: Path) -> Inventory:
+    """The inventory in the file ``path``. Raises: ScenarioError (InputError) for the first thing that is wrong."""
+    found = Findings()
+    document = read(path)
+    top = Field(document=document, value=document.value).keys(found, known=("defaults", "hosts"), required=("hosts",))
+    defaults = top["defaults"].keys(found, known=SHARED_KEYS) if "defaults" in top else {}
+    machines = []
+    for entry in (found.attempt(top["hosts"].items) or []) if "hosts" in top else []:
+        said = entry.keys(found, known=HOST_KEYS, required=("address",))
+        if "key" not in said and "key" not in defaults and not found.errors:
+            found.errors.append(entry.error("key 'key' is missing", "name the private key here, or under defaults"))
+        if not found.errors:
+            machine = found.attempt(_machine, entry, defaults | said, path.parent)
+            machines += [] if machine is None else [machine]
+    for error in found.errors:
+        raise error
+    if not machines:
+        raise top["hosts"].error("is empty", "list at least one host under it")
+    _check_distinct(machines)
+    return Inventory(path=path, machines=tuple(machines))
+
+
+def _machine(entry: Field, said: dict[str, Field], folder: Path) -> Machine:
+    """Raises: ScenarioError."""
+
+    def plain(key: str, pattern: re.Pattern[str], what: str) -> str | None:
+        return _plain(said[key], pattern, what) if key in said else None
+
+    gpus = said["gpus"].integer(0, 64) if "gpus" in said else None
+    shared = said["shared_device"].one_of(each.value for each in SharedDevice) if "shared_device" in said else None
+    if "name" in said and "layer" in said:
+        raise said["layer"].error("stands beside a name, which decides alone", "leave one of them out")
+    return Machine(
+        where=f"{entry.document.file}:{entry.document.line(entry.path)}: {spelled(entry.path)}",
+        address=_plain(said["address"], _NAME, "an IPv4 address or a host's name, such as 10.0.0.11"),
+        name=plain("name", _NAME, "a host of the scenario, such as edge-1"),
+        layer=plain("layer", _NAME, "a layer of the scenario, such as edge"),
+        user=plain("user", _USER, "a user's name, such as root") or "root",
+        key=_key(said["key"], folder),
+        port=said["port"].integer(1, 65535) if "port" in said else 22,
+        data_address=_ipv4(said["data_address"]) if "data_address" in said else None,
+        data_device=plain("data_device", _DEVICE, "a network device's name, such as eth1"),
+        shared_device=None if shared is None else SharedDevice(shared),
+        python=plain("python", _PATH, "an interpreter's absolute path, such as /opt/venv/bin/python"),
+        gpus=gpus,
+    )
+
+
+def _plain(field: Field, pattern: re.Pattern[str], what: str) -> str:
+    text = field.text()
+    if not pattern.fullmatch(text):
+        raise field.error(f"{text[:60]!r} is not what is meant here", f"write {what}")
+    return text
+
+
+def _ipv4(field: Field) -> str:
+    try:
+        return str(IPv4Address(field.text()))
+    except AddressValueError as error:
+        raise field.error(f"{field.text()[:60]!r} is no IPv4 address", "write one, such as 192.168.7.11") from error
+
+
+def _key(field: Field, folder: Path) -> str:
+    """The private key's absolute path: there, readable, and for its owner's eyes only, as ssh wants it."""
+    path = Path(os.path.abspath(folder / Path(field.text()).expanduser()))
+    if not path.is_file():
+        raise field.error(f"{path} does not exist", "name the private key that the host knows")
+    if not os.access(path, os.R_OK):
+        raise field.error(f"{path} cannot be read", "name a key of yours")
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise field.error(f"{path} has mode {mode:04o}, so ssh will not use it", f"chmod 600 {path}")
+    return str(path)
+
+
+def _check_distinct(machines: list[Machine]) -> None:
+    """Raises: InputError: E2Clab takes machines of one address for one machine."""
+    for key in ("address", "name", "data_address"):
+        first: dict[str, str] = {}
+        for machine in machines:
+            value = getattr(machine, key)
+            if value is not None and value in first:
+                raise InputError(f"{machine.where}.{key}: {value} is that of {first[value]} already; give each its own")
+            if value is not None:
+                first[value] = machine.where

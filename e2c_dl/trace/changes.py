@@ -1,0 +1,114 @@
+"""What a host changed while training ran, and when that was in force: the ground truth that diagnosis is judged by.
+
+::
+
+    changes.jsonl          links, bottlenecks, pauses, kills: written by the host's agent      one JSON object
+    changes-worker.jsonl   compute, heat, clock: written by its worker                         per line
+
+A line: ``what``, ``whom``, ``asked_s`` or ``asked_iteration``, ``in_force_ns`` (this host's own clock, as its spans),
+``in_force_s`` (since training began), ``lateness_s``, ``value`` (what is in force since then). What a killed process
+was writing is read up to where it breaks off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from e2c_dl.errors import ArchiveError, EmulationError
+from e2c_dl.trace.model import ClockAlignment
+
+
+class Change(Enum):
+    """What changed."""
+
+    LINK = "link"  # whom: edge-1 -> cloud-1; value: the fields of its Link
+    BOTTLENECK = "bottleneck"  # whom: its name; value: rate_bps
+    PAUSE = "pause"  # whom: the host, as of all below
+    RESUME = "resume"
+    KILL = "kill"
+    COMPUTE = "compute"  # value: factor, times slower than a host of factor 1; heat not counted
+    THROTTLE = "throttle"  # value: temperature_c
+    RECOVER = "recover"  # value: temperature_c
+    CLOCK = "clock"  # value: step_s, drift; a drift that ends is one in the opposite direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeInForce:
+    """One change. Times are seconds since training began, and ns of the clock that they were read on."""
+
+    host: str  # who made it
+    what: Change
+    whom: str
+    in_force_ns: int
+    in_force_s: float
+    lateness_s: float  # later than asked; of what an iteration begins, later than that began
+    asked_s: float | None = None
+    asked_iteration: int | None = None
+    value: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ChangeLog:
+    """Appends the changes of one process on ``host`` to ``path``; each is with the kernel when :meth:`add` returns.
+
+    ``own_ns`` turns ns of the machine's clock into ns of the host's own. Raises: EmulationError if it cannot write.
+    """
+
+    def __init__(self, path: Path, host: str, own_ns: Callable[[int], int]) -> None:
+        self._path, self._host, self._own_ns = path, host, own_ns
+        self.began_ns = 0  # of the machine's clock: training
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def add(
+        self, what: Change, whom: str, machine_ns: int, *, asked_s: float,
+        asked_iteration: int | None = None, **value: Any,
+    ) -> None:  # fmt: skip
+        """``what`` was in force at ``machine_ns``; asked for at ``asked_s``, when ``asked_iteration`` began if given.
+
+        Raises: EmulationError.
+        """
+        in_force_s = (machine_ns - self.began_ns) / 1e9
+        change = ChangeInForce(
+            host=self._host, what=what, whom=whom, in_force_ns=self._own_ns(machine_ns),
+            in_force_s=round(in_force_s, 6), lateness_s=round(in_force_s - asked_s, 6),
+            asked_s=round(asked_s, 6) if asked_iteration is None else None, asked_iteration=asked_iteration,
+            value=value,
+        )  # fmt: skip
+        line = {key: each for key, each in {**asdict(change), "what": what.value}.items() if each is not None}
+        try:
+            os.write(self._file, json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _unwritable(self, error: OSError) -> EmulationError:
+        return EmulationError(f"{self._path}: cannot be written: {error.strerror}; make room there")
+
+
+def read_changes(path: Path, clock: ClockAlignment) -> tuple[ChangeInForce, ...]:
+    """The changes in ``path`` in the order of writing, ``in_force_ns`` on the reference clock. Raises: ArchiveError."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # after the last line break: cut off, or empty
+        rows = [json.loads(line) for line in lines]
+        own_ns = np.array([row["in_force_ns"] for row in rows], dtype=np.int64)
+        aligned = clock.align(own_ns).tolist()
+        return tuple(
+            ChangeInForce(**{**row, "what": Change(row["what"]), "in_force_ns": at_ns})
+            for row, at_ns in zip(rows, aligned, strict=True)
+        )
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArchiveError(f"{path}: is not a log of changes ({error!r}); run e2c-dl verify on the archive") from error

@@ -1,0 +1,121 @@
+"""Laws of links that change: what a link is at a moment, and when it may change next."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from e2c_dl.course import SAME_S, Course
+from e2c_dl.emulation.effective import Effective, started_by, windows
+from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import Fault, FaultKind, Injected, LinkCourse, Scenario, Schedules
+from e2c_dl.topology import BurstLoss, Link
+
+FIRST_LIGHT = load(Path(__file__).parents[2] / "experiments" / "first-light")
+A, B = sorted(FIRST_LIGHT.topology.links)[:2]
+MBIT = 1e6
+
+
+def scenario(
+    *, course: LinkCourse | None = None, factor: float | None = None, faults: tuple[Fault, ...] = (),
+    link: Link | None = None,
+) -> Scenario:  # fmt: skip
+    """First light without what is injected there, but with these on link A."""
+    topology = FIRST_LIGHT.topology
+    if link is not None:
+        topology = replace(topology, links={**topology.links, A: link})
+    return replace(
+        FIRST_LIGHT, topology=topology,
+        schedules=Schedules(links=MappingProxyType({A: course} if course else {})),
+        injected=Injected(seed=1, compute={}, links={A: factor} if factor else {}, faults=faults),
+    )  # fmt: skip
+
+
+def slow(value: float, at_s: float, for_s: float) -> Fault:
+    return Fault(kind=FaultKind.SLOW_LINK, at_s=at_s, for_s=for_s, links=(A,), value=value)
+
+
+def cut(at_s: float, for_s: float | None) -> Fault:
+    return Fault(kind=FaultKind.CUT, at_s=at_s, for_s=for_s, links=(A,))
+
+
+timed = st.builds(slow, st.floats(0.1, 1), st.floats(0, 20), st.floats(0.1, 20)) | st.builds(
+    cut, st.floats(0, 20), st.none() | st.floats(0.1, 20)
+)
+rates = st.builds(
+    lambda values, period_s: Course(
+        points=tuple((float(index), value * MBIT) for index, value in enumerate(values)), period_s=period_s
+    ),
+    st.lists(st.floats(1, 100), min_size=1, max_size=5),
+    st.sampled_from([None, 6.0, 7.5]),
+)
+
+
+@given(st.floats(0, 1000))
+def test_without_changes_a_link_is_as_emulated(time_s: float) -> None:
+    asked = replace(FIRST_LIGHT, injected=replace(FIRST_LIGHT.injected, faults=()))
+    effective = Effective(asked)
+    for pair, link in asked.emulated_topology().links.items():
+        assert effective.link(pair, time_s, {}) == link
+    assert effective.changing == frozenset()
+    assert effective.next_change_s(asked.topology.links, (), time_s, {}) == float("inf")
+
+
+@given(st.lists(timed, max_size=6), rates, st.floats(0, 40))
+def test_nothing_changes_before_the_next_change(faults: list[Fault], rate: Course, time_s: float) -> None:
+    effective = Effective(scenario(course=LinkCourse(rate_bps=rate), faults=tuple(faults)))
+    now, at_s = effective.link(A, time_s, {}), effective.next_change_s([A], (), time_s, {})
+    assert at_s > time_s
+    for share in (0.3, 0.99):
+        moment_s = time_s + share * (min(at_s, time_s + 50) - time_s)
+        if moment_s < at_s - 2 * SAME_S:
+            assert effective.link(A, moment_s, {}) == now
+    assert effective.link(B, time_s, {}) == FIRST_LIGHT.topology.link(*B)
+
+
+@given(st.lists(timed, max_size=6), rates, st.floats(0.1, 1), st.floats(0, 40))
+def test_slow_windows_multiply_and_a_cut_is_down(
+    faults: list[Fault], rate: Course, factor: float, time_s: float
+) -> None:
+    link = Effective(scenario(course=LinkCourse(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
+        A, time_s, {}
+    )
+    expected, down = rate.at(time_s) * factor, False
+    for window in windows(enumerate(faults), {}):
+        if window.covers(time_s):
+            down |= window.fault.kind is FaultKind.CUT
+            expected *= window.fault.value or 1.0
+    assert link.rate_bps == pytest.approx(expected)
+    assert link.down is down
+
+
+@given(st.permutations([slow(0.5, 0, 9), slow(0.2, 1, 9), cut(2, 9), slow(0.9, 3, 9)]), st.floats(0, 12))
+def test_the_order_of_faults_does_not_matter(faults: list[Fault], time_s: float) -> None:
+    link = Effective(scenario(faults=tuple(faults))).link(A, time_s, {})
+    sorted_link = Effective(scenario(faults=tuple(sorted(faults, key=str)))).link(A, time_s, {})
+    assert link.down is sorted_link.down
+    assert link.rate_bps == pytest.approx(sorted_link.rate_bps)
+
+
+def test_a_course_takes_the_place_of_what_was_designed() -> None:
+    bursts = BurstLoss(good_to_bad=0.01, bad_to_good=0.3)
+    course = LinkCourse(delay_s=Course(points=((0.0, 0.01), (5.0, 0.02))), loss=Course.constant(0.03))
+    designed = Link(rate_bps=10 * MBIT, delay_s=0.5, jitter_s=0.001, burst=bursts, queue_bytes=90_000)
+    effective = Effective(scenario(course=course, link=designed, factor=0.5))
+    assert effective.link(A, 5.0, {}) == replace(designed, rate_bps=5 * MBIT, delay_s=0.02, loss=0.03, burst=None)
+    assert effective.next_change_s([A], (), 0.0, {}) == 5.0
+
+
+def test_a_fault_of_an_iteration_begins_with_it() -> None:
+    fault = Fault(kind=FaultKind.CUT, at_iteration=30, for_s=5.0, links=(A, B))
+    effective = Effective(scenario(faults=(slow(0.5, 1, 1), fault)))
+    numbered = effective.faults_of([B])
+    assert numbered == ((1, fault),)
+    assert started_by(numbered, 30) == (1,) and started_by(numbered, 29) == ()
+    assert not effective.link(B, 100.0, {}).down
+    assert effective.link(B, 100.0, {1: 99.0}).down
+    assert effective.next_change_s([B], (), 100.0, {1: 99.0}) == 104.0
+    assert not effective.link(B, 104.0, {1: 99.0}).down

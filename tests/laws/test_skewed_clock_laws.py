@@ -1,0 +1,107 @@
+"""Laws of clocks that step and drift while training runs: exchanges in between straighten a trace out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import Ring, simulate
+
+from e2c_dl.analysis.analyse import analyse
+from e2c_dl.topology import Link
+from e2c_dl.trace.clock import Exchange, align
+from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
+from e2c_dl.trace.skew import Skew, TraceClock
+
+S = 10**9
+TIMES = ("posted_ns", "start_ns", "end_ns")
+BEGIN = 10**12  # when synthetic runs begin
+
+skews = st.lists(
+    st.builds(
+        Skew, begin_ns=st.integers(BEGIN, BEGIN + 20 * S), step_ns=st.integers(-S, S),
+        drift=st.sampled_from([0.0, 1e-4, -1e-4]),
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+def exchanges(clock: TraceClock, moments_ns: list[int], uncertainty_ns: int = 0) -> list[Exchange]:
+    return [
+        Exchange(offset_ns=at_ns - clock.own_ns(at_ns), at_ns=clock.own_ns(at_ns), uncertainty_ns=uncertainty_ns)
+        for at_ns in moments_ns
+    ]
+
+
+@given(skews, st.integers(1, 4), st.integers(BEGIN, BEGIN + 20 * S))
+def test_no_moment_is_misplaced_beyond_the_uncertainty(found: list[Skew], every_s: int, moment_ns: int) -> None:
+    clock = TraceClock()
+    clock.reset(found)
+    alignment = align(*exchanges(clock, list(range(BEGIN - S, BEGIN + 22 * S, every_s * S))))
+    placed_ns = int(alignment.align(np.array([clock.own_ns(moment_ns)], dtype=np.int64))[0])
+    # Beside what the clock did, a drift that changed within an interval may bend by as much as it could gain there.
+    bend_ns = every_s * S * 6e-4
+    assert abs(placed_ns - moment_ns) <= 2 * alignment.uncertainty_ns + bend_ns
+
+
+@given(st.integers(-(10**6), 10**6), st.floats(-1e-4, 1e-4), st.integers(0, 10**5))
+def test_an_even_clock_needs_no_knots(offset_ns: int, drift: float, uncertainty_ns: int) -> None:
+    clock = TraceClock(lambda: 0)
+    clock.skew(Skew(begin_ns=0, step_ns=offset_ns, drift=drift))
+    seen = exchanges(clock, [BEGIN + second * S for second in (0, 3, 6, 9, 12)], uncertainty_ns + 2)
+    alignment = align(*seen)
+    assert alignment.knots == ()
+    assert alignment == align(seen[0], seen[-1])
+
+
+def test_a_step_is_bounded_by_the_exchanges_around_it() -> None:
+    clock = TraceClock()
+    clock.skew(Skew(begin_ns=BEGIN + 7 * S, step_ns=50_000_000))
+    alignment = align(*exchanges(clock, [BEGIN + second * S for second in (0, 3, 6, 9, 12)], 1000))
+    own_ns = np.array([clock.own_ns(BEGIN + second * S) for second in (1, 5, 10, 12)], dtype=np.int64)
+    assert (alignment.align(own_ns) - BEGIN).tolist() == [S, 5 * S, 10 * S, 12 * S]
+    assert alignment.uncertainty_ns == 50_001_000
+
+
+def test_a_clock_set_back_is_bounded_too() -> None:
+    clock = TraceClock()
+    clock.skew(Skew(begin_ns=BEGIN + 5 * S, step_ns=-5 * S))
+    alignment = align(*exchanges(clock, [BEGIN + second * S for second in (0, 3, 6, 9, 12)], 1000))
+    assert 2 * S <= alignment.uncertainty_ns <= 5 * S + 1000
+    assert list(alignment.knots) == sorted(alignment.knots)
+
+
+def stepped(trace: Trace, skew: Skew, *, exchanged: bool) -> Trace:
+    """``trace`` with the clock of rank 1 skewed; ``exchanged``: then aligned again, by an exchange every second."""
+    clock = TraceClock()
+    clock.skew(skew)
+    alignment = align(*exchanges(clock, [BEGIN - S + second * S for second in range(30)], 1000))
+
+    def told(rank: RankTrace) -> RankTrace:
+        if rank.rank != 1:
+            return rank
+        spans = rank.spans.copy()
+        for name in TIMES:
+            own_ns = np.array([clock.own_ns(int(each)) for each in spans[name]], dtype=np.int64)
+            spans[name] = alignment.align(own_ns) if exchanged else own_ns
+        return replace(rank, spans=spans, clock=alignment if exchanged else ClockAlignment())
+
+    return replace(trace, ranks=tuple(told(rank) for rank in trace.ranks))
+
+
+@pytest.mark.parametrize("exchanged", [True, False])
+@settings(max_examples=8, deadline=None)
+@given(st.integers(-800, 800), st.floats(0.05, 0.95), st.integers(0, 100))
+def test_messages_that_come_before_they_are_sent_are_analysed(
+    exchanged: bool, step_ms: int, share: float, seed: int
+) -> None:
+    ring = Ring(
+        compute_s=(0.1, 0.1, 0.2), links=(Link(rate_bps=40e6, delay_s=0.005),) * 3, bucket_bytes=(200_000,),
+        iterations=8, seed=seed,
+    )  # fmt: skip
+    trace = simulate(ring)
+    length_ns = int(max(rank.spans["end_ns"].max() for rank in trace.ranks)) - BEGIN
+    skew = Skew(begin_ns=BEGIN + round(share * length_ns), step_ns=step_ms * 1_000_000)
+    report = analyse(stepped(trace, skew, exchanged=exchanged), ring.reference())
+    assert report.iterations > 0

@@ -1,0 +1,136 @@
+"""Whole runs in containers: what comes out, and that nothing stays on this machine, however they end."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import docker_daemon
+import pytest
+import whole_runs
+from whole_runs import COMMAND, Started, facts, scenario
+
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.verify import verify
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.docker import remains
+from e2c_dl.trace.messages import conservation
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+
+STAGES = ("deploy", "emulate", "prepare", "train", "collect")
+_BROKEN = """
+import dataclasses, sys
+from e2c_dl.campaign import run
+from e2c_dl.cli.main import main
+from e2c_dl.errors import TestbedError
+
+def broken(act):
+    def acting(campaign):
+        act(campaign)
+        raise TestbedError("made to fail")
+    return acting
+
+stage = sys.argv.pop(1)
+run.STEPS = tuple(
+    dataclasses.replace(step, act=broken(step.act)) if step.name == stage else step for step in run.STEPS
+)
+main()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image():
+    with docker_daemon.running() as name:
+        yield name
+
+
+@pytest.fixture
+def start(tmp_path, repository):
+    """Starts a run in containers; what it leaves is removed when the test is over."""
+    started = []
+    (tmp_path / "artifacts").mkdir()
+
+    def begin(iterations=3, source=None):
+        source = source or scenario(
+            tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations
+        )
+        arguments = ("deploy", "--on", "docker", source, tmp_path / "artifacts", "--archive", tmp_path / "a")
+        started.append(Started(*arguments, log=tmp_path / "log"))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+        if "run " in run.said:
+            remains.destroy(run.run_id)
+
+
+def nothing_left(run_id):
+    assert remains.leftovers(run_id) == ()
+    assert run_id not in {run.id for run in registry.runs()}
+
+
+def until(run, stage):
+    """Return when ``run`` is in ``stage``, of the first one when there is a container."""
+    run.until(f"{stage:<9} ")
+    while stage == "deploy" and not remains.find(run.run_id).containers:
+        assert run.process.poll() is None, run.said
+        time.sleep(0.02)  # polling another program
+
+
+def test_first_light_shortened(start, tmp_path, repository):
+    source = tmp_path / "first-light"
+    shutil.copytree(repository / "experiments/first-light", source)
+    layers = (source / "layers_services.yaml").read_text()
+    assert "iterations: 60" in layers
+    (source / "layers_services.yaml").write_text(layers.replace("iterations: 60", "iterations: 10"))
+    run = start(source=source)
+    assert run.ended() == 0, run.said
+    told = facts(tmp_path / "a")
+    assert told["outcome"] == "finished" and told["testbed"] == "docker"
+    assert told["what_happened"] == []
+    assert len(told["hosts"]) == 6
+    assert verify(tmp_path / "a") == ()
+    rows = json.loads((tmp_path / "a/links.json").read_text())
+    assert sum(row["measured"] is not None for row in rows) == 6
+    for row in conservation(open_archive(tmp_path / "a").trace()):
+        assert row.sent_bytes == row.received_bytes > 0
+    nothing_left(told["run_id"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, monkeypatch, stage):
+    monkeypatch.setattr(whole_runs, "COMMAND", [sys.executable, "-c", _BROKEN, stage])
+    run = start()
+    assert run.ended() == 1
+    assert "made to fail" in run.said.splitlines()[-1]
+    assert facts(tmp_path / "a")["outcome"] == "failed"
+    nothing_left(run.run_id)
+
+
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
+    run = start(iterations=100_000)
+    until(run, stage)
+    run.interrupt()
+    assert run.ended() == 130, run.said
+    assert facts(tmp_path / "a")["outcome"] == "interrupted"
+    nothing_left(run.run_id)
+
+
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_after_kill_9_in_each_stage_destroy_leaves_nothing(start, stage):
+    run = start(iterations=100_000)
+    until(run, stage)
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.ended()
+    destroyed = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
+    assert destroyed.returncode == 0, destroyed.stderr
+    assert "container e2cdl-" in destroyed.stdout
+    nothing_left(run.run_id)

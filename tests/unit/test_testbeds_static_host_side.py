@@ -1,0 +1,79 @@
+"""What is sent to hosts, run as it is there: as a program of any python3, with nothing of this project importable."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.testbeds.static import host_side
+
+PROGRAM = Path(host_side.__file__).read_text()
+
+
+def told(*words: str) -> subprocess.CompletedProcess:
+    argv = [sys.executable, "-I", "-S", "-", *words]
+    return subprocess.run(argv, input=PROGRAM, capture_output=True, text=True, check=False)
+
+
+def test_a_host_says_what_it_is():
+    answer = json.loads(told("probe", json.dumps({"python": "/nowhere"})).stdout)
+    assert answer["uid"] == os.getuid() and answer["cores"] == len(os.sched_getaffinity(0))
+    assert answer["version"] is None
+    assert answer["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_a_runs_directory_is_its_own_and_goes_with_it(tmp_path):
+    place = tmp_path / "e2c-dl-0a-edge-1"
+    assert told("begin", "0a", str(place), "").returncode == 0
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert sorted(part.name for part in place.iterdir()) == ["ansible", "work"]
+    again = told("begin", "0a", str(place), "")
+    assert again.returncode == 1 and "File exists" in again.stderr
+    assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == [f"directory {place}"]
+    assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == []
+
+
+def test_what_runs_from_the_directory_is_ended_with_its_children(tmp_path):
+    place, other = tmp_path / "mine", tmp_path / "mine-too"
+    other.mkdir()
+    told("begin", "0a", str(place), "")
+    script = "import subprocess, sys; c = subprocess.Popen(['sleep', '1000']); print(c.pid, flush=True); c.wait()"
+    ours = subprocess.Popen([sys.executable, "-c", script, f"{place}/work"], stdout=subprocess.PIPE, text=True)
+    inside = subprocess.Popen(["sleep", "1000"], cwd=place / "work")
+    theirs = subprocess.Popen(["sleep", "1000"], cwd=other)
+    child = int(ours.stdout.readline())
+    try:
+        removed = json.loads(told("end", "0a", str(place), "", "[]").stdout)
+        assert {line.split()[1] for line in removed[:-1]} == {str(ours.pid), str(inside.pid), str(child)}
+        assert ours.wait(10) == inside.wait(10) == -9
+        assert theirs.poll() is None
+    finally:
+        for process in (ours, inside, theirs):
+            process.kill()
+            process.wait()
+        ours.stdout.close()
+
+
+def test_a_device_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_side, "CLAIM", str(tmp_path / "claim."))
+    host_side.begin("0a", str(tmp_path / "a"), "eth9")
+    with pytest.raises(SystemExit, match="eth9 is shaped by run 0a; `e2c-dl destroy 0a`"):
+        host_side.begin("0b", str(tmp_path / "b"), "eth9")
+    assert host_side.end("0b", str(tmp_path / "b"), "eth9", "[]") == []
+    assert host_side.claimed_by("eth9") == "0a"
+    assert host_side.end("0a", str(tmp_path / "a"), "eth9", "[]") == [
+        "what shaped eth9", f"directory {tmp_path / 'a'}",
+    ]  # fmt: skip
+    assert host_side.claimed_by("eth9") is None
+
+
+def test_a_device_that_stays_shaped_keeps_its_claim(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_side, "CLAIM", str(tmp_path / "claim."))
+    monkeypatch.setattr(host_side, "shaped_by", lambda device: "htb")
+    host_side.begin("0a", str(tmp_path / "a"), "eth9")
+    with pytest.raises(SystemExit, match="eth9 still has htb on it"):
+        host_side.end("0a", str(tmp_path / "a"), "eth9", json.dumps([["true"]]))
+    assert host_side.claimed_by("eth9") == "0a"
