@@ -19,6 +19,8 @@ from typing import IO, Any, cast
 
 import click
 
+from e2c_dl.emulation import compute
+from e2c_dl.emulation.compute import Method
 from e2c_dl.testbeds.local import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,11 +126,12 @@ def quota(side: Side) -> Iterator[Any]:
 
 
 def by_quota(side: Side, set_cores: Any, factor: float, iterations: int) -> Row:
-    """``side`` under quotas of BASE and BASE / ``factor``."""
+    """``side`` as a plan by quota has it: bounded by its cgroup, and paced within."""
 
-    def turn(cores: float) -> list[float]:
-        set_cores(cores)
-        return cast("list[float]", side.ask(speed=None, iterations=TURN))
+    def turn(share: float) -> list[float]:
+        chosen = compute.plan(compute.RELAY_CORES + 1, {HOST: BASE / share}, Method.QUOTA.value, BASE)
+        set_cores(chosen.cores[HOST])
+        return cast("list[float]", side.ask(speed=chosen.speed[HOST], iterations=TURN))
 
     return alternating("quota", turn, factor, iterations)
 

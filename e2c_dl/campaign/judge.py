@@ -12,12 +12,14 @@ from e2c_dl.analysis.model import Reference, Report
 from e2c_dl.analysis.prefix import common_prefix
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.campaign import by_design
 from e2c_dl.campaign.links import joined
 from e2c_dl.errors import AnalysisError, E2cDlError, FidelityError, TrainingError
 from e2c_dl.report import activity
 from e2c_dl.report import write as report_writing
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.trace.model import Trace
 
 NOT_AS_ASKED = "not as asked"
 """What the reason of a worker that --strict stopped says."""
@@ -57,7 +59,8 @@ def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
 
 def judge(archive: ReadArchive) -> Report:
     """The analysis of an archive's trace against what its scenario asked for. Raises: AnalysisError, ArchiveError."""
-    return analyse(archive.trace(), reference_of(archive, load(archive.scenario)))
+    trace = archive.trace()
+    return analyse(trace, reference_of(archive, load(archive.scenario), _seconds(trace)))
 
 
 def write_report(path: Path) -> Report:
@@ -73,19 +76,29 @@ def write_report(path: Path) -> Report:
     return report
 
 
-def reference_of(archive: ReadArchive, scenario: Scenario) -> Reference:
-    """What ``scenario`` asked for by design. What was injected stays out of it: diagnosis must find that by itself."""
+def reference_of(archive: ReadArchive, scenario: Scenario, seconds: float) -> Reference:
+    """What ``scenario`` asked for by design in ``seconds`` of training. What was injected stays out of it: diagnosis
+    must find that by itself."""
     emulation = archive.run.emulation
     compute: Mapping[str, Any] = emulation.get("compute", {})
     ranks = scenario.topology.ranks
     return Reference(
-        topology=scenario.topology,
-        compute_factors={host.name: scenario.compute.factor(host.name) for host in ranks},
+        topology=by_design.topology(scenario, seconds),
+        compute_factors=by_design.compute_factors(scenario, archive.changes(), seconds),
         batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
         hardware={host: hardware_class(archive, host) for host in archive.hosts},
         compute_valid=not compute.get("oversubscribed", False),
         network_emulated=emulation.get("backend", "none") != "none",
     )
+
+
+def _seconds(trace: Trace) -> float:
+    """From the first span of any rank to the last; 0 if there is none."""
+    spans = [rank.spans for rank in trace.ranks if len(rank.spans)]
+    if not spans:
+        return 0.0
+    begin_ns = min(int(each["start_ns"].min()) for each in spans)
+    return (max(int(each["end_ns"].max()) for each in spans) - begin_ns) / 1e9
 
 
 def hardware_class(archive: ReadArchive, host: str) -> str:

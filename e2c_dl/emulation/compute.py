@@ -2,17 +2,21 @@
 
 ::
 
-    quota   the kernel gives host h   cores[h] = base / factor[h]   of one core
+    quota   the kernel gives host h at most   cores[h] = HEADROOM * base / factor[h]   of one core, and its worker is
+            paced to speed[h] = base / factor[h]
     sleep   host h computes on a whole core when it has one, then waits: c seconds of CPU last c / speed[h],
             speed[h] = share / factor[h]
 
     always: sum over hosts of cores used + RELAY_CORES <= the machine's cores; else the plan is *oversubscribed*, and no
     verdict on compute may be given
 
-A host whose speed *changes* while training runs (a course, slow windows, heat) is paced by its worker under either
-method: c seconds of CPU end when the integral of ``base / factor(t)`` reaches c. Such a host has a ``speed`` also under
-quota, and its quota is the most it is ever asked for, ``base / least factor``. What a testbed publishes as
-``Told.speed`` is ``speed.get(host)``, as it stands here: the speed of a host with its constant factor
+The quota alone would not do: a process that is stopped often needs more CPU time for the same work, the more the smaller
+its share (benchmarks/compute), so that it would be slower than asked for. Pacing decides how long computing lasts, the
+quota bounds all that the host does beside it, and leaves room for what is lost by being stopped.
+
+A host whose speed *changes* while training runs (a course, slow windows, heat) is paced by its worker all the same: c
+seconds of CPU end when the integral of ``base / factor(t)`` reaches c. Its quota is by the most it is ever asked for,
+``base / least factor``. What a testbed publishes as ``Told.speed`` is ``speed.get(host)``, as it stands here: the speed of a host with its constant factor
 (``Scenario.emulated_factor``), so that the worker knows ``base = speed * emulated_factor`` and does the rest.
 """
 
@@ -29,6 +33,9 @@ from e2c_dl.scenario.model import FaultKind, Scenario
 RELAY_CORES = 0.5
 """Kept free for the relay and everything else on the machine."""
 
+HEADROOM = 1.5
+"""A quota is this many times the share that a host is paced to, but no more than a whole core."""
+
 
 class Method(Enum):
     """How a host is made slower."""
@@ -39,7 +46,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ComputePlan:
-    """What to do to every host: ``cores`` under quota; ``speed`` of those that are paced, under sleep all of them."""
+    """What to do to every host: ``cores`` under quota; ``speed`` of those that are paced: all that are to be slower."""
 
     method: Method
     cores: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # host -> share of one core
@@ -135,12 +142,14 @@ class _Hosts:
 
 
 def _quota(hosts: _Hosts, base: float, asked: str, *, fits: bool) -> ComputePlan:
+    shares = {host: base / factor for host, factor in hosts.fastest.items()}
+    paced = [host for host, share in shares.items() if share < 1 or host in hosts.changing]
     return ComputePlan(
         method=Method.QUOTA,
-        cores=MappingProxyType({host: base / factor for host, factor in hosts.fastest.items()}),
-        speed=MappingProxyType({host: base / hosts.factors[host] for host in hosts.changing}),
+        cores=MappingProxyType({host: max(share, min(1.0, HEADROOM * share)) for host, share in shares.items()}),
+        speed=MappingProxyType({host: base / hosts.factors[host] for host in paced}),
         oversubscribed=not fits,
-        why=f"CPU quota, {base:.3f} of a core for a host of factor 1 ({asked})",
+        why=f"CPU quota and pacing, {base:.3f} of a core for a host of factor 1 ({asked})",
     )
 
 

@@ -6,8 +6,8 @@
     link of the emulated topology (injected slow links included)  LinkModel: rate, delay, loss, congestion control
 
 A live run by calibrated sleep paces gradients and evaluations by the same quotient, and does not slow the optimizer or
-sums of vectors; one by CPU quota slows all. ``cores: null`` is a whole core here, whatever this machine has: a
-simulated run is the same on every machine.
+sums of vectors; one by CPU quota slows these as well, less by its headroom. ``cores: null`` is a whole core here,
+whatever this machine has: a simulated run is the same on every machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from e2c_dl.emulation.compute import Method
+from e2c_dl.emulation.compute import HEADROOM, Method
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.simulation.dynamics import CLOCKS
 from e2c_dl.worlds.virtual.links import link_models
@@ -33,7 +33,7 @@ def host_models(scenario: Scenario, profile: ComputeProfile) -> tuple[HostModel,
         HostModel(
             name=host.name, layer=host.layer, profile=profile,
             samples=scenario.training.batch_sizes[host.rank or 0],
-            factor=factors[host.name], vector_factor=factors[host.name] if quota else 1.0,
+            factor=factors[host.name], vector_factor=max(1.0, factors[host.name] / HEADROOM) if quota else 1.0,
         )
         for host in scenario.topology.ranks
     )  # fmt: skip

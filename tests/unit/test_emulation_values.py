@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from e2c_dl.emulation.compute import RELAY_CORES, Method, plan
+from e2c_dl.emulation.compute import HEADROOM, RELAY_CORES, Method, plan
 from e2c_dl.errors import EmulationError
 
 
 def test_compute_takes_quota_where_every_host_can_have_its_core() -> None:
     chosen = plan(4, {"a": 1.0, "b": 2.0, "c": 1.0}, "auto", None)
     assert (chosen.method, chosen.oversubscribed) == (Method.QUOTA, False)
-    assert dict(chosen.cores) == {"a": 1.0, "b": 0.5, "c": 1.0}
-    assert not chosen.speed
+    assert dict(chosen.cores) == {"a": 1.0, "b": 0.5 * HEADROOM, "c": 1.0}
+    assert dict(chosen.speed) == {"b": 0.5}  # paced within its quota; a whole core is what it is
 
 
 def test_compute_sleeps_where_cores_are_short_and_never_asks_for_more_than_there_are() -> None:
@@ -29,10 +29,11 @@ def test_compute_by_asked_cores() -> None:
     assert plan(2, factors, "auto", 0.25).method is Method.QUOTA
     assert plan(2, factors, "auto", 0.26).method is Method.SLEEP
     assert plan(2, factors, "quota", 0.5).oversubscribed
-    assert dict(plan(2, factors, "quota", 0.5).cores) == dict.fromkeys(factors, 0.5)
+    assert dict(plan(2, factors, "quota", 0.5).cores) == dict.fromkeys(factors, 0.5 * HEADROOM)
+    assert dict(plan(2, factors, "quota", 0.9).cores) == dict.fromkeys(factors, 1.0)
     as_much = plan(2, factors, "quota", None)
     assert not as_much.oversubscribed
-    assert sum(as_much.cores.values()) == pytest.approx(1.5)
+    assert sum(as_much.speed.values()) == pytest.approx(1.5)
     assert plan(2, factors, "sleep", 0.1).speed["a"] == pytest.approx(0.1)
 
 
