@@ -16,8 +16,9 @@ quota bounds all that the host does beside it, and leaves room for what is lost 
 
 A host whose speed *changes* while training runs (a course, slow windows, heat) is paced by its worker all the same: c
 seconds of CPU end when the integral of ``base / factor(t)`` reaches c. Its quota is by the most it is ever asked for,
-``base / least factor``. What a testbed publishes as ``Told.speed`` is ``speed.get(host)``, as it stands here: the speed of a host with its constant factor
-(``Scenario.emulated_factor``), so that the worker knows ``base = speed * emulated_factor`` and does the rest.
+``base / least factor``. What a testbed publishes as ``Told.speed`` is ``speed.get(host)``, as it stands here: the speed
+of a host with its constant factor (``Scenario.emulated_factor``), so that the worker knows ``base = speed *
+emulated_factor`` and does the rest.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.emulation.effective import Effective, started_by
+from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.tempo import Tempo
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.topology import Link, Pair
@@ -98,8 +99,7 @@ class Dynamics:
             for at_s, link in self._course_of(pair):
                 if at_s > end_s:
                     break
-                value = {**asdict(link), "distribution": link.distribution.value}
-                log.add(Change.LINK, whom, round(at_s * 1e9), asked_s=at_s, **value)
+                log.add(Change.LINK, whom, round(at_s * 1e9), asked_s=at_s, **link_to_json(link))
         for name, course in self._scenario.schedules.bottlenecks.items():
             log = self._log(self._hosts[0], layout.CHANGES)
             for at_s, rate_bps in course.steps(end_s):
