@@ -10,7 +10,7 @@
     always: sum over hosts of cores used + RELAY_CORES <= the machine's cores; else the plan is *oversubscribed*, and no
     verdict on compute may be given
 
-The quota alone would not do: a process that is stopped often needs more CPU time for the same work, the more the smaller
+The quota alone would not do: a process that is stopped often needs more CPU time for the same work, more the smaller
 its share (benchmarks/compute), so that it would be slower than asked for. Pacing decides how long computing lasts, the
 quota bounds all that the host does beside it, and leaves room for what is lost by being stopped.
 
