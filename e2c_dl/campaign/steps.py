@@ -24,6 +24,7 @@ from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError,
 from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.experiment import Session
 
@@ -232,6 +233,7 @@ def release(campaign: Campaign) -> None:
         shutil.rmtree(campaign.work_dir, ignore_errors=True)
         if campaign.request.keep and not campaign.failures:
             testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
+            registry.kept(testbed.run_id)
             campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
         else:
             testbed.release()

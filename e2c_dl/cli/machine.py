@@ -61,7 +61,8 @@ def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
 def destroy(run: str | None) -> None:
     """Remove what crashed runs left, on this machine and on the hosts they used, and only that.
 
-    Without RUN: every run whose e2c-dl is gone. With RUN: that one, even if it is still going on.
+    Without RUN: every run whose e2c-dl is gone, but for those that `deploy --keep` left up. With RUN: that one, even if
+    it is still going on.
     """
     from e2c_dl.errors import E2cDlError, InputError
     from e2c_dl.testbeds import catalogue, registry
@@ -81,8 +82,10 @@ def destroy(run: str | None) -> None:
         click.echo("\n  ".join([f"{run_id}: removed", *lines]))
     if run is None and not dead:
         click.echo("no crashed run left anything")
-    for alive in filter(registry.is_alive, registry.runs()):
-        click.echo(f"{alive.id}: {alive.scenario} is still going on, left alone; `e2c-dl destroy {alive.id}` ends it")
+    for left in registry.runs():
+        if left.kept or registry.is_alive(left):
+            why = "was kept" if left.kept else "is still going on"
+            click.echo(f"{left.id}: {left.scenario} {why}, left alone; `e2c-dl destroy {left.id}` ends it")
     if failures:
         sys.exit(failures[0].exit_code)
 

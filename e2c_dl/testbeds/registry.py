@@ -53,6 +53,7 @@ class Run:
     hosts: tuple[Access, ...] = ()
     testbed: str = "local"  # whose ``remains`` end it
     details: Mapping[str, Any] = field(default_factory=dict)  # what that testbed needs to end it: plain JSON
+    kept: bool = False  # its hosts stay up on purpose, though its controller is gone
 
     @property
     def environ(self) -> dict[str, str]:
@@ -160,6 +161,13 @@ def filed(run: Run, archive: str) -> Run:
     return run
 
 
+def kept(run_id: str, base: Path | None = None) -> Run:
+    """The run ``run_id``, its hosts to stay up when its controller has ended, saved. Raises: InputError."""
+    run = replace(load(run_id, base), kept=True)
+    save(run)
+    return run
+
+
 def load(run_id: str, base: Path | None = None) -> Run:
     """The run ``run_id``. Raises: InputError if there is none."""
     directory = run_directory(run_id, base)
@@ -179,12 +187,19 @@ def runs(base: Path | None = None) -> tuple[Run, ...]:
 
 
 def dead_runs(base: Path | None = None) -> tuple[str, ...]:
-    """Ids of the runs whose controller is gone, those among them that never came to write their state.json."""
+    """Ids of the runs whose controller is gone, but for those that are kept.
+
+    Those among them that never came to write their state.json as well.
+    """
     base = base or state_base()
     if not base.is_dir():
         return ()
     with _locked(base):  # under the lock, a directory without state.json has no live controller about to write it
-        return tuple(directory.name for directory in _directories(base) if live_controller(directory) is None)
+        return tuple(
+            directory.name
+            for directory in _directories(base)
+            if live_controller(directory) is None and not _fields(directory).get("kept")
+        )
 
 
 def name_of_testbed(run_id: str, base: Path | None = None) -> str:

@@ -85,6 +85,16 @@ def test_a_run_lives_as_long_as_its_controller(tmp_path: Path) -> None:
     assert registry.dead_runs(tmp_path) == ("0000000a",)
 
 
+def test_a_kept_run_is_not_dead(tmp_path: Path) -> None:
+    process = begin_elsewhere(tmp_path, "0000000a")
+    try:
+        assert registry.kept("0000000a", tmp_path).kept
+    finally:
+        end(process)
+    assert not registry.is_alive(registry.load("0000000a", tmp_path))
+    assert registry.dead_runs(tmp_path) == ()
+
+
 def test_a_later_process_with_the_same_pid_is_another(tmp_path: Path) -> None:
     run = registry.begin("0000000a", scenario="s", base=tmp_path)
     state = run.directory / "state.json"
