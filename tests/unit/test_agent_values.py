@@ -13,7 +13,7 @@ from e2c_dl.archive.run import Run
 from e2c_dl.course import Course
 from e2c_dl.emulation.agent_config import AgentConfig, Told
 from e2c_dl.emulation.clock_faults import clock_faults, skews
-from e2c_dl.emulation.compute import RELAY_CORES, Method, least_factors, of_scenario, plan
+from e2c_dl.emulation.compute import HEADROOM, RELAY_CORES, Method, least_factors, of_scenario, plan
 from e2c_dl.emulation.duties import Duties
 from e2c_dl.errors import ArchiveError, EmulationError
 from e2c_dl.scenario.load import load
@@ -97,8 +97,8 @@ def test_clock_faults_become_skews_of_the_machines_clock():
 
 def test_a_host_that_changes_gets_the_quota_of_its_fastest_and_is_paced():
     chosen = plan(4, {"a": 1.0, "b": 4.0}, "quota", 0.5, least={"b": 2.0})
-    assert dict(chosen.cores) == {"a": 0.5, "b": 0.25}
-    assert dict(chosen.speed) == {"b": 0.125}
+    assert dict(chosen.cores) == {"a": 0.5 * HEADROOM, "b": 0.25 * HEADROOM}
+    assert dict(chosen.speed) == {"a": 0.5, "b": 0.125}
     assert not chosen.oversubscribed
     slept = plan(2, {"a": 1.0, "b": 4.0}, "sleep", None, least={"b": 0.5})
     assert slept.method is Method.SLEEP
