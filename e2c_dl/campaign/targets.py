@@ -44,7 +44,7 @@ def chosen(run_id: str | None, inventory: Path | None, scenario: Path | None) ->
     if run_id is not None and inventory is not None:
         raise InputError("--run and --inventory: write one of them")
     asked = None if scenario is None else load(scenario)
-    return of_run(_run(run_id), asked) if inventory is None else of_inventory(inventory, asked)
+    return of_run(registry.up(run_id), asked) if inventory is None else of_inventory(inventory, asked)
 
 
 def of_run(run: registry.Run, scenario: Scenario | None) -> Target:
@@ -100,17 +100,6 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
         asked=asked,
         backend=_least([its.backend for its in found.values()]),
     )
-
-
-def _run(run_id: str | None) -> registry.Run:
-    """The run that is named, or the only one that has hosts up. Raises: InputError."""
-    up = {run.id: run for run in registry.runs() if run.hosts}
-    if run_id is None and len(up) == 1:
-        return next(iter(up.values()))
-    if run_id is None or run_id not in up:
-        asked = "" if run_id is None else f"{run_id}: no such run has hosts up; "
-        raise InputError(f"{asked}name one of: {', '.join(up) or 'none is up (deploy --keep leaves hosts up)'}")
-    return up[run_id]
 
 
 def _backend(archive: Path | None) -> Backend:

@@ -18,7 +18,8 @@ ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
 @ARCHIVE
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else; write nothing.")
 @click.option("--picture", type=click.Path(path_type=Path), help="Also draw states and topology there (PNG).")
-def report(archive: Path, as_json: bool, picture: Path | None) -> None:
+@click.option("--figure", type=click.Path(path_type=Path), help="Also plot what changed while it trained there (PNG).")
+def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.campaign import judge
@@ -36,6 +37,11 @@ def report(archive: Path, as_json: bool, picture: Path | None) -> None:
         read = open_archive(archive)
         images.picture(found, link_rows(read.links(), found), f"{read.run.scenario}, run {read.run.run_id}", picture)
         click.echo(picture)
+    if figure is not None:
+        from e2c_dl.report import courses
+
+        courses.write_png(open_archive(archive), figure)
+        click.echo(figure)
 
 
 @click.command()
@@ -99,4 +105,4 @@ def print_report(archive: Path, found: Report | None = None) -> None:
 
     read = open_archive(archive)
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=100)
-    console.print(summary(found or judge.judge(read), read.run, read.links(), archive))
+    console.print(summary(found or judge.judge(read), read.run, read.links(), archive, read.changes()))

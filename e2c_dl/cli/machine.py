@@ -96,9 +96,10 @@ def destroy(run: str | None) -> None:
 @click.option("--run", "run_id", help="Which run, if several are up.")
 def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
     """Open a shell on HOST of a run that is up (`deploy --keep` leaves it up), or run COMMAND there."""
+    from e2c_dl.testbeds import registry
     from e2c_dl.testbeds.local.access import ssh_argv
 
-    argv = ssh_argv(_access(host, _chosen(run_id)), *command)
+    argv = ssh_argv(_access(host, registry.up(run_id)), *command)
     os.execvp(argv[0], argv)
 
 
@@ -111,9 +112,10 @@ def logs(where: str | None, host: str | None) -> None:
         _archived_logs(Path(where), host)
         return
     from e2c_dl.archive import layout
+    from e2c_dl.testbeds import registry
     from e2c_dl.testbeds.local.access import ssh_argv
 
-    run = _chosen(where)
+    run = registry.up(where)
     for access in [_access(host, run)] if host is not None else run.hosts:
         argv = ssh_argv(access, "cat", f"{access.run_dir}/{layout.WORKER_LOG}")
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -128,20 +130,6 @@ def _archived_logs(archive: Path, host: str | None) -> None:
     for path in [*workers, *others]:
         if host is None or path.parent.name == host:
             _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
-
-
-def _chosen(run_id: str | None) -> Run:
-    """The run called ``run_id``, or the only one that has hosts up. Raises: InputError."""
-    from e2c_dl.errors import InputError
-    from e2c_dl.testbeds import registry
-
-    up = {run.id: run for run in registry.runs() if run.hosts}
-    if run_id is None and len(up) == 1:
-        return next(iter(up.values()))
-    if run_id is None or run_id not in up:
-        asked = "" if run_id is None else f"{run_id}: no such run has hosts up; "
-        raise InputError(f"{asked}name one of: {', '.join(up) or 'none is up (deploy --keep leaves hosts up)'}")
-    return up[run_id]
 
 
 def _access(host: str, run: Run) -> Access:

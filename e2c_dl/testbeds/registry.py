@@ -186,6 +186,17 @@ def runs(base: Path | None = None) -> tuple[Run, ...]:
     return tuple(sorted(found, key=lambda run: (run.begun_s, run.id)))
 
 
+def up(run_id: str | None) -> Run:
+    """The run ``run_id``, or, without one, the only one that has hosts up. Raises: InputError."""
+    found = {run.id: run for run in runs() if run.hosts}
+    if run_id is None and len(found) == 1:
+        return next(iter(found.values()))
+    if run_id is None or run_id not in found:
+        asked = "" if run_id is None else f"{run_id}: no such run has hosts up; "
+        raise InputError(f"{asked}name one of: {', '.join(found) or 'none is up (deploy --keep leaves hosts up)'}")
+    return found[run_id]
+
+
 def dead_runs(base: Path | None = None) -> tuple[str, ...]:
     """Ids of the runs whose controller is gone, but for those that are kept.
 
