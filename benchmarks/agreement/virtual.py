@@ -7,7 +7,7 @@ from e2c_dl.host.stored import PROFILE, read_profile
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.simulation import inputs
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
-from e2c_dl.worlds.virtual import InMemory, simulate
+from e2c_dl.worlds.virtual import InMemory, link_models, simulate
 
 
 def train(scenario: Scenario) -> Trace:
@@ -16,8 +16,9 @@ def train(scenario: Scenario) -> Trace:
     models = inputs.host_models(scenario, read_profile(scenario.path / PROFILE, scenario))
     strategy = strategies.load(training.strategy)
     sink = InMemory()
+    links = link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
     simulate(
-        lambda: strategy(**training.strategy_settings), hosts=models, links=inputs.links(scenario), sink=sink,
+        lambda: strategy(**training.strategy_settings), hosts=models, links=links, sink=sink,
         iterations=training.iterations, seed=training.seed, evaluate_every=training.evaluate_every,
     )  # fmt: skip
     ranks = tuple(

@@ -15,9 +15,10 @@ from plotly.offline import get_plotlyjs
 
 from e2c_dl.analysis.model import ElementKind, Report
 from e2c_dl.archive.run import Run
-from e2c_dl.report import amounts, figures, matrix, sections
+from e2c_dl.report import amounts, courses, figures, matrix, sections
 from e2c_dl.report.activity import Activity
 from e2c_dl.report.map import topology
+from e2c_dl.report.panels import Courses
 from e2c_dl.report.rows import bottleneck_rows, link_rows
 from e2c_dl.report.style import CSS, SCRIPT
 from e2c_dl.report.timeline import timeline
@@ -35,6 +36,7 @@ class Source:
     bottlenecks: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of bottlenecks.json
     activity: Activity | None = None  # None: no timeline
     progress: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of rank 0's progress.jsonl
+    changed: Courses | None = None  # None: nothing changed while training ran
 
 
 def build(source: Source) -> str:
@@ -88,6 +90,7 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.links(rows, links))
     measured = [row.fidelity for row in rows if row.fidelity is not None]
     made.append(matrix.section(measured, bottleneck_rows(source.bottlenecks), [host.host for host in report.hosts]))
+    made.append(courses.section(source.changed, embedded))
     if report.bottlenecks:
         bars = embedded("bottlenecks", figures.bottlenecks(report), "Seconds saved if twice as fast")
         made.append(sections.bottlenecks(bars))

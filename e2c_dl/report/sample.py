@@ -20,6 +20,7 @@ from e2c_dl.archive.run import Outcome, Run, Step
 from e2c_dl.emulation.fidelity import LinkFidelity, Measured
 from e2c_dl.report.activity import Activity, Iteration, Lane, Piece, Transfer
 from e2c_dl.report.html import Source, build
+from e2c_dl.report.panels import Courses, Mark, Panel
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, State
 
@@ -151,10 +152,44 @@ def progress(iterations: int = 60) -> tuple[dict[str, Any], ...]:
     )
 
 
+def changed(end_s: float = 50.0, seed: int = 1) -> Courses:
+    """A link whose rate halves and which is cut, a host that slows down and is killed, and one that heats up."""
+    noise = random.Random(seed)
+    middle_s = end_s / 2
+    moments = [end_s * (number + 0.5) / 200 for number in range(200)]
+    cut = (0.3 * end_s, 0.36 * end_s)
+    rates = [
+        (at, (40.0 if at < middle_s else 20.0) * noise.uniform(0.9, 1)) for at in moments if not cut[0] < at < cut[1]
+    ]
+    factors = [(at, (1.0 if at < middle_s else 3.0) * noise.uniform(1, 1.05)) for at in moments]
+    warm = [(at, 25 + 45 * min(1.0, at / middle_s)) for at in moments]
+    panels = (
+        Panel(
+            title="edge-1 -> edge-2: rate", unit="Mbit/s", asked=[(0.0, 40.0), (middle_s, 20.0)], measured=rates,
+            bands=[cut],
+        ),
+        Panel(
+            title="fog-1: time of a gradient", unit="× factor 1", asked=[(0.0, 1.0), (middle_s, 3.0)],
+            measured=factors, marks=[Mark(at_s=0.98 * end_s, word="killed")],
+        ),
+        Panel(
+            title="cloud-1: temperature", unit="°C", measured=warm, joined=True,
+            marks=[Mark(at_s=middle_s, word="throttled", value=70.0)],
+        ),
+    )  # fmt: skip
+    said = (
+        f"link edge-1 -> edge-2: changed once (rate 20.0 Mbit/s), asked for at {middle_s:g} s, in force 1.20 ms later"
+    )
+    return Courses(panels=panels, sentences=(said,), end_s=end_s)
+
+
 def source(healthy: bool = False) -> Source:
     """Everything that a page is built from."""
     shown = activity()
-    return Source(run=run(healthy), report=report(shown, healthy), links=links(), activity=shown, progress=progress())
+    return Source(
+        run=run(healthy), report=report(shown, healthy), links=links(), activity=shown, progress=progress(),
+        changed=changed(shown.end_s),
+    )  # fmt: skip
 
 
 def _after(hosts: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,21 +18,27 @@ from rich.text import Text
 from e2c_dl.analysis.model import ElementKind, HostSummary, Report
 from e2c_dl.archive import layout
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.report import amounts, words
+from e2c_dl.report import amounts, changing, words
 from e2c_dl.report.rows import LinkRow, link_rows
+from e2c_dl.trace.changes import ChangeInForce
 from e2c_dl.trace.model import State
 
 TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
 UNUSED_LINKS = 6  # as many links that training did not use are listed at most
 TABLE_WORKERS = 40
+CHANGES = 20  # lines about what changed
 
 
 def summary(
-    report: Report, run: Run, links: Sequence[Mapping[str, Any]] = (), archive: Path | None = None
+    report: Report,
+    run: Run,
+    links: Sequence[Mapping[str, Any]] = (),
+    archive: Path | None = None,
+    changes: Sequence[ChangeInForce] = (),
 ) -> RenderableType:
     """What to print at the end of a run; ``links`` are rows of links.json. Raises: ArchiveError for damaged rows.
 
-    ``archive`` is where the run is kept, to be named last.
+    ``archive`` is where the run is kept, to be named last; ``changes`` are what changed while it trained.
     """
     said = words.verdict(report)
     rows = link_rows(links, report)
@@ -46,6 +52,8 @@ def summary(
         parts += [Text(""), _states(report)]
     if rows:
         parts += [Text(""), _links(rows, report)]
+    if changes:
+        parts += [Text(""), Text("What changed while it trained", style="bold"), *_changes(changes)]
     doubts = [*report.caveats, *run.could_not_honour]
     if doubts:
         parts += [Text(""), Text("Caveats", style="bold"), *_bullets(doubts)]
@@ -62,6 +70,13 @@ def _bullets(sentences: Sequence[str]) -> list[RenderableType]:
         grid.add_row(Text("-"), Text(sentence))
         made.append(Padding(grid, (0, 0, 0, 2), expand=False))
     return made
+
+
+def _changes(changes: Sequence[ChangeInForce]) -> list[RenderableType]:
+    said = changing.sentences(changes)
+    hidden = len(said) - CHANGES
+    more = [f"... and {amounts.count(hidden, 'element')} more, on the page"] if hidden > 0 else []
+    return _bullets([*said[:CHANGES], *more])
 
 
 def _totals(report: Report) -> Text:

@@ -11,6 +11,7 @@ from e2c_dl.archive.write import amend
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report.activity import Activity
 from e2c_dl.report.html import Source, build
+from e2c_dl.report.panels import read as read_courses
 from e2c_dl.report.plain import to_json
 
 
@@ -41,4 +42,5 @@ def source(archive: ReadArchive, report: Report, activity: Activity | None = Non
         bottlenecks=archive.bottlenecks(),
         activity=activity,
         progress=archive.progress(leader) if leader is not None else (),
+        changed=read_courses(archive),
     )

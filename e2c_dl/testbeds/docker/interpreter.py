@@ -3,7 +3,8 @@
 ::
 
     sys.prefix        the virtual environment          sys.base_prefix   the interpreter that it was made of
-    sys.path          a checkout, and whatever else    links on the way from sys.executable to the program
+    sys.path          whatever else is imported from   links on the way from sys.executable to the program
+    e2c_dl            its checkout, if it is installed from there: it need not be on sys.path
 
 Nothing of the system's own directories is bound: a system's interpreter must be the image's, too. Whether all that is
 enough, for the C library above all, is tried by starting it in a container.
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import e2c_dl
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.docker.engine import docker
 
@@ -45,6 +47,7 @@ def bound() -> tuple[str, ...]:
         Path(sys.exec_prefix),
         *links,
         *map(Path, filter(None, sys.path)),
+        Path(e2c_dl.__file__).parents[1],
     ]
     return outermost(os.path.abspath(path) for path in wanted if path.is_dir())
 
