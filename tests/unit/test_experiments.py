@@ -15,7 +15,7 @@ from e2c_dl.campaign.request import Progress
 from e2c_dl.scenario.load import local_problems, problems
 from e2c_dl.simulation.request import Request
 from e2c_dl.simulation.run import run
-from e2c_dl.trace.changes import Change
+from e2c_dl.trace.changes import Change, ChangeInForce
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FOLDERS = sorted(folder for folder in EXPERIMENTS.iterdir() if (folder / "layers_services.yaml").exists())
@@ -48,7 +48,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReadArchive
     }  # fmt: skip
 
 
-def changes(archive: ReadArchive, what: str) -> list[Change]:
+def changes(archive: ReadArchive, what: Change) -> list[ChangeInForce]:
     return [change for change in archive.changes() if change.what == what]
 
 
