@@ -2,8 +2,8 @@
 
 Marks are drawn as runs, not segment by segment: one draw for the gap to the next mark, one for the stay in a state::
 
-    independent     ----X---------X--X-----      gap: geometric, (1 - p)^n p
-    in bursts       good: p -> bad: XXX  r -> good        the stay in a state is geometric, its gaps are as above
+    independent     ----x---------x--x-----      gap: geometric, (1 - p)^n p
+    in bursts       good: p -> bad: xxx  r -> good        the stay in a state is geometric, its gaps are as above
 
 Chance comes from the generators that are passed in. Which segments are marked does not depend on how they are grouped.
 """

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 VNET_BYTES = 10
 ETHERNET_BYTES = 14
-FULL_FRAME_BYTES = 1514
-"""An Ethernet frame with 1500 bytes in it: the unit of queue limits."""
 
 NEEDS_CSUM = 1  # flags: the checksum field so far holds the sum over the pseudo header only
 GSO_NONE, GSO_TCPV4, GSO_TCPV6 = 0, 1, 4

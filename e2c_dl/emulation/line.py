@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from itertools import count, islice, takewhile
 from typing import TYPE_CHECKING
 
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES, Shape, cut, shape
+from e2c_dl.emulation.frames import Shape, cut, shape
+from e2c_dl.units import FULL_FRAME_BYTES
 
 if TYPE_CHECKING:
     from e2c_dl.emulation.shaping import LinkShaper

@@ -18,13 +18,13 @@ import statistics
 from collections.abc import Iterable
 
 from e2c_dl.emulation import expected
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES
 from e2c_dl.emulation.measured import Measured
 from e2c_dl.emulation.probe import Probe, Sent
 from e2c_dl.emulation.probes import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.responder import Responder
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair
+from e2c_dl.units import FULL_FRAME_BYTES
 
 __all__ = ["CAP_BPS", "Measured", "Responder", "asked_round_trip_s", "measure_link", "rounds"]
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair, Topology
+from e2c_dl.units import FULL_FRAME_BYTES
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _T = TypeVar("_T")

@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from e2c_dl.emulation import tc_bottlenecks, tc_link
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES
 from e2c_dl.emulation.shaping import HOLD_S
 from e2c_dl.emulation.tc_link import Command
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair, Topology
+from e2c_dl.units import FULL_FRAME_BYTES
 
 __all__ = ["Command", "changes", "clear", "commands", "needs_netem", "unsupported"]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES
 from e2c_dl.emulation.shaping import queue_bytes
 from e2c_dl.emulation.tc_link import Command, Within, shape
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Topology
+from e2c_dl.units import FULL_FRAME_BYTES
 
 NAME_CHARS = 15  # of an interface
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from e2c_dl.emulation.frames import FULL_FRAME_BYTES
 from e2c_dl.emulation.shaping import queue_bytes
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
+from e2c_dl.units import FULL_FRAME_BYTES
 
 Command = tuple[str, ...]
 

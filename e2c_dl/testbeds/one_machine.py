@@ -26,8 +26,9 @@ from e2c_dl.emulation import compute, relay_report, tc
 from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay_process import RelayProcess
 from e2c_dl.scenario.model import Scenario, Tcp
-from e2c_dl.testbeds import asked, described, registry, shaping, upstream
+from e2c_dl.testbeds import asked, described, registry, shaping
 from e2c_dl.testbeds.base import Access, Backend, Told
+from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.local import addresses
 from e2c_dl.testbeds.local.testbed import Data, HostSpec
 from e2c_dl.testbeds.machine import Probe, has_netem
@@ -131,36 +132,19 @@ def compute_plan(scenario: Scenario, *, quota: bool = True) -> compute.ComputePl
     return compute.of_scenario(len(os.sched_getaffinity(0)), scenario, quota=quota)
 
 
-class OneMachineRun:
+class OneMachineRun(ClaimedRun):
     """One run's hosts and emulation: conforms to base.TestbedRun."""
 
     def __init__(self, kind: OneMachine, scenario: Scenario, run: registry.Run) -> None:
-        self._kind, self._scenario, self._run = kind, scenario, run
-        self._data = data_network(scenario)
-        self._plan = compute_plan(scenario, quota=kind.has_quota())
-        self._strict = False
+        super().__init__(scenario, run)
+        self._kind = kind
         self._hosts: Hosts | None = None
         self._relay: RelayProcess | None = None
-        self.accesses: tuple[Access, ...] = ()
+        self._choose()
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
-        self._scenario, self._strict = scenario, strict
-        self._data = data_network(scenario)
-        self._plan = compute_plan(scenario, quota=self._kind.has_quota())
-        self._run = registry.filed(self._run, str(archive))
-
-    @property
-    def run_id(self) -> str:
-        return self._run.id
-
-    @property
-    def state_dir(self) -> Path:
-        return self._run.directory
-
-    @property
-    def rank0(self) -> Access:
-        return described.rank0(self._scenario, self.accesses)
+        super().adopt(scenario, archive=archive, strict=strict)
+        self._choose()
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -178,10 +162,6 @@ class OneMachineRun:
     def host_facts(self) -> tuple[dict[str, Any], ...]:
         """Who took part, for run.json."""
         return described.host_facts(self._scenario, self.accesses)
-
-    def provider(self) -> type[Any]:
-        """The E2Clab provider that brings this run's hosts up."""
-        return upstream.make_provider(self._bring_up, lambda: None)
 
     def emulate(self) -> None:
         """Put the whole emulated topology in force at once. Raises: EmulationError."""
@@ -223,6 +203,11 @@ class OneMachineRun:
     @property
     def _backend(self) -> Backend:
         return BACKENDS[self._data]
+
+    def _choose(self) -> None:
+        """How the scenario is emulated: found by trying what the kernel can do, so once per scenario."""
+        self._data = data_network(self._scenario)
+        self._plan = compute_plan(self._scenario, quota=self._kind.has_quota())
 
     def _bring_up(self) -> Any:
         from e2c_dl.testbeds.static_hosts import roles_and_networks

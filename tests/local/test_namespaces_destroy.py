@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local.remains import destroy, destroy_dead, leftovers
+from e2c_dl.testbeds.local.remains import destroy, leftovers
 
 pytestmark = pytest.mark.local
 
@@ -91,7 +91,7 @@ def test_after_a_kill_when_all_is_up(start: Callable[[], Controller], tmp_path: 
     controller.kill()
     assert registry.dead_runs(tmp_path) == (controller.run_id,)
     assert sum(line.endswith("(sshd)") for line in leftovers(controller.run_id, tmp_path)) >= 4
-    assert set(destroy_dead(tmp_path)) == {controller.run_id}
+    assert destroy(controller.run_id, tmp_path)
     assert leftovers(controller.run_id, tmp_path) == ()
     assert not inside & network_namespaces()
     assert list(tmp_path.iterdir()) == []
@@ -126,7 +126,7 @@ def test_after_a_kill_at_any_moment(moment: int, start: Callable[[], Controller]
 def test_a_live_run_ends_only_when_it_is_named(start: Callable[[], Controller], tmp_path: Path) -> None:
     controller = start()
     assert controller.says("up")
-    assert destroy_dead(tmp_path) == {}
+    assert registry.dead_runs(tmp_path) == ()
     assert controller.process.poll() is None
     destroy(controller.run_id, tmp_path)
     assert leftovers(controller.run_id, tmp_path) == ()

@@ -55,7 +55,7 @@ def test_destroy_ends_a_controller_that_lives(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", code, run_id, str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as controller:
         assert controller.stdout is not None and controller.stdout.readline()
-        assert remains.destroy_dead(tmp_path) == {}
+        assert registry.dead_runs(tmp_path) == ()
         remains.destroy(run_id, tmp_path)
         assert controller.wait() == -9
     assert not (tmp_path / run_id).exists()

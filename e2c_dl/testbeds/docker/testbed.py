@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,17 @@ from typing import Any
 from e2c_dl import units
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
-from e2c_dl.testbeds import described, machine, registry
+from e2c_dl.testbeds import described, registry
 from e2c_dl.testbeds.docker import image, interpreter, probes, remains
 from e2c_dl.testbeds.docker.containers import Plan
 from e2c_dl.testbeds.docker.engine import asked, meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts, sysctls
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.preflight import memory_needed
+from e2c_dl.testbeds.local import addresses, preflight
 from e2c_dl.testbeds.local.testbed import Data, HostSpec
 from e2c_dl.testbeds.machine import Probe
 from e2c_dl.testbeds.one_machine import BACKENDS, OneMachine, compute_plan, data_network
 
-_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_MIB = 2**20
-LEAST_MEMORY_BYTES = 256 * _MIB
+LEAST_MEMORY_BYTES = 256 * 2**20
 
 
 class Docker(OneMachine):
@@ -59,7 +54,7 @@ class Docker(OneMachine):
             return True
 
     def problems(self, hosts: Sequence[str], data: Data) -> tuple[str, ...]:
-        found = [*_names(hosts), *_memory(hosts), *probes.missing_programs()]
+        found = [*preflight.names(hosts), *preflight.memory(len(hosts)), *probes.missing_programs()]
         if data is Data.TAP:
             found += probes.relay_problems()
         try:
@@ -111,25 +106,3 @@ def _bytes(memory: str) -> int:
         least = units.format_size(LEAST_MEMORY_BYTES)
         raise InputError(f"--memory {memory}: too little for a worker; write {least} or more")
     return size_bytes
-
-
-def _names(hosts: Sequence[str]) -> list[str]:
-    problems = [
-        f"host {name!r}: not a host name; use lower-case letters, digits and hyphens, at most 63"
-        for name in hosts
-        if not _HOST_NAME.fullmatch(name)
-    ]
-    problems += [f"host {name!r}: named twice; names must differ" for name, n in Counter(hosts).items() if n > 1]
-    if len(hosts) > addresses.MOST_HOSTS:
-        problems.append(f"{len(hosts)} hosts: at most {addresses.MOST_HOSTS} fit in one network; ask for fewer")
-    return problems
-
-
-def _memory(hosts: Sequence[str]) -> list[str]:
-    needed, available = memory_needed(len(hosts)), machine.memory_available_bytes()
-    if needed <= available:
-        return []
-    return [
-        f"{len(hosts)} hosts need about {needed // _MIB} MiB of memory, {available // _MIB} MiB are available; "
-        f"ask for at most {available // memory_needed(1)}, or end other programs"
-    ]

@@ -37,7 +37,7 @@ def memory_needed(hosts: int) -> int:
 def preflight(hosts: Sequence[str], data: Data) -> tuple[str, ...]:
     """Everything that stands in the way of bringing up hosts of these names, one line each, with its remedy."""
     return (
-        *_names(hosts),
+        *names(hosts),
         *_rights(),
         *_programs(),
         *unseen(),
@@ -46,7 +46,8 @@ def preflight(hosts: Sequence[str], data: Data) -> tuple[str, ...]:
     )
 
 
-def _names(hosts: Sequence[str]) -> list[str]:
+def names(hosts: Sequence[str]) -> list[str]:
+    """What is wrong with hosts of these names in one network."""
     problems = [
         f"host {name!r}: not a host name; use lower-case letters, digits and hyphens, at most 63"
         for name in hosts
@@ -54,7 +55,7 @@ def _names(hosts: Sequence[str]) -> list[str]:
     ]
     problems += [f"host {name!r}: named twice; names must differ" for name, n in Counter(hosts).items() if n > 1]
     if len(hosts) > MOST_HOSTS:
-        problems.append(f"{len(hosts)} hosts: at most {MOST_HOSTS} fit in one management network; ask for fewer")
+        problems.append(f"{len(hosts)} hosts: at most {MOST_HOSTS} fit in one network; ask for fewer")
     return problems
 
 
@@ -89,15 +90,19 @@ def _devices(data: Data) -> list[str]:
     return [] if problem is None else [f"/dev/net/tun: {problem}; {machine.TUN_REMEDY}"]
 
 
-def _capacity(hosts: int) -> list[str]:
-    problems = []
+def memory(hosts: int) -> list[str]:
+    """What is wrong with so many hosts on this machine's memory."""
     needed, available = memory_needed(hosts), machine.memory_available_bytes()
-    if needed > available:
-        fitting = available // memory_needed(1)
-        problems.append(
-            f"{hosts} hosts need about {needed // _MIB} MiB of memory, {available // _MIB} MiB are available; "
-            f"ask for at most {fitting}, or end other programs"
-        )
+    if needed <= available:
+        return []
+    return [
+        f"{hosts} hosts need about {needed // _MIB} MiB of memory, {available // _MIB} MiB are available; "
+        f"ask for at most {available // memory_needed(1)}, or end other programs"
+    ]
+
+
+def _capacity(hosts: int) -> list[str]:
+    problems = memory(hosts)
     place = _existing(state_base())
     free = shutil.disk_usage(place).free
     if free < hosts * _STATE_BYTES_PER_HOST:

@@ -67,11 +67,6 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def destroy_dead(base: Path | None = None) -> dict[str, tuple[str, ...]]:
-    """Remove every run whose controller is gone: its id -> what that was. Live runs are not touched."""
-    return {run_id: destroy(run_id, base) for run_id in registry.dead_runs(base)}
-
-
 def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     """What there is of ``run_id``, one line each; empty after ``destroy``."""
     return find(run_id, base).lines()

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import described, registry, shaping, upstream
+from e2c_dl.testbeds import described, registry, shaping
 from e2c_dl.testbeds.base import Access, Backend, Told
+from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.static import computing, reach, remains
 from e2c_dl.testbeds.static.facts import Facts, way_to
 
@@ -24,29 +25,12 @@ if TYPE_CHECKING:
     from e2c_dl.testbeds.static.testbed import Static
 
 
-class StaticRun:
+class StaticRun(ClaimedRun):
     """One run's hosts and emulation: conforms to base.TestbedRun."""
 
     def __init__(self, kind: Static, scenario: Scenario, run: registry.Run) -> None:
-        self._kind, self._scenario, self._run = kind, scenario, run
-        self._strict = False
-        self.accesses: tuple[Access, ...] = ()
-
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        self._scenario, self._strict = scenario, strict
-        self._run = registry.filed(self._run, str(archive))
-
-    @property
-    def run_id(self) -> str:
-        return self._run.id
-
-    @property
-    def state_dir(self) -> Path:
-        return self._run.directory
-
-    @property
-    def rank0(self) -> Access:
-        return described.rank0(self._scenario, self.accesses)
+        super().__init__(scenario, run)
+        self._kind = kind
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -66,9 +50,6 @@ class StaticRun:
             row | {key: self._facts[row["name"]].told[key] for key in kept}
             for row in described.host_facts(self._scenario, self.accesses)
         )
-
-    def provider(self) -> type[Any]:
-        return upstream.make_provider(self._bring_up, lambda: None)
 
     def emulate(self) -> None:
         if self._shaped:
