@@ -22,6 +22,7 @@ from e2c_dl.emulation.measured import Measured
 from e2c_dl.emulation.probe import Probe, Sent
 from e2c_dl.emulation.probes import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.responder import Responder
+from e2c_dl.emulation.train import TrainResult
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
@@ -83,11 +84,11 @@ def measure_link(
         probe = Probe(opened, (dst_address, port), patience_s=patience_s(there, back), settle_s=settle_s(there))
         trips_s = probe.trips_s(PINGS)
         loss, loss_samples = _loss(probe, there)
-        rate_bps, is_floor = _rate(probe, there, cap_bps)
+        rate_bps, floor = _rate(probe, there, cap_bps)
     quartiles = statistics.quantiles(trips_s, n=4)
     return Measured(
         rate_bps=rate_bps,
-        rate_is_floor=is_floor,
+        rate_is_floor=floor,
         round_trip_s=statistics.median(trips_s),
         round_trip_spread_s=quartiles[2] - quartiles[0],
         pings=len(trips_s),
@@ -114,13 +115,13 @@ def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, bool]:
         sent, result = probe.train(frame_bytes, pace_bps, frames, HEAD_S)
         if result.frame_ns > 0:
             best_bps = max(best_bps, frame_bytes * 8e9 / result.frame_ns)
-        if is_sure(sent, pace_bps):
+            if not is_floor(sent, result, link):
+                return frame_bytes * 8e9 / result.frame_ns, False
+        if kept_pace(sent, pace_bps):
             break
-    else:
-        return best_bps, True
     if best_bps == 0:
-        raise EmulationError(f"measuring: of {sent.frames} frames too few reached {probe.peer}; is its rate near zero?")
-    return best_bps, is_floor(sent, best_bps, pace_bps, link)
+        raise EmulationError(f"measuring: too few of {frames} frames reached {probe.peer}; is its rate near zero?")
+    return best_bps, True
 
 
 def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, int]:
@@ -131,14 +132,14 @@ def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, in
     return frame_bytes, pace_bps, max(2, int(pace_bps * seconds / 8 / frame_bytes))
 
 
-def is_sure(sent: Sent, pace_bps: float) -> bool:
-    """A sender that had to wait for a core may itself have been the limit: then it says nothing of the link."""
-    return sent.held_back or sent.rate_bps >= SATURATED * pace_bps
+def kept_pace(sent: Sent, pace_bps: float) -> bool:
+    """Whether the sender did what it was asked to; else it had to wait for a core, and another train may tell more."""
+    return sent.rate_bps >= SATURATED * pace_bps
 
 
-def is_floor(sent: Sent, rate_bps: float, pace_bps: float, link: Link) -> bool:
+def is_floor(sent: Sent, result: TrainResult, link: Link) -> bool:
     """Whether all came through that ``link`` does not lose: then it could have carried more."""
-    return not sent.held_back and rate_bps >= SATURATED * _passing(link) * pace_bps
+    return not sent.held_back and result.passed >= SATURATED * _passing(link)
 
 
 def _passing(link: Link) -> float:

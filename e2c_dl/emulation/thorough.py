@@ -18,7 +18,7 @@ from typing import Any
 
 from e2c_dl.emulation import expected, stream
 from e2c_dl.emulation.intervals import Interval, fraction_interval, median_interval
-from e2c_dl.emulation.measure import CAP_BPS, asked_round_trip_s, is_floor, is_sure, overload, patience_s, settle_s
+from e2c_dl.emulation.measure import CAP_BPS, asked_round_trip_s, is_floor, kept_pace, overload, patience_s, settle_s
 from e2c_dl.emulation.measured import Measured, RateFrom, Share
 from e2c_dl.emulation.probe import Probe
 from e2c_dl.emulation.probes import PING_FRAME_BYTES, open_socket
@@ -110,19 +110,20 @@ def _small_frames(probe: Probe, link: Link) -> tuple[int, TrainResult]:
 def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, Interval, bool]:
     """(bits per second of frames that came through, its interval, whether the link could have carried more)."""
     frame_bytes, pace_bps, frames = overload(link, cap_bps, HEAD_S + WINDOW_S)
-    seen: list[tuple[float, Interval, bool]] = []
+    seen: list[tuple[float, Interval]] = []
     for _ in range(RATE_TRIES):
         sent, result = probe.train(frame_bytes, pace_bps, frames, HEAD_S)
         rates_bps = [frame_bytes * 8e9 / block_ns for block_ns in result.blocks_ns if block_ns > 0]
         if rates_bps:
             rate_bps = statistics.median(rates_bps)
-            floor = not is_sure(sent, pace_bps) or is_floor(sent, rate_bps, pace_bps, link)
-            seen.append((rate_bps, median_interval(rates_bps), floor))
-        if is_sure(sent, pace_bps):
+            seen.append((rate_bps, median_interval(rates_bps)))
+            if not is_floor(sent, result, link):
+                return *seen[-1], False
+        if kept_pace(sent, pace_bps):
             break
     if not seen:
         raise EmulationError(f"measuring: too few of {frames} frames reached {probe.peer}; is its rate near zero?")
-    return max(seen)
+    return *max(seen), True
 
 
 def _goodput(src_address: str, peer: tuple[str, int], there: Link, back: Link) -> stream.Goodput:

@@ -9,7 +9,11 @@
     numbers arrived    0 1 4 3 8 5 9              lost: 2, 6 7 (two runs); out of order: 2 (4 and 8 taken out, the
                                                    rest is in order)
 
-Delays are one way, between two hosts' clocks: only their spread means something.
+Delays are one way, between two hosts' clocks: only their spread means something. So are the two spans of ``passed``,
+each by its own clock, of the same frames: first and last that came after the head start::
+
+    sent       |--- frames sent ---|            passed = (frames arrived / time in which they arrived)
+    arrived       |-- frames arrived --|                 / (frames sent / time in which they were sent)
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ class TrainResult:
     overflowed: int = 0  # of ``arrived``: they reached the host, but not its socket's buffer
     frame_ns: float = 0.0  # after the head start
     blocks_ns: tuple[float, ...] = ()
+    passed: float = 1.0  # rate of what arrived / rate of what was sent; less than 1: a queue grew or frames were lost
     spreads_ns: tuple[float, ...] = ()  # between the quartiles of the one-way delay, by block
     reordered: int = 0  # the fewest frames without which the others are in order
     lost_runs: int = 0  # runs of consecutive frames that did not arrive
@@ -86,6 +91,7 @@ class Train:
             overflowed=overflowed,
             frame_ns=round(statistics.median(blocks_ns), 1) if blocks_ns else 0.0,
             blocks_ns=tuple(round(block_ns, 1) for block_ns in blocks_ns),
+            passed=round(self._passed(head_ns), 6),
             spreads_ns=tuple(round(spread_ns) for spread_ns in self._spreads_ns()),
             reordered=out_of_order(self._number),
             lost_runs=runs,
@@ -105,6 +111,20 @@ class Train:
             return []
         ends = [marks[i * (len(marks) - 1) // blocks] for i in range(blocks + 1)]
         return [(end[0] - begin[0]) / (end[1] - begin[1]) for begin, end in itertools.pairwise(ends)]
+
+    def _passed(self, head_ns: int) -> float:
+        begin_ns = self._at_ns[0] + head_ns
+        first = bisect_left(self._at_ns, begin_ns)
+        last = len(self._at_ns) - 1
+        if last <= first:
+            return 1.0
+        overflowed = self._overflowed[last] - self._overflowed[first]
+        arrived_ns = self._at_ns[last] - self._at_ns[first]
+        sent_ns = arrived_ns - (self._delay_ns[last] - self._delay_ns[first])
+        sent = self._number[last] - self._number[first]
+        if min(arrived_ns, sent_ns, sent) <= 0:  # out of order, or one burst
+            return 1.0
+        return (last - first + overflowed) / arrived_ns / (sent / sent_ns)
 
     def _spreads_ns(self) -> list[float]:
         """Block by block, so that clocks that drift apart do not count as spread."""

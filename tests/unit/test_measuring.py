@@ -136,6 +136,17 @@ def test_frames_that_overflowed_the_sockets_buffer_count_as_arrived() -> None:
     assert (result.arrived, result.overflowed, result.frame_ns) == (99, 49, 1e6)
 
 
+@pytest.mark.parametrize(("kept", "delay_growth", "passed"), [(1, 0.0, 1.0), (2, 0.0, 0.5), (1, 0.25, 0.8)])
+def test_a_train_tells_whether_a_queue_grew_or_frames_were_lost(kept: int, delay_growth: float, passed: float) -> None:
+    """Of a sender that stalled half way: what it did not send says nothing of the link."""
+    train = Train()
+    for number in range(0, 1000, kept):
+        sent_ns = 1000 * number + (500_000 if number >= 500 else 0)
+        arrival = Arrival(b"", sent_ns + round(delay_growth * sent_ns), ("x", 1), 0)
+        train.add(arrival, Packet(Kind.DATA, 1, number, sent_ns))
+    assert train.result(1000, 0).passed == pytest.approx(passed, rel=0.01)
+
+
 def test_too_short_a_train_has_no_rate() -> None:
     assert counted(arrivals([0.0, 1.0]), head_ms=0).frame_ns == 0
 
