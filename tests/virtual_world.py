@@ -7,11 +7,12 @@ a payload that changes while it is being sent is an error.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from e2c_dl.analysis.model import Reference
+from e2c_dl.course import Course
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
@@ -26,6 +27,7 @@ from e2c_dl.worlds.virtual import (
     Result,
     simulate,
 )  # fmt: skip
+from e2c_dl.worlds.virtual.worker import OnIteration
 
 BATCHES = (1, 64)
 
@@ -60,7 +62,7 @@ class Run:
         )
         return Reference(
             topology=Topology(hosts=hosts, links=links),
-            compute_factors={host.name: host.factor for host in self.hosts},
+            compute_factors={host.name: Course.constant(host.factor) for host in self.hosts},
             batch_sizes={host.name: host.samples for host in self.hosts},
         )
 
@@ -125,7 +127,8 @@ def run(
     layers: Sequence[str] | None = None, factors: Sequence[float] | None = None, noise: float = 0.0,
     links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[Bottleneck] = (),
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None, on_iteration: OnIteration | None = None,
+    unsteady: Collection[tuple[int, int]] = (),
 ) -> Run:  # fmt: skip
     """Run ``strategy()`` on every rank to its end. Without ``links``, random ones by ``seed``.
 
@@ -139,6 +142,7 @@ def run(
     result = simulate(
         strategy, hosts=on_hosts, links=links, bottlenecks=bottlenecks, computes=computes, sink=sink,
         iterations=iterations, seed=seed, evaluate_every=evaluate_every, on_progress=on_progress,
+        on_iteration=on_iteration, unsteady=unsteady,
     )  # fmt: skip
     return Run(result=result, trace=trace(sink, on_hosts), hosts=tuple(on_hosts), links=links)
 

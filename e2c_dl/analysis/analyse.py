@@ -9,12 +9,14 @@ import numpy as np
 from e2c_dl.analysis.bottleneck import bottlenecks
 from e2c_dl.analysis.culprits import findings
 from e2c_dl.analysis.departure import warm_up
+from e2c_dl.analysis.design import Design
 from e2c_dl.analysis.hosts import compute_s, host_departures
 from e2c_dl.analysis.link_departures import carried_by_link, link_departures
 from e2c_dl.analysis.links import Carried
 from e2c_dl.analysis.model import HostSummary, LinkSummary, Reference, Report
 from e2c_dl.analysis.prefix import common_iterations, common_prefix
 from e2c_dl.analysis.replay import Replay, prepare
+from e2c_dl.analysis.stalls import stalls, with_stalls
 from e2c_dl.analysis.states import timeline
 from e2c_dl.trace.messages import Messages, conservation, join
 from e2c_dl.trace.model import Phase, Trace
@@ -31,12 +33,15 @@ def analyse(trace: Trace, reference: Reference) -> Report:
     iterations = common_iterations(trace)
     prefix = common_prefix(trace)
     messages = join(prefix)
-    carried = carried_by_link(prefix, messages, iterations, reference)
+    design = Design.of(prefix, reference)
+    carried = carried_by_link(prefix, messages, iterations, design)
     ranks = {rank.host: rank.rank for rank in prefix.ranks}
-    replay = prepare(prefix, messages, {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried})
-    slow_hosts, host_caveats = host_departures(prefix, iterations, reference)
-    slow_links, link_caveats = link_departures(carried, reference)
-    found = findings((*slow_hosts, *slow_links), replay)
+    stood = stalls(prefix, carried)
+    delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
+    replay = prepare(prefix, messages, delays_ns, stood)
+    slow_hosts, host_caveats = host_departures(prefix, iterations, design)
+    slow_links, link_caveats = link_departures(carried, design)
+    found = findings(with_stalls((*slow_hosts, *slow_links), stood.found), replay)
     return Report(
         iterations=iterations,
         run_s=replay.measured_ns / 1e9,
@@ -44,7 +49,7 @@ def analyse(trace: Trace, reference: Reference) -> Report:
         replay_error=replay.error,
         hosts=_hosts(prefix, messages, iterations),
         links=_links(trace, carried),
-        bottlenecks=bottlenecks(replay),
+        bottlenecks=bottlenecks(replay, carried, design),
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,

@@ -34,6 +34,8 @@ def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, 
                 saved_s=(replay.replayed_ns - alone_ns) / 1e9,
                 speedup=speedup,
                 joint_speedup=joint_speedup,
+                joint_saved_s=(others_ns - all_restored_ns) / 1e9,
+                stalled_s=departure.stalled_s,
                 material=max(speedup, joint_speedup) >= MATERIAL_SPEEDUP,
                 evidence=departure.evidence,
             )
@@ -47,4 +49,5 @@ def _restored(departures: Iterable[Departure]) -> Change:
     return Change(
         scale={element: scale for one in chosen for element, scale in one.restored.scale.items()},
         less_delay_ns={element: less for one in chosen for element, less in one.restored.less_delay_ns.items()},
+        moving=frozenset(element for one in chosen for element in one.restored.moving),
     )

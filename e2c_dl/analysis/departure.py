@@ -22,6 +22,7 @@ class Departure:
     expected: float
     evidence: str
     restored: Change
+    stalled_s: float = 0.0
 
 
 def warm_up(iterations: int) -> int:

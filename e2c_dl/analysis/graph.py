@@ -4,6 +4,8 @@ A *moment* follows one or two others. ``service`` is the time that a host's comp
 
     time = max(time[first] + lag, time[second]) + service * scale[element] + residual
 
+and of which a what-if first takes off the time in which the element stood still, if it asks for that.
+
 A *message* is served when it is posted, each link one after another in the order of posting, first in, first out::
 
     start   = max(posted, the link's previous sent)                                  + residual
@@ -41,6 +43,8 @@ QUEUED: np.dtype[Any] = np.dtype(
         ("element", "<i8"),  # its link
         ("delay_ns", "<i8"),
         ("service_ns", "<i8"),
+        ("stalled_ns", "<i8"),  # of it, in which the element ``stalled_by`` stood still
+        ("stalled_by", "<i8"),
         ("start_residual_ns", "<i8"),
         ("arrived_residual_ns", "<i8"),
         ("held_back", "?"),
@@ -61,6 +65,7 @@ class Sketch:
     lag_ns: list[int] = field(default_factory=lambda: [0])
     service_ns: list[int] = field(default_factory=lambda: [0])
     element: list[int] = field(default_factory=lambda: [-1])  # -1: none
+    stalled_ns: dict[int, int] = field(default_factory=dict)  # moment -> of its service, while its element stood still
     queued: list[npt.NDArray[Any]] = field(default_factory=list)  # of QUEUED, one array per link, in order of service
 
     def add(self, observed_ns: int, first: int, *, lag_ns: int = 0, service_ns: int = 0, element: int = -1) -> int:
@@ -86,6 +91,7 @@ class Graph:
     second: Sequence[int]
     lag_ns: Sequence[int]
     service_ns: Longs
+    stalled_ns: Longs
     residual_ns: Longs
     element: Longs
     start_ns: int  # when the origin happened
@@ -94,14 +100,18 @@ class Graph:
     awaited: Sequence[int]  # how many moments each follows
     message_posted_at: Sequence[int]  # the message that each moment posts, or -1
 
-    def times_ns(self, scale: npt.NDArray[np.float64], less_delay_ns: Longs) -> list[int]:
-        """Every moment's time when element e's service is ``scale[e]`` times as long and its delay that much shorter.
+    def times_ns(
+        self, scale: npt.NDArray[np.float64], less_delay_ns: Longs, moving: npt.NDArray[np.bool_]
+    ) -> list[int]:
+        """Every moment's time when element e's service is ``scale[e]`` times as long and its delay that much shorter,
+        and it never stood still if it is ``moving``.
 
-        ``scale`` and ``less_delay_ns`` have one entry per element and a last one (1.0 and 0) for moments without.
+        All three have one entry per element and a last one (1.0, 0 and False) for moments without.
         Raises: AnalysisError, if moments wait for each other in a circle, which no run can.
         """
-        own_ns = (np.rint(self.service_ns * scale[self.element]).astype(np.int64) + self.residual_ns).tolist()
-        links = _Links(self, scale, less_delay_ns)
+        service_ns = self.service_ns - self.stalled_ns * moving[self.element]
+        own_ns = (np.rint(service_ns * scale[self.element]).astype(np.int64) + self.residual_ns).tolist()
+        links = _Links(self, scale, less_delay_ns, moving)
         first, second, lag_ns, following = self.first, self.second, self.lag_ns, self.following
         awaited, posts = list(self.awaited), self.message_posted_at
         times = [self.start_ns] * len(first)
@@ -132,11 +142,14 @@ class Graph:
 class _Links:
     """The state of all links during one replay."""
 
-    def __init__(self, graph: Graph, scale: npt.NDArray[np.float64], less_delay_ns: Longs) -> None:
+    def __init__(
+        self, graph: Graph, scale: npt.NDArray[np.float64], less_delay_ns: Longs, moving: npt.NDArray[np.bool_]
+    ) -> None:
         queued = graph.queued
-        factor = scale[queued["element"]]
-        service_ns = np.rint(queued["service_ns"] * factor).astype(np.int64) + queued["arrived_residual_ns"]
-        ahead_ns = np.rint(queued["ahead_ns"] * factor).astype(np.int64)
+        factor, stalled_ns = scale[queued["element"]], queued["stalled_ns"] * moving[queued["stalled_by"]]
+        served_ns = queued["service_ns"] - stalled_ns
+        service_ns = np.rint(served_ns * factor).astype(np.int64) + queued["arrived_residual_ns"]
+        ahead_ns = np.rint(np.maximum(0, queued["ahead_ns"] - stalled_ns) * factor).astype(np.int64)
         delay_ns = queued["delay_ns"] - less_delay_ns[queued["element"]]
         names = ("element", "sent", "arrived", "start_residual_ns", "held_back", "sent_lag_ns", "sent_residual_ns")
         columns = [queued[name].tolist() for name in names]
@@ -166,6 +179,8 @@ def build(sketch: Sketch) -> Graph:
     residual_ns = seen - columns["service_ns"] - np.maximum(seen[first] + columns["lag_ns"], seen[second])
     queued = np.concatenate([np.empty(0, dtype=QUEUED), *sketch.queued])
     served = {*queued["sent"].tolist(), *queued["arrived"].tolist()}
+    stalled_ns = np.zeros(len(seen), dtype=np.int64)
+    stalled_ns[list(sketch.stalled_ns)] = list(sketch.stalled_ns.values())
     following: list[list[int]] = [[] for _ in sketch.first]
     awaited = [0] * len(following)
     for moment, (a, b) in enumerate(zip(sketch.first, sketch.second, strict=True)):
@@ -181,6 +196,7 @@ def build(sketch: Sketch) -> Graph:
         second=sketch.second,
         lag_ns=sketch.lag_ns,
         service_ns=columns["service_ns"],
+        stalled_ns=stalled_ns,
         residual_ns=residual_ns,
         element=columns["element"],
         start_ns=int(seen[ORIGIN]),

@@ -1,8 +1,8 @@
 """Which hosts compute slower than asked: each against its peers of the same hardware.
 
-A host's *pace* is its median time of FORWARD + BACKWARD per iteration, per sample of its batch, divided by the factor
-that the scenario slows it by; hosts of one hardware class would all have the same. The reference is the class's median
-(the lower one of two)::
+A host's *pace* is its median time of FORWARD + BACKWARD per iteration, per sample of its batch, as it would be without
+the factor that the scenario slows it by, which may change over time; hosts of one hardware class would all have the
+same. The reference is the class's median (the lower one of two)::
 
     slowdown = pace / reference         departure: slowdown >= 1.3  and  pace > reference + 5 * MAD
 
@@ -14,17 +14,17 @@ than half of the run. In a class of fewer than three hosts peers cannot tell whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.analysis.departure import Departure, low_median, warm_up
-from e2c_dl.analysis.model import Element, ElementKind, Reference
+from e2c_dl.analysis.design import Design
+from e2c_dl.analysis.model import Element, ElementKind
 from e2c_dl.analysis.program import GRADIENT
 from e2c_dl.analysis.replay import Change
-from e2c_dl.trace.model import RankTrace, Trace
+from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_SLOWDOWN = 1.3
 MIN_SEPARATION_MADS = 5.0
@@ -36,6 +36,7 @@ class Pace:
     """How fast one host computes. ``normal_s`` is per sample, on a host of factor 1."""
 
     host: str
+    factor: float  # median over iterations
     per_iteration_s: float  # median, FORWARD + BACKWARD
     normal_s: float
     batch_size: int
@@ -43,34 +44,44 @@ class Pace:
 
 def compute_s(rank: RankTrace, iterations: int) -> npt.NDArray[np.float64]:
     """Seconds of FORWARD + BACKWARD in iterations 0 .. iterations - 1, shape (iterations,)."""
-    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
-    spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
-    lengths_s = (spans["end_ns"] - spans["start_ns"]) / 1e9
-    return np.bincount(spans["iteration"], weights=lengths_s, minlength=iterations).astype(np.float64)
+    spans = _gradients(rank, iterations)
+    return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
 
 
-def pace(rank: RankTrace, iterations: int, reference: Reference) -> Pace:
+def pace(rank: RankTrace, iterations: int, design: Design) -> Pace:
     """The pace of one rank's host, warm-up left out."""
-    per_iteration_s = float(np.median(compute_s(rank, iterations)[warm_up(iterations) :]))
-    batch_size = reference.batch_sizes.get(rank.host, 1)
-    factor = reference.compute_factors.get(rank.host, 1.0)
+    spans, first = _gradients(rank, iterations), warm_up(iterations)
+    begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+    speed = design.factor(rank.host).mapped(np.reciprocal)
+    per_iteration_s = _per_iteration(spans, end_s - begin_s, iterations)[first:]
+    normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)[first:]
+    batch_size = design.reference.batch_sizes.get(rank.host, 1)
     return Pace(
         host=rank.host,
-        per_iteration_s=per_iteration_s,
-        normal_s=per_iteration_s / batch_size / factor,
+        factor=float(np.median(per_iteration_s[normal_s > 0] / normal_s[normal_s > 0])) if normal_s.any() else 1.0,
+        per_iteration_s=float(np.median(per_iteration_s)),
+        normal_s=float(np.median(normal_s)) / batch_size,
         batch_size=batch_size,
     )
 
 
-def host_departures(
-    trace: Trace, iterations: int, reference: Reference
-) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+def _gradients(rank: RankTrace, iterations: int) -> Spans:
+    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
+    return spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
+
+
+def _per_iteration(spans: Spans, weights: npt.NDArray[np.float64], iterations: int) -> npt.NDArray[np.float64]:
+    return np.bincount(spans["iteration"], weights=weights, minlength=iterations).astype(np.float64)
+
+
+def host_departures(trace: Trace, iterations: int, design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
     """The hosts that compute slower than asked, in rank order, and what could not be judged."""
-    if not reference.compute_valid:
+    if not design.reference.compute_valid:
         return (), ("No verdict on compute: the hosts were given more cores than the machine has.",)
     classes: dict[str, list[Pace]] = {}
     for rank in trace.ranks:
-        classes.setdefault(reference.hardware.get(rank.host, ""), []).append(pace(rank, iterations, reference))
+        hardware = design.reference.hardware.get(rank.host, "")
+        classes.setdefault(hardware, []).append(pace(rank, iterations, design))
     departures: list[Departure] = []
     caveats: list[str] = []
     for peers in classes.values():
@@ -78,25 +89,25 @@ def host_departures(
             names = ", ".join(peer.host for peer in peers)
             caveats.append(f"No verdict on the compute of {names}: fewer than {MIN_PEERS} hosts of that hardware.")
         else:
-            departures += _in_class(peers, reference.compute_factors)
+            departures += _in_class(peers)
     return tuple(departures), tuple(caveats)
 
 
-def _in_class(peers: list[Pace], factors: Mapping[str, float]) -> list[Departure]:
+def _in_class(peers: list[Pace]) -> list[Departure]:
     normal_s = low_median([peer.normal_s for peer in peers])
     mad_s = low_median([abs(peer.normal_s - normal_s) for peer in peers])
     found = []
     for peer in peers:
         slowdown = peer.normal_s / normal_s if normal_s else 1.0
         if slowdown >= MIN_SLOWDOWN and peer.normal_s > normal_s + MIN_SEPARATION_MADS * mad_s:
-            found.append(_departure(peer, slowdown, factors.get(peer.host, 1.0), len(peers)))
+            found.append(_departure(peer, slowdown, len(peers)))
     return found
 
 
-def _departure(peer: Pace, slowdown: float, factor: float, peers: int) -> Departure:
+def _departure(peer: Pace, slowdown: float, peers: int) -> Departure:
     element = Element(kind=ElementKind.HOST, src=peer.host)
     expected_s = peer.per_iteration_s / slowdown
-    designed = "" if factor == 1.0 else f", its designed factor of {factor:g} included"
+    designed = "" if round(peer.factor, 6) == 1.0 else f", its designed factor of {peer.factor:.4g} included"
     evidence = (
         f"{peer.host} computes {peer.per_iteration_s * 1e3:.1f} ms per iteration for a batch of {peer.batch_size}; "
         f"the median of {peers} hosts of its hardware makes it {expected_s * 1e3:.1f} ms{designed}."

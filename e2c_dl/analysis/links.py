@@ -6,7 +6,8 @@ which posts late, is not in it::
 
     send_start |~~~ asked delay ~~~|====== service ======| recv_end
     wire bits = 8 * (nbytes + 66 bytes of Ethernet, IP and TCP per 1448)
-    slowdown  = service / (wire bits / asked rate)
+    expected  = how long wire bits take at the rate asked for, which may change over time, from when service began
+    slowdown  = service / expected
 
 *Rate* departs if all of these hold, over messages of at least 8 KiB (smaller ones measure latency) after warm-up:
 
@@ -24,18 +25,21 @@ four fifths of that rate, is delay. The least of an iteration, median over itera
 added delay. It departs if it exceeds max(10 ms, the asked delay) beyond clock uncertainty. On a link that is never
 idle, or whose messages are all of one size and never close together, added delay shows as rate, if at all.
 
-Links that are asked to lose segments have no expected rate: no verdict.
+Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
+on the others that are busy at the time: see :mod:`e2c_dl.analysis.sharing`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.topology import Link
+from e2c_dl.analysis.held import Held, least
+from e2c_dl.analysis.model import Element, ElementKind
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
 SEGMENT_BYTES = 1448  # TCP payload at an MTU of 1500, with time stamps
@@ -59,8 +63,11 @@ def in_service_order(rows: MessageArray) -> MessageArray:
     return rows[np.argsort(rows["send_start_ns"], kind="stable")]
 
 
-def services_ns(rows: MessageArray, delay_ns: int) -> npt.NDArray[np.int64]:
-    """How long each of one link's messages, in service order, occupied it; at least 0, shape (messages,)."""
+def services_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How long each of one link's messages, in service order, occupied it; at least 0, shape (messages,).
+
+    ``delay_ns``: one for all, or one for each.
+    """
     previous_ns = np.concatenate([rows["send_start_ns"][:1], rows["recv_end_ns"][:-1]])
     begin_ns = np.maximum(rows["send_start_ns"] + delay_ns, previous_ns)
     return np.asarray(np.maximum(0, rows["recv_end_ns"] - begin_ns))
@@ -74,27 +81,76 @@ def _found_idle(start_ns: npt.NDArray[np.int64], occupied_ns: npt.NDArray[np.flo
 
 
 @dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the scenario asks of one directed link over the seconds of training."""
+
+    own: Held | None = None  # bits per second, of the link itself; None: no limit
+    left: Held | None = None  # by the others on its shared bottleneck, if it passes one
+    delay_s: Held = field(default_factory=lambda: Held.constant(0.0))
+    loses: bool = False
+
+    @property
+    def rate(self) -> Held | None:
+        """Bits per second, whoever limits it; None: nobody does."""
+        limits = [limit for limit in (self.own, self.left) if limit is not None]
+        return least(*limits) if limits else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Carried:
     """What one directed link carried after warm-up, in service order, beside what was asked of it."""
 
     src: str  # host
     dst: str
     rows: MessageArray
-    asked: Link
+    asked: Asked
+    began_ns: int  # training: the second 0 of what was asked
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
     added_delay_ns: int = 0  # found, beyond the asked delay
 
     @property
-    def delay_ns(self) -> int:
-        """One-way delay, asked plus added."""
-        return round(self.asked.delay_s * _NS_PER_S) + self.added_delay_ns
+    def pair(self) -> Pair:
+        return self.src, self.dst
+
+    @property
+    def element(self) -> Element:
+        return Element(kind=ElementKind.LINK, src=self.src, dst=self.dst)
+
+    @cached_property
+    def asked_delay_ns(self) -> npt.NDArray[np.int64]:
+        """One-way delay asked for when each message was sent."""
+        sent_s = (self.rows["send_start_ns"] - self.began_ns) / _NS_PER_S
+        return np.rint(self.asked.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
+
+    @cached_property
+    def delay_ns(self) -> npt.NDArray[np.int64]:
+        """One-way delay of each message, asked plus added."""
+        return self.asked_delay_ns + self.added_delay_ns
+
+    @cached_property
+    def busy_s(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Beginnings and ends, in seconds of training, of the times in which a message was leaving for this link."""
+        end_ns = self.rows["recv_end_ns"] - self.delay_ns - self.began_ns
+        return np.sort(end_ns - self.services_ns) / _NS_PER_S, np.sort(end_ns) / _NS_PER_S
 
     @cached_property
     def expected_ns(self) -> npt.NDArray[np.float64]:
         """Service of each message at the asked rate; 0 where no rate is asked."""
-        bits = wire_bits(self.rows["nbytes"])
-        return bits / self.asked.rate_bps * _NS_PER_S if self.asked.rate_bps else np.zeros(len(bits))
+        rate = self.asked.rate
+        return np.zeros(len(self.rows)) if rate is None else self.expected_at_ns(rate)
+
+    def expected_at_ns(self, rate: Held) -> npt.NDArray[np.float64]:
+        """Service of each message at ``rate``, from when its service began."""
+        begin_ns = self.rows["recv_end_ns"] - self.services_ns - self.delay_ns - self.began_ns
+        begin_s = begin_ns / _NS_PER_S
+        return (rate.when(rate.total(begin_s) + wire_bits(self.rows["nbytes"])) - begin_s) * _NS_PER_S
+
+    @property
+    def asked_bps(self) -> float:
+        """Median over the judged messages of wire bits / expected service."""
+        bits = wire_bits(self.rows["nbytes"][self.judged])
+        return float(np.median(bits / self.expected_ns[self.judged])) * _NS_PER_S
 
     @cached_property
     def services_ns(self) -> npt.NDArray[np.int64]:
@@ -135,18 +191,17 @@ class Carried:
 
     def late_ns(self) -> float:
         """Estimated one-way delay beyond what was asked, at least 0.0: see the module on *Delay*."""
-        if not self.judged.any() or not self.asked.rate_bps:
+        if not self.judged.any():
             return 0.0
-        bits = wire_bits(self.rows["nbytes"])
-        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - round(self.asked.delay_s * _NS_PER_S)
+        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.asked_delay_ns
         apart = np.diff(self.rows["recv_end_ns"], prepend=self.rows["send_start_ns"][:1])
-        bounds = [float(np.quantile((time / bits)[self.judged], DELAY_QUANTILE)) for time in (late, apart)]
-        ns_per_bit = max(_NS_PER_S / self.asked.rate_bps, min(bounds))
-        idle = _found_idle(self.rows["send_start_ns"], IDLE_MARGIN * ns_per_bit * bits)
+        ratios = [(time / self.expected_ns)[self.judged] for time in (late, apart)]
+        slowness = max(1.0, min(float(np.quantile(ratio, DELAY_QUANTILE)) for ratio in ratios))
+        idle = _found_idle(self.rows["send_start_ns"], IDLE_MARGIN * slowness * self.expected_ns)
         idle &= self.rows["iteration"] >= self.first_iteration
         iterations, index = np.unique(self.rows["iteration"][idle], return_inverse=True)
         if len(iterations) < MIN_IDLE_ITERATIONS:
             return 0.0
-        least = np.full(len(iterations), np.inf)
-        np.minimum.at(least, index, (late - ns_per_bit * bits)[idle])
-        return max(0.0, float(np.median(least)))
+        shortest = np.full(len(iterations), np.inf)
+        np.minimum.at(shortest, index, (late - slowness * self.expected_ns)[idle])
+        return max(0.0, float(np.median(shortest)))

@@ -1,8 +1,9 @@
 """What an analysis says: one frozen Report, every number with its unit and the definition it follows.
 
-Two questions are kept apart. *Bottleneck*: the element (one host's compute, or one directed link) whose speed-up would
-save most; it always exists, and is often slow by design. *Culprit*: an element that departs from its reference: what
-the scenario asked for. A culprit is *material* if a run without the departure is at least 5 % faster.
+Two questions are kept apart. *Bottleneck*: the element (one host's compute, one directed link, or a rate that links
+share) whose speed-up would save most; it always exists, and is often slow by design. *Culprit*: an element that departs
+from its reference: what the scenario asked for, at every moment. A culprit is *material* if a run without the departure
+is at least 5 % faster.
 
 Worked example: a link designed for 40 Mbit/s carries its messages at 8. Its ``slowdown`` is 5.0; the replay with its
 messages at 40 Mbit/s ends after 31 s instead of 52 s, so ``saved_s`` is 21 and it is material: a culprit. If the
@@ -15,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from e2c_dl.course import Course
+from e2c_dl.scenario.model import Schedules
 from e2c_dl.topology import Topology
 from e2c_dl.trace.model import State
 
@@ -27,14 +30,15 @@ class ElementKind(Enum):
 
     HOST = "host"  # its compute
     LINK = "link"  # directed
+    SHARED = "shared bottleneck"  # several links' one rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """Something that can be slow. For a host ``dst`` is None."""
+    """Something that can be slow. For a host or a shared bottleneck ``dst`` is None."""
 
     kind: ElementKind
-    src: str  # the host, or the link's source
+    src: str  # the host, the link's source, or the bottleneck's name
     dst: str | None = None
 
     def __str__(self) -> str:
@@ -46,10 +50,11 @@ class Reference:
     """What the scenario asked for, which departures are judged against. It does not know what was injected."""
 
     topology: Topology
-    compute_factors: Mapping[str, float]  # host -> times slower by design than the reference host
+    compute_factors: Mapping[str, Course]  # host -> times slower by design than the reference host, heat included
     batch_sizes: Mapping[str, int]  # host -> samples per iteration
     hardware: Mapping[str, str] = field(default_factory=dict)  # host -> class; hosts of one class are comparable
     compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
+    schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
 
 
@@ -60,12 +65,14 @@ class Finding:
     element: Element
     slowdown: float  # observed / asked for, of its median iteration (host) or message (link); 1.0 is as asked
     observed: float  # s per iteration (host: compute), or bit/s (link: median rate of its messages)
-    expected: float  # same unit
+    expected: float  # same unit; of an element that only stood still both are 0.0
     saved_s: float  # replayed run time now minus with this element as asked for
     speedup: float  # replayed run time now / with this element as asked for
     material: bool  # speedup or joint_speedup >= MATERIAL_SPEEDUP
     evidence: str  # a sentence with the figures, for people
     joint_speedup: float = 1.0  # the same when every other departure is as asked already: two can hide each other
+    joint_saved_s: float = 0.0  # saved then
+    stalled_s: float = 0.0  # in which it stood still
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ in every iteration): each SPAWN comes before the task's first event posted after
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ _PROGRAM = sorted(COMPUTE | WAIT | INSTANT)
 
 MessageKey = tuple[int, int, int]
 """src rank, dst rank, seq."""
+
+SpanKey = tuple[int, int, int, int]
+"""rank, phase, iteration, bucket."""
 
 
 class _Event(NamedTuple):
@@ -95,17 +99,22 @@ class Programs:
         return task.last_until(wait.end_ns) if task else None
 
 
-def sketch_programs(sketch: Sketch, trace: Trace) -> Programs:
-    """Adds the moments of all tasks to ``sketch``; their waits are not connected yet."""
+def sketch_programs(sketch: Sketch, trace: Trace, stalled_ns: Mapping[SpanKey, int]) -> Programs:
+    """Adds the moments of all tasks to ``sketch``; their waits are not connected yet.
+
+    ``stalled_ns``: segments of gradients in which the host stood still -> for how long.
+    """
     programs = Programs()
     for host, rank in enumerate(trace.ranks):
-        _sketch_rank(sketch, programs, host, rank)
+        _sketch_rank(sketch, programs, host, rank, stalled_ns)
         main = programs.tasks.get((rank.rank, 0))
         programs.last_of_main.append(main.moments[-1] if main else ORIGIN)
     return programs
 
 
-def _sketch_rank(sketch: Sketch, programs: Programs, host: int, rank: RankTrace) -> None:
+def _sketch_rank(
+    sketch: Sketch, programs: Programs, host: int, rank: RankTrace, stalled_ns: Mapping[SpanKey, int]
+) -> None:
     spans = rank.spans[np.isin(rank.spans["phase"], _PROGRAM)]
     free_ns = np.where(np.isin(spans["phase"], sorted(INSTANT)), spans["posted_ns"], spans["end_ns"])
     spans = spans[np.lexsort((free_ns, spans["posted_ns"], spans["task"]))]
@@ -122,6 +131,8 @@ def _sketch_rank(sketch: Sketch, programs: Programs, host: int, rank: RankTrace)
             free = sketch.add(event.posted_ns, free)
             beginnings.append((free, begun[row]))
         free = _sketch_event(sketch, event, free, host)
+        if event.phase in GRADIENT and (key := (rank.rank, event.phase, event.iteration, event.bucket)) in stalled_ns:
+            sketch.stalled_ns[free] = stalled_ns[key]
         _file(programs, rank.rank, event, free)
         if event.phase == Phase.SPAWN:
             spawns[row] = free

@@ -21,7 +21,8 @@ and messages of one directed link are served one after another, in the order in 
 A SEND that took longer than 1 ms was held back by a full kernel buffer: it ends when as many bytes as observed are
 still to leave. A shorter one takes as long as observed.
 
-A what-if scales a link's services (all its messages), or shortens its delay, or scales a host's FORWARD and BACKWARD.
+A what-if scales a link's services (all its messages), or shortens its delay, or scales a host's FORWARD and BACKWARD,
+or takes off the time in which a link or a host stood still (:mod:`e2c_dl.analysis.stalls`).
 DATA, REDUCE, STEP and EVALUATE keep their length: compute emulation paces gradients only, and elsewhere they are short
 beside them, so a host's saving is a lower bound. All other durations (gaps, wake-ups) stay as observed.
 
@@ -31,18 +32,19 @@ processors; links do not compete with each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
-from e2c_dl.analysis.graph import ORIGIN, QUEUED, Graph, Sketch, build
+from e2c_dl.analysis.graph import ORIGIN, QUEUED, Graph, Longs, Sketch, build
 from e2c_dl.analysis.links import in_service_order, services_ns
 from e2c_dl.analysis.model import Element, ElementKind
-from e2c_dl.analysis.program import Programs, sketch_programs
+from e2c_dl.analysis.program import Programs, SpanKey, sketch_programs
 from e2c_dl.analysis.states import training_ns
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray, Messages
 from e2c_dl.trace.model import Trace
 
@@ -52,13 +54,36 @@ HELD_BACK_NS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What if: services ``scale`` times as long (0.5: twice as fast), and links' delays shorter. Default: no change."""
+    """What if: services ``scale`` times as long (0.5: twice as fast), delays shorter, no stalls. Default: no change."""
 
     scale: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
     less_delay_ns: Mapping[Element, int] = field(default_factory=lambda: MappingProxyType({}))
+    moving: frozenset[Element] = frozenset()  # these never stood still
 
 
 UNCHANGED = Change()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stall:
+    """One time in which ``element`` stood still, on the trace's clock."""
+
+    element: Element
+    begin_ns: int
+    length_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stalls:
+    """All stalls of a run: as such, and as what a replay takes off each message and each segment of a gradient."""
+
+    found: tuple[Stall, ...] = ()
+    messages: Mapping[Pair, Sequence[Stall | None]] = field(default_factory=lambda: MappingProxyType({}))
+    """Link that stood, or one of its ends -> stall of each message in service order, or None."""
+    segments: Mapping[SpanKey, Stall] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_STALLS = Stalls()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +104,9 @@ class Replay:
             scale[self._index[element]] = factor
         for element, less_ns in change.less_delay_ns.items():
             less_delay[self._index[element]] = less_ns
-        times = self.graph.times_ns(scale, less_delay)
+        moving = np.zeros(len(self.elements) + 1, dtype=bool)
+        moving[[self._index[element] for element in change.moving]] = True
+        times = self.graph.times_ns(scale, less_delay, moving)
         return max(times[end] for end in self.ends) - self.graph.start_ns
 
     @cached_property
@@ -97,8 +124,11 @@ class Replay:
         return {element: i for i, element in enumerate(self.elements)}
 
 
-def prepare(trace: Trace, messages: Messages, delays_ns: Mapping[tuple[int, int], int]) -> Replay:
-    """The replay of ``trace``. ``delays_ns``: (src rank, dst rank) -> one-way delay, 0 where absent.
+def prepare(
+    trace: Trace, messages: Messages, delays_ns: Mapping[tuple[int, int], int | Longs], stalls: Stalls = NO_STALLS
+) -> Replay:
+    """The replay of ``trace``. ``delays_ns``: (src rank, dst rank) -> one-way delay, 0 where absent; of all its
+    messages, or of each in service order.
 
     Raises: AnalysisError, if a rank has no TRAINING span or the trace contradicts itself.
     """
@@ -106,10 +136,16 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Mapping[tuple[int, int]
     start_ns = min(start for start, _ in intervals)
     by_link = messages.by_link()
     elements = _elements(trace, by_link)
+    index = {element: i for i, element in enumerate(elements)}
+    hosts = {rank.rank: rank.host for rank in trace.ranks}
     sketch = Sketch(observed_ns=[start_ns])
-    programs = sketch_programs(sketch, trace)
+    programs = sketch_programs(sketch, trace, {key: stall.length_ns for key, stall in stalls.segments.items()})
     for link, ((src, dst), rows) in enumerate(by_link.items(), start=len(trace.ranks)):
         _sketch_link(sketch, programs, link, rows, delays_ns.get((src, dst), 0))
+        for row, stall in enumerate(stalls.messages.get((hosts[src], hosts[dst]), ())):
+            if stall is not None:
+                sketch.queued[-1]["stalled_ns"][row] = stall.length_ns
+                sketch.queued[-1]["stalled_by"][row] = index[stall.element]
     programs.connect_waits(sketch)
     ends = [sketch.add(end_ns, last) for last, (_, end_ns) in zip(programs.last_of_main, intervals, strict=True)]
     return Replay(
@@ -129,7 +165,7 @@ def _elements(trace: Trace, by_link: Mapping[tuple[int, int], MessageArray]) -> 
     )
 
 
-def _sketch_link(sketch: Sketch, programs: Programs, link: int, rows: MessageArray, delay_ns: int) -> None:
+def _sketch_link(sketch: Sketch, programs: Programs, link: int, rows: MessageArray, delay_ns: int | Longs) -> None:
     """Adds one directed link's messages to ``sketch``, and the moments of their ends to ``programs``."""
     rows = in_service_order(rows)
     start_ns, sent_ns, arrived_ns = rows["send_start_ns"], rows["send_end_ns"], rows["recv_end_ns"]

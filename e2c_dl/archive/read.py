@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from e2c_dl.archive.run import Run, from_mapping
 from e2c_dl.archive.write import read_facts
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
-from e2c_dl.trace.model import ClockAlignment, Trace
+from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 from e2c_dl.trace.store import read_clock, read_trace
 
 Row = Mapping[str, Any]
@@ -96,7 +96,14 @@ class ReadArchive:
     def trace(self) -> Trace:
         """Every rank's spans on one clock. Raises: ArchiveError if no rank left any."""
         facts = {"run_id": self.run.run_id, "scenario": self.run.scenario, **self.run.facts}
-        return read_trace(self._there(layout.HOSTS, "no worker left a trace"), facts)
+        trace = read_trace(self._there(layout.HOSTS, "no worker left a trace"), facts)
+        return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks if self._has_metrics(rank)})
+
+    def _has_metrics(self, rank: RankTrace) -> bool:
+        return (self.path / layout.HOSTS / rank.host / layout.METRICS).is_file()
+
+    def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:
+        return rank.clock.align(self.metrics(rank.host)["time_ns"].astype(np.int64))
 
     def _there(self, name: str, meaning: str) -> Path:
         path = self.path / name
@@ -139,7 +146,7 @@ def _json(file: Path) -> Any:
 def _parsed(text: str, file: Path) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{file}: is not valid JSON ({error}); the archive is damaged") from error
 
 

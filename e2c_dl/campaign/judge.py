@@ -83,7 +83,8 @@ def reference_of(archive: ReadArchive, scenario: Scenario, seconds: float) -> Re
     compute: Mapping[str, Any] = emulation.get("compute", {})
     ranks = scenario.topology.ranks
     return Reference(
-        topology=by_design.topology(scenario, seconds),
+        topology=scenario.topology,
+        schedules=scenario.schedules,
         compute_factors=by_design.compute_factors(scenario, archive.changes(), seconds),
         batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
         hardware={host: hardware_class(archive, host) for host in archive.hosts},

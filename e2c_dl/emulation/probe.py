@@ -119,7 +119,7 @@ class Probe:
     def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int) -> Sent:
         frame_s = frame_bytes * 8 / pace_bps
         payload_bytes, burst = frame_bytes - OVERHEAD_BYTES, max(1, int(BURST_S / frame_s))
-        held_back = False
+        held_back, stamp_ns = False, 0
         begin_s = schedule_s = time.monotonic()
         for number in range(frames):
             if number % burst == 0:
@@ -127,7 +127,8 @@ class Probe:
                 if early_s > 0:
                     time.sleep(early_s)
                 schedule_s += max(0.0, -early_s - CATCH_UP_S)
-            datagram = Packet(Kind.DATA, train, number, time.time_ns()).encode(payload_bytes)
+                stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
+            datagram = Packet(Kind.DATA, train, number, stamp_ns).encode(payload_bytes)
             held_back = self._send(datagram) or held_back
         seconds = max(time.monotonic() - begin_s, frames * frame_s)
         return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)

@@ -27,7 +27,7 @@ from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link
 
 PINGS = 101
-HEAD_S, WINDOW_S, RATE_TRIES = 0.3, 1.5, 3
+HEAD_S, WINDOW_S, RATE_TRIES = 0.3, 1.5, 5
 LOSS_FRAMES = 10_000
 LOSS_SHARE = 0.7  # of the rate: fast, and yet no queue
 LOSS_FRAMES_PER_S = 4000

@@ -18,8 +18,9 @@ to the reference host's, each rank with the uncertainty of that alignment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,8 @@ class Trace:
 
     ranks: tuple[RankTrace, ...]
     facts: Mapping[str, Any]  # what the run recorded of itself: strategy, seed, dtype, ...
+    alive: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=lambda: MappingProxyType({}))
+    """Host -> when its worker was seen to run, once a second if nothing stops it; reference clock, rising."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -1,0 +1,136 @@
+"""Who stood still for seconds: a link that carried nothing, a host whose process did not run.
+
+Medians do not see one long pause, so stalls are found by themselves::
+
+    link a -> b    |=|  |=|  |==================|  |=|      a message's service beyond what is expected is a stall if it
+                             |-- stall ---------|           is at least 2 s, and the service 10 times as expected
+    alive, b       .    .    .                  .    .      once a second; more than 1.5 s without: b was stopped, and
+                                                            the stall is b's, not the link's
+
+A gradient's segment that takes that much longer than its median is a stall of its host. Links without expected rate,
+and links of hosts that were not seen alive once a second, are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.analysis.departure import Departure
+from e2c_dl.analysis.links import Carried
+from e2c_dl.analysis.model import Element, ElementKind
+from e2c_dl.analysis.program import GRADIENT, SpanKey
+from e2c_dl.analysis.replay import Change, Stall, Stalls
+from e2c_dl.trace.model import RankTrace, Spans, Trace
+
+MIN_STALL_NS = 2_000_000_000
+MIN_RATIO = 10.0
+SILENCE_NS = 1_500_000_000
+
+Longs = npt.NDArray[np.int64]
+
+
+def stalls(trace: Trace, carried: Sequence[Carried]) -> Stalls:
+    """The stalls of ``trace``, whose links carried ``carried``."""
+    silences = {host: _silences(alive) for host, alive in trace.alive.items()}
+    messages = {}
+    for link in carried:
+        if link.asked.rate is not None and not link.asked.loses and link.src in silences and link.dst in silences:
+            messages[link.pair] = [*_of_link(link, silences)]
+    segments = {key: stall for rank in trace.ranks for key, stall in _of_gradients(rank)}
+    of_links = [stall for each in messages.values() for stall in each if stall is not None]
+    return Stalls(
+        found=(*of_links, *segments.values()),
+        messages={pair: each for pair, each in messages.items() if any(each)},
+        segments=segments,
+    )
+
+
+def with_stalls(departures: Sequence[Departure], found: Sequence[Stall]) -> tuple[Departure, ...]:
+    """``departures``, and what stood still: as a departure of its own, or with the one that its element has already."""
+    by_element: dict[Element, list[Stall]] = {}
+    for stall in found:
+        by_element.setdefault(stall.element, []).append(stall)
+    made = {departure.element: departure for departure in departures}
+    for element, own in by_element.items():
+        stood = _stood(element, own)
+        other = made.get(element)
+        if other is None:
+            made[element] = stood
+        else:
+            restored = replace(other.restored, moving=stood.restored.moving)
+            evidence = f"{other.evidence} {stood.evidence}"
+            made[element] = replace(other, restored=restored, evidence=evidence, stalled_s=stood.stalled_s)
+    return tuple(made.values())
+
+
+def _stood(element: Element, own: Sequence[Stall]) -> Departure:
+    longest_s = max(stall.length_ns for stall in own) / 1e9
+    total_s = _together_s(own)
+    what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
+    return Departure(
+        element=element,
+        slowdown=1.0,
+        observed=0.0,
+        expected=0.0,
+        evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch.",
+        restored=Change(moving=frozenset({element})),
+        stalled_s=total_s,
+    )
+
+
+def _together_s(own: Sequence[Stall]) -> float:
+    """How long at least one of them lasted."""
+    total_ns = until_ns = 0
+    for stall in sorted(own, key=lambda one: one.begin_ns):
+        end_ns = stall.begin_ns + stall.length_ns
+        total_ns += max(0, end_ns - max(stall.begin_ns, until_ns))
+        until_ns = max(until_ns, end_ns)
+    return total_ns / 1e9
+
+
+def _silences(alive_ns: Longs) -> Longs:
+    """Beginnings and ends, shape (silences, 2), of the times in which a host was not seen alive."""
+    long = np.diff(alive_ns) > SILENCE_NS
+    return np.stack([alive_ns[:-1][long], alive_ns[1:][long]], axis=1)
+
+
+def _of_link(link: Carried, silences: Mapping[str, Longs]) -> Iterator[Stall | None]:
+    excess_ns = link.services_ns - link.expected_ns
+    stood = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
+    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), stood, strict=True):
+        if not is_stall:
+            yield None
+            continue
+        length_ns = round(float(excess))
+        begin_ns = end_ns - length_ns
+        stopped = [host for host in link.pair if _overlap_ns(silences[host], begin_ns, end_ns) >= length_ns / 2]
+        element = Element(kind=ElementKind.HOST, src=stopped[0]) if stopped else link.element
+        yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
+
+
+def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
+    together = np.minimum(silences[:, 1], end_ns) - np.maximum(silences[:, 0], begin_ns)
+    return int(np.maximum(together, 0).sum())
+
+
+def _of_gradients(rank: RankTrace) -> Iterator[tuple[SpanKey, Stall]]:
+    element = Element(kind=ElementKind.HOST, src=rank.host)
+    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
+    for same in _alike(spans):
+        lengths_ns = same["end_ns"] - same["start_ns"]
+        usual_ns = int(np.median(lengths_ns))
+        stood = (lengths_ns - usual_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * usual_ns)
+        for span, length_ns in zip(same[stood], lengths_ns[stood].tolist(), strict=True):
+            key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
+            yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=length_ns - usual_ns)
+
+
+def _alike(spans: Spans) -> Iterator[Spans]:
+    """``spans`` of one phase and bucket together."""
+    kinds = np.stack([spans["phase"].astype(np.int64), spans["bucket"].astype(np.int64)], axis=1)
+    for kind in np.unique(kinds, axis=0):
+        yield spans[(kinds == kind).all(axis=1)]
