@@ -2,8 +2,8 @@
 
 ::
 
-    designed   what the scenario says
-    asked      what the emulator was told: the design with injected departures; at most the rate of its bottleneck
+    designed   what the scenario says; at most the rate of its bottleneck
+    asked      what the emulator was told: the design with injected departures
     measured   what the hosts saw before training (quickly), or when somebody asked (thoroughly)
 
 A row deviates when its rate is more than 5 % off, or its round trip by more than max(1 ms, 5 %); of links with jitter
@@ -94,13 +94,13 @@ class LinkFidelity:
 
     @classmethod
     def of(cls, src: str, dst: str, *, designed: Topology, asked: Topology, measured: Measured | None) -> LinkFidelity:
-        """The row of ``src`` -> ``dst``: asked is what it is alone, nobody else on its bottleneck."""
+        """The row of ``src`` -> ``dst``: designed and asked are what it is alone, nobody else on its bottleneck."""
         there, back = expected.alone(asked, src, dst), expected.alone(asked, dst, src)
         median_s, spread_s = expected.round_trip_s(there, back, PING_FRAME_BYTES)
         return cls(
             src=src,
             dst=dst,
-            designed=designed.link(src, dst),
+            designed=expected.alone(designed, src, dst),
             asked=there,
             asked_round_trip_s=median_s,
             asked_round_trip_spread_s=spread_s,

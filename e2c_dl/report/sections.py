@@ -64,7 +64,8 @@ def verdict(run: Run, report: Report) -> str:
     rows = []
     for finding in report.culprits:
         now, asked = words.observed(finding)
-        cells = [now, asked, amounts.times(finding.slowdown), amounts.seconds(finding.saved_s)]
+        slower = amounts.times(finding.slowdown) if finding.slowdown > 1 else "–"
+        cells = [now, asked, slower, amounts.seconds(words.saved_s(finding))]
         rows.append(("", [(words.named(finding.element), ""), *((text, "n") for text in cells)]))
     figures = table(head, rows) if rows else ""
     headline = f'<p class="headline">{escape(said.headline)}</p>'

@@ -58,12 +58,15 @@ def accusation(finding: Finding, run_s: float) -> str:
         said.append(f"{verb} {amounts.times(finding.slowdown)} slower than asked")
     if finding.stalled_s:
         said.append(f"stood still for {amounts.seconds(finding.stalled_s)}")
-    saving = f"would save {amounts.seconds(finding.saved_s)} of {amounts.seconds(run_s)}"
-    if finding.speedup < MATERIAL_SPEEDUP:
-        alone = f"{amounts.seconds(max(0.0, finding.saved_s))} by itself"
-        saving = f"would save {amounts.seconds(finding.joint_saved_s)} of {amounts.seconds(run_s)}"
-        saving += f" with all else as asked, {alone}"
+    saving = f"would save {amounts.seconds(saved_s(finding))} of {amounts.seconds(run_s)}"
+    if _is_hidden(finding):
+        saving += f" with all else as asked, {amounts.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{named(finding.element)} {' and '.join(said)} ({saving})"
+
+
+def saved_s(finding: Finding) -> float:
+    """What it would save, with all else as asked if other departures hide it."""
+    return finding.joint_saved_s if _is_hidden(finding) else finding.saved_s
 
 
 def named(element: Element) -> str:
@@ -90,6 +93,10 @@ def observed(finding: Finding) -> tuple[str, str]:
     if finding.element.kind is ElementKind.HOST:
         return f"{amounts.seconds(finding.observed)} / iteration", f"{amounts.seconds(finding.expected)} / iteration"
     return amounts.rate(finding.observed), amounts.rate(finding.expected)
+
+
+def _is_hidden(finding: Finding) -> bool:
+    return finding.material and finding.speedup < MATERIAL_SPEEDUP
 
 
 def _no_culprit(report: Report) -> str:
