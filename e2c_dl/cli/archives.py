@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from e2c_dl.cli.exclusive import one_of
+
 if TYPE_CHECKING:
     from e2c_dl.analysis.model import Report
 
@@ -18,13 +20,15 @@ ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
 @ARCHIVE
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else; write nothing.")
 @click.option("--picture", type=click.Path(path_type=Path), help="Also draw states and topology there (PNG).")
-@click.option("--figure", type=click.Path(path_type=Path), help="Also plot what changed while it trained there (PNG).")
+@click.option("--figure", type=click.Path(path_type=Path), help="Also plot what changed or was shared there (PNG).")
 def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.campaign import judge
     from e2c_dl.report.plain import to_json
 
+    one_of(json=as_json, picture=picture is not None)
+    one_of(json=as_json, figure=figure is not None)
     if as_json:
         click.echo(to_json(judge.judge(open_archive(archive))))
         return

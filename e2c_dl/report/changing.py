@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from e2c_dl.report import amounts
 from e2c_dl.trace.changes import Change, ChangeInForce
 
+ARROW = " -> "  # of a link's name
 NAMED = 3  # of the links that are cut together, as many are named
 _WORDS = {"rate_bps": "rate", "delay_s": "delay", "loss": "loss", "factor": "slowness"}
 
@@ -134,12 +135,16 @@ def _cuts(found: Sequence[Stretch]) -> list[str]:
         together.setdefault(_asked(stretch.begun), []).append(stretch)
     made = []
     for asked, cut in together.items():
-        names = ", ".join(stretch.whom for stretch in cut[:NAMED])
-        more = f" and {len(cut) - NAMED} more" if len(cut) > NAMED else ""
         length = _length(max(stretch.length_s for stretch in cut))
-        links = "link" if len(cut) == 1 else "links"
-        made.append(f"{links} {names}{more}: cut {length}, {asked}, {_late([stretch.begun for stretch in cut])}")
+        names = naming([stretch.whom for stretch in cut])
+        made.append(f"{names}: cut {length}, {asked}, {_late([stretch.begun for stretch in cut])}")
     return made
+
+
+def naming(links: Sequence[str]) -> str:
+    """``link a -> b``, or ``links a -> b, c -> d, e -> f and 2 more``."""
+    more = f" and {len(links) - NAMED} more" if len(links) > NAMED else ""
+    return f"{'link' if len(links) == 1 else 'links'} {', '.join(links[:NAMED])}{more}"
 
 
 def _pause(stretch: Stretch) -> str:

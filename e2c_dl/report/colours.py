@@ -26,6 +26,7 @@ PHASES: Mapping[Phase, str] = MappingProxyType(
 MESSAGE = "#e69f00"
 CULPRIT = "#dc3b30"
 NEUTRAL = "#7b8490"
+SHARES = ("#56b4e9", "#009e73", "#cc79a7", "#7a5195", "#f0e442")  # of what several carry together
 MARK = "#5b3a8c"  # where an iteration begins
 
 STATE_TEXT: Mapping[State, str] = MappingProxyType(

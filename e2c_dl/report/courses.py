@@ -1,22 +1,23 @@
-"""What changed while training ran: a small plot per changing element, the course asked for under what was measured.
+"""What was asked for and measured while training ran: small plots of whatever changed, and of whatever links shared.
 
 ::
 
     Mbit/s |-----.  asked     x axis: seconds of training
-           |: :. |__:__.---   points: what training's messages and gradients measured
+           |: :. |__:__.---   points: what training's messages and gradients measured; areas: each link's part of it
            |      :  :|# #    band: cut or paused; a line: killed; triangles: throttled, recovered
            '------------> s
 
-``python -m e2c_dl.report.courses ARCHIVE OUT.png`` draws the same as a picture. A run in which nothing changed has no
-such section.
+``python -m e2c_dl.report.courses ARCHIVE OUT.png`` draws the same as a picture. A run in which nothing changed, and
+whose links share nothing, has no such section.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -30,39 +31,44 @@ from e2c_dl.report.changing import Points
 from e2c_dl.report.figures import framed, literal
 from e2c_dl.report.panels import Courses, Mark, Panel, read
 from e2c_dl.trace.model import State
+from e2c_dl.whole_file import whole
 
+TITLE = "Asked for and measured while it trained"
 COLUMNS = 2
 MOST_PANELS = 30
 MOST_POINTS = 2_000  # of one plot; beyond, every so many-th is drawn
 UNFOLDED = 12  # sentences that are shown without a click
 ROOM = 1.15  # above the greatest value asked for and the bulk of the measured ones
-BULK = 0.98
 PANEL_PX, LEGEND_PX = 230, 70
+WIDTHS_IN, PANEL_IN, LEGEND_IN, DPI = {1: 8.0, 2: 11.0}, 2.4, 0.3, 140  # a picture's; widths by its columns
+SECONDS = "seconds of training"
 ASKED, MEASURED, BAND = colours.MESSAGE, colours.STATES[State.COMPUTE], colours.NEUTRAL
 SYMBOLS = {"throttled": "triangle-up", "recovered": "triangle-down"}
+MARKERS = {"throttled": "^", "recovered": "v"}
 
 
 def section(courses: Courses | None, embed: Any) -> str:
-    """The section of the page; nothing if nothing changed. ``embed(name, figure, title)`` places a figure."""
+    """The section of the page; nothing without ``courses``. ``embed(name, figure, title)`` places a figure."""
     if courses is None:
         return ""
     caption = (
-        "Lines: asked for, as in force. Points: measured by training itself; of links, messages of at least 32 KiB "
-        "as Ethernet frames over the time each occupied its link; of bottlenecks, all their links per second; "
-        "of hosts, each gradient over what it takes a host of factor 1. Bands: cut or paused."
+        "Orange lines: asked for, as in force. Blue: measured by training itself; of links, messages of at least "
+        "32 KiB as Ethernet frames over the time each occupied its link (a busy host reads some late, and then the "
+        "next too fast); of bottlenecks, all their links together over a coloured area for each; of hosts, each "
+        "gradient over what it takes a host of factor 1. Bands: cut or paused."
     )
     left_out = len(courses.panels) - MOST_PANELS
     if left_out > 0:
         caption += f" The first {MOST_PANELS} of {len(courses.panels)} plots are shown."
-    content = embed("courses", figure(courses), "What changed while it trained") if courses.panels else ""
+    content = embed("courses", figure(courses), TITLE) if courses.panels else ""
     said = sections.bullets(courses.sentences)
     if len(courses.sentences) > UNFOLDED:
-        said = f"<details><summary>{len(courses.sentences)} changing elements and faults</summary>{said}</details>"
-    return sections.section("What changed while it trained", escape(caption), content + said)
+        said = f"<details><summary>{len(courses.sentences)} elements and faults</summary>{said}</details>"
+    return sections.section(TITLE, escape(caption), content + said)
 
 
 def figure(courses: Courses) -> Any:
-    """The plots as one Plotly figure, in two columns; all of them zoom together in time."""
+    """The plots as one Plotly figure, in two columns; all that show the whole run zoom together in time."""
     panels = courses.panels[:MOST_PANELS]
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -78,8 +84,10 @@ def figure(courses: Courses) -> Any:
         horizontal_spacing=0.09,
     )
     named: set[str] = set()
-    for index, panel in enumerate(panels):
-        _add(drawn, panel, {"row": index // columns + 1, "col": index % columns + 1}, courses.end_s, named)
+    fills = share_colours(panels)
+    places = [{"row": index // columns + 1, "col": index % columns + 1} for index in range(len(panels))]
+    for panel, place in zip(panels, places, strict=True):
+        _add(drawn, panel, place, courses.end_s, fills, named)
     framed(drawn)
     drawn.update_layout(height=height, legend_y=1 + 30 / (PANEL_PX * rows), margin_t=LEGEND_PX)
     drawn.update_annotations(font_size=13)
@@ -87,14 +95,17 @@ def figure(courses: Courses) -> Any:
     drawn.for_each_xaxis(lambda axis: axis.update(matches=None if axis.anchor == "y" else "x"))
     for column in range(1, columns + 1):
         below = (len(panels) - column) // columns + 1
-        drawn.update_xaxes(title_text="seconds of training", row=below, col=column)
+        drawn.update_xaxes(title_text=SECONDS, row=below, col=column)
+    for panel, place in zip(panels, places, strict=True):
+        if panel.window_s is not None:
+            drawn.update_xaxes(range=list(panel.window_s), matches=None, **place)
     return drawn
 
 
 def write_png(archive: ReadArchive, path: Path) -> None:
     """The same plots as a picture at ``path``.
 
-    Raises: ArchiveError if nothing changed in ``archive``, a piece is damaged or ``path`` cannot be written;
+    Raises: ArchiveError if there is nothing to plot in ``archive``, a piece is damaged or ``path`` cannot be written;
     AnalysisError, ScenarioError.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -102,22 +113,37 @@ def write_png(archive: ReadArchive, path: Path) -> None:
 
     courses = read(archive)
     if courses is None or not courses.panels:
-        raise ArchiveError(f"{archive.path}: nothing that can be plotted changed while it trained; name another run")
+        raise ArchiveError(
+            f"{archive.path}: nothing that can be plotted changed or was shared while it trained; name another run"
+        )
     panels = courses.panels[:MOST_PANELS]
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    picture = Figure(figsize=(8 * columns, 2.8 * rows), dpi=100, facecolor="#ffffff", layout="constrained")
+    size = WIDTHS_IN[columns], LEGEND_IN + PANEL_IN * rows
+    picture = Figure(figsize=size, dpi=DPI, facecolor="#ffffff", layout="constrained")
     canvas: Any = FigureCanvasAgg(picture)
     grid = picture.subplots(rows, columns, squeeze=False)
+    fills = share_colours(panels)
+    labelled: dict[str, Any] = {}
     for index, axes in enumerate(grid.flat):
         if index < len(panels):
-            _draw(axes, panels[index], courses.end_s)
+            _draw(axes, panels[index], courses.end_s, fills)
+            handles, labels = axes.get_legend_handles_labels()
+            labelled |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in labelled}
         else:
             axes.axis("off")
+    picture.legend(labelled.values(), labelled, loc="outside upper left", frameon=False, fontsize=9, ncols=8)
     try:
-        canvas.print_png(path)
+        with whole(path) as place:
+            canvas.print_png(place)
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def share_colours(panels: Sequence[Panel]) -> dict[str, str]:
+    """The colour of every share by its name, the same in all ``panels``; after the last colour the first again."""
+    names = dict.fromkeys(name for panel in panels for name in panel.shares)
+    return dict(zip(names, cycle(colours.SHARES), strict=False))
 
 
 def thinned(points: Points) -> Points:
@@ -130,7 +156,7 @@ def reach(panel: Panel) -> tuple[float, float]:
     measured = sorted(value for _, value in panel.measured)
     values = [value for _, value in panel.asked if not math.isnan(value)]
     values += [mark.value for mark in panel.marks if mark.value is not None]
-    values += measured if panel.joined else measured[: math.ceil(BULK * len(measured))]
+    values += measured if panel.joined else measured[: math.ceil(panel.bulk * len(measured))]
     return min(0.0, *values, 0.0), ROOM * max(0.0, *values, 0.0) or 1.0
 
 
@@ -139,17 +165,22 @@ def _held(panel: Panel, end_s: float) -> Points:
     return [*panel.asked, (max(end_s, panel.asked[-1][0]), panel.asked[-1][1])] if panel.asked else ()
 
 
-def _add(drawn: Any, panel: Panel, place: dict[str, int], end_s: float, named: set[str]) -> None:
-    dots = {"mode": "lines", "line": {"color": MEASURED, "width": 1.5}}
-    if not panel.joined:
-        dots = {"mode": "markers", "marker": {"color": MEASURED, "size": 5, "opacity": 0.65}}
-    _trace(drawn, "measured", thinned(panel.measured), dots, place, named)
-    steps = {"mode": "lines", "line": {"color": ASKED, "width": 2.5, "shape": "hv"}}
+def _add(
+    drawn: Any, panel: Panel, place: dict[str, int], end_s: float, fills: Mapping[str, str], named: set[str]
+) -> None:
+    for name, points in panel.shares.items():
+        area = {"mode": "none", "fillcolor": fills[name], "line": {"shape": "hv"}, "stackgroup": "shares"}
+        _trace(drawn, literal(name), thinned(points), area, place, named)
+    steps = {"mode": "lines", "line": {"color": ASKED, "width": 4, "shape": "hv"}}
     _trace(drawn, "asked for", _held(panel, end_s), steps, place, named)
+    line = {"color": MEASURED, "width": 1.5, "shape": "hv" if panel.shares else "linear"}
+    dots = {"mode": "markers", "marker": {"color": MEASURED, "size": 4, "opacity": 0.8}}
+    look = {"mode": "lines", "line": line} if panel.joined else dots
+    _trace(drawn, "measured", thinned(panel.measured), look, place, named)
     for word, symbol in SYMBOLS.items():
         there = [(mark.at_s, mark.value) for mark in panel.marks if mark.word == word and mark.value is not None]
-        look = {"mode": "markers", "marker": {"color": colours.CULPRIT, "size": 10, "symbol": symbol}}
-        _trace(drawn, word, there, look, place, named)
+        signs = {"mode": "markers", "marker": {"color": colours.CULPRIT, "size": 10, "symbol": symbol}}
+        _trace(drawn, word, there, signs, place, named)
     place_all: dict[str, Any] = {**place, "exclude_empty_subplots": False}
     for begin_s, stop_s in panel.bands:
         drawn.add_vrect(x0=begin_s, x1=stop_s, fillcolor=BAND, opacity=0.3, line_width=0, layer="below", **place_all)
@@ -173,29 +204,32 @@ def _trace(drawn: Any, name: str, points: Points, look: dict[str, Any], place: d
     drawn.add_trace(line, **place)
 
 
-def _draw(axes: Any, panel: Panel, end_s: float) -> None:
+def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> None:
     for begin_s, stop_s in panel.bands:
-        axes.axvspan(begin_s, stop_s, color=BAND, alpha=0.3, linewidth=0)
+        axes.axvspan(begin_s, stop_s, color=BAND, alpha=0.3, linewidth=0, label="cut or paused")
     points = thinned(panel.measured)
-    if points:
-        look = (
-            {"linewidth": 1.5} if panel.joined else {"linestyle": "none", "marker": "o", "markersize": 3, "alpha": 0.65}
-        )
-        axes.plot(*zip(*points, strict=True), color=MEASURED, label="measured", **look)
+    if panel.shares:
+        moments = [moment for moment, _ in points]
+        parts = [[value for _, value in thinned(part)] for part in panel.shares.values()]
+        looks = [fills[name] for name in panel.shares]
+        axes.stackplot(moments, *parts, labels=panel.shares, colors=looks, step="post", linewidth=0)
     if panel.asked:
         steps = zip(*_held(panel, end_s), strict=True)
-        axes.plot(*steps, color=ASKED, linewidth=2, drawstyle="steps-post", label="asked for")
+        axes.plot(*steps, color=ASKED, linewidth=3, drawstyle="steps-post", label="asked for")
+    if points:
+        line = {"linewidth": 1.2, "drawstyle": "steps-post" if panel.shares else "default"}
+        dots = {"linestyle": "none", "marker": "o", "markersize": 2.2, "alpha": 0.65}
+        axes.plot(*zip(*points, strict=True), color=MEASURED, label="measured", **(line if panel.joined else dots))
     for mark in panel.marks:
         if mark.value is not None:
-            axes.plot(mark.at_s, mark.value, color=colours.CULPRIT, marker="^" if mark.word == "throttled" else "v")
+            look = {"color": colours.CULPRIT, "marker": MARKERS[mark.word], "linestyle": "none", "label": mark.word}
+            axes.plot(mark.at_s, mark.value, **look)
     for mark in _whole(panel.marks):
         axes.axvline(mark.at_s, color=colours.CULPRIT, linestyle="--", label=mark.word)
     axes.set_title(panel.title.replace("$", r"\$"), fontsize=12, loc="left")
-    axes.set(xlim=(0, end_s), ylim=reach(panel), xlabel="seconds of training", ylabel=panel.unit)
+    axes.set(xlim=panel.window_s or (0, end_s), ylim=reach(panel), xlabel=SECONDS, ylabel=panel.unit)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98), frameon=False, fontsize=9, ncols=3)
 
 
 def _whole(marks: Sequence[Mark]) -> list[Mark]:

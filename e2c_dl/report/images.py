@@ -18,6 +18,7 @@ from e2c_dl.report.map import LOOKS, link_kind, positions
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 from e2c_dl.trace.model import State
+from e2c_dl.whole_file import whole
 
 INK, SOFT, PAPER = "#1b1f24", "#59636e", "#ffffff"
 DPI = 100
@@ -36,7 +37,8 @@ def picture(report: Report, links: Sequence[LinkRow], title: str, path: Path) ->
     _draw_states(figure.add_axes((0.09, 0.09, 0.40, 0.62)), report)
     _draw_topology(figure.add_axes((0.55, 0.05, 0.43, 0.70)), report, links)
     try:
-        canvas.print_png(path)
+        with whole(path) as place:
+            canvas.print_png(place)
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
 

@@ -3,9 +3,12 @@
 ::
 
     link        wire bits of a message / the time it occupied the link          messages of at least 32 KiB
-    bottleneck  wire bits of all messages of its links, per second
+    bottleneck  wire bits of its links' messages, stacked by link: per second, and a few typical iterations closer
     host        time of a gradient / (sum of agreed segments / speed at factor 1)
-    heat        the emulated temperature, as logged
+    heat        the emulated temperature, as logged, and the limit from which the host throttles itself
+
+A bottleneck has plots whether its rate changes or not: what its links share is asked for, too. Changing links that
+carried no such message are told of in a sentence, as long as another one did.
 
 The value asked for is the one in force, from the logs of changes; before a first change it is the scenario's, where the
 archive has one. Seconds count from the beginning of training.
@@ -14,21 +17,26 @@ archive has one. Seconds count from the beginning of training.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.emulation.tempo import Tempo
-from e2c_dl.report.carried import Observed, observed, per_second
-from e2c_dl.report.changing import Points, Stretch, in_order, sentences, steps, stretches, whom
+from e2c_dl.report import amounts, shares
+from e2c_dl.report.carried import LARGE_BYTES, Carried, Observed, observed, together
+from e2c_dl.report.changing import ARROW, Points, Stretch, in_order, naming, sentences, steps, stretches, whom
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.model import Trace
 
-ARROW = " -> "
+BULK_OF_RATES = 0.9  # a message that was read late makes the next one look as fast as memory
+CLOSE_ITERATIONS, CLOSE_STEPS = 3, 150  # what a bottleneck's closer look lasts, and its steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,20 +50,26 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One plot. ``asked`` are steps: each value holds until the next; NaN: no limit."""
+    """One plot. ``asked`` are steps: each value holds until the next; NaN: no limit.
+
+    Where ``measured`` has ``shares``, both are steps too.
+    """
 
     title: str
     unit: str
     asked: Points = ()
     measured: Points = ()
     joined: bool = False  # measured values are one line
+    bulk: float = 0.98  # of measured values that are not joined: the axis reaches so many of them
+    shares: Mapping[str, Points] = field(default_factory=dict)  # name -> its part of ``measured``, at the same moments
+    window_s: tuple[float, float] | None = None  # nothing else is shown; None: the whole run
     bands: Sequence[tuple[float, float]] = ()  # (begin, end) of cuts and pauses
     marks: Sequence[Mark] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Courses:
-    """Everything that changed, as plots and as sentences; the plots end at ``end_s``."""
+    """Everything that changed or was shared, as plots and as sentences; the plots end at ``end_s``."""
 
     panels: tuple[Panel, ...]
     sentences: tuple[str, ...]
@@ -63,22 +77,26 @@ class Courses:
 
 
 def read(archive: ReadArchive) -> Courses | None:
-    """What changed in ``archive``; None if nothing did.
+    """What changed or was shared in ``archive``; None if nothing did and was.
 
     Raises: ArchiveError, AnalysisError for a damaged piece; ScenarioError if its scenario cannot be read.
     """
     changes = archive.changes()
-    if not changes:
-        return None
     scenario = load(archive.scenario) if (archive.path / layout.SCENARIO).is_dir() else None
+    if not changes and (scenario is None or not scenario.topology.bottlenecks):
+        return None
     seen = observed(_trace(archive), _delays_s(changes, scenario))
-    end_s = max(seen.end_s, *(change.in_force_s for change in changes))
+    end_s = max([seen.end_s, *(change.in_force_s for change in changes)])
+    if not end_s:
+        return None  # no worker began to train
     panels = [
+        *_bottlenecks(changes, scenario, seen),
         *_links(changes, scenario, seen, end_s),
-        *_bottlenecks(changes, scenario, seen, end_s),
         *_hosts(archive, changes, scenario, seen, end_s),
     ]
-    return Courses(panels=tuple(panels), sentences=sentences(changes), end_s=end_s)
+    shared = shares.sentences(scenario.topology.bottlenecks, seen) if scenario else ()
+    said = (*shared, *sentences(changes), *_not_plotted(changes, seen))
+    return Courses(panels=tuple(panels), sentences=said, end_s=end_s)
 
 
 def _trace(archive: ReadArchive) -> Trace:
@@ -100,20 +118,41 @@ def _delays_s(changes: Sequence[ChangeInForce], scenario: Scenario | None) -> di
 def _links(
     changes: Sequence[ChangeInForce], scenario: Scenario | None, seen: Observed, end_s: float
 ) -> Iterable[Panel]:
-    for name in whom(changes, Change.LINK):
+    for name in _plotted(changes, seen):
         own = [change for change in changes if change.what is Change.LINK and change.whom == name]
         pair = _pair(name)
         before = None if scenario is None else scenario.emulated_topology().link(*pair)
         bands = _bands(stretches(own), end_s)
-        rate = _asked(own, "rate_bps", 1e-6, before)
+        rate = _asked([_stopped(change) for change in own], "rate_bps", 1e-6, before)
         others = {"delay, one way": ("ms", _asked(own, "delay_s", 1e3, before))}
         others["loss"] = "%", _asked(own, "loss", 100, before)
         changing = {what: each for what, each in others.items() if _varies(each[1])}
         if _varies(rate) or bands or not changing:
             measured = seen.carried[pair].rates() if pair in seen.carried else ()
-            yield Panel(title=f"{name}: rate", unit="Mbit/s", asked=rate, measured=measured, bands=bands)
+            yield Panel(
+                title=f"{name}: rate", unit="Mbit/s", asked=rate, measured=measured, bands=bands, bulk=BULK_OF_RATES
+            )
         for what, (unit, asked) in changing.items():
             yield Panel(title=f"{name}: {what}", unit=unit, asked=asked, bands=bands)
+
+
+def _plotted(changes: Sequence[ChangeInForce], seen: Observed) -> Sequence[str]:
+    """The changing links that carried large messages; all, if none did."""
+    names = whom(changes, Change.LINK)
+    used = [name for name in names if (own := seen.carried.get(_pair(name))) is not None and own.large.any()]
+    return used or names
+
+
+def _not_plotted(changes: Sequence[ChangeInForce], seen: Observed) -> Iterable[str]:
+    names, plotted = whom(changes, Change.LINK), _plotted(changes, seen)
+    if len(plotted) < len(names):
+        left_out = [name for name in names if name not in plotted]
+        yield f"{naming(left_out)}: not plotted, as no message of at least {amounts.size(LARGE_BYTES)} went there"
+
+
+def _stopped(change: ChangeInForce) -> ChangeInForce:
+    """``change``; of a link that it cuts, the rate is 0."""
+    return replace(change, value={**change.value, "rate_bps": 0.0}) if change.value.get("down") else change
 
 
 def _asked(changes: Sequence[ChangeInForce], key: str, scale: float, before: Link | None) -> Points:
@@ -122,21 +161,32 @@ def _asked(changes: Sequence[ChangeInForce], key: str, scale: float, before: Lin
     return [(moment, number * scale) for moment, number in steps(changes, key, known)]
 
 
-def _bottlenecks(
-    changes: Sequence[ChangeInForce], scenario: Scenario | None, seen: Observed, end_s: float
-) -> Iterable[Panel]:
+def _bottlenecks(changes: Sequence[ChangeInForce], scenario: Scenario | None, seen: Observed) -> Iterable[Panel]:
     known = {} if scenario is None else {each.name: each for each in scenario.topology.bottlenecks}
-    for name in whom(changes, Change.BOTTLENECK):
+    for name in sorted({*known, *whom(changes, Change.BOTTLENECK)}):
         own = [change for change in changes if change.what is Change.BOTTLENECK and change.whom == name]
         shared = known.get(name)
         asked = steps(own, "rate_bps", None if shared is None else shared.rate_bps)
-        links = [seen.carried[pair] for pair in shared.links if pair in seen.carried] if shared else []
-        yield Panel(
-            title=f"bottleneck {name}: rate, all links together",
-            unit="Mbit/s",
-            asked=[(moment, rate / 1e6) for moment, rate in asked],
-            measured=per_second(links, min(end_s, seen.end_s)) if links else (),
+        bare = Panel(
+            title=f"bottleneck {name}: rate", unit="Mbit/s", asked=[(moment, rate / 1e6) for moment, rate in asked]
         )
+        links = shares.of(shared, seen) if shared else {}
+        yield _filled(bare, links, np.arange(math.floor(seen.end_s) + 1.0), "all links together, per second")
+        length_s = min(CLOSE_ITERATIONS * seen.iteration_s, seen.end_s)
+        if links and length_s:
+            window_s = together(links.values()).typical_s(length_s, seen.end_s)
+            edges_s = np.linspace(*window_s, CLOSE_STEPS + 1)
+            close = _filled(bare, links, edges_s, f"a typical {amounts.seconds(length_s)}")
+            yield replace(close, window_s=window_s)
+
+
+def _filled(bare: Panel, links: Mapping[str, Carried], edges_s: npt.NDArray[np.float64], how: str) -> Panel:
+    """``bare`` with what ``links`` carried between ``edges_s``, if they carried anything at all."""
+    title = f"{bare.title}, {how}"
+    if not links or len(edges_s) < 2:
+        return replace(bare, title=title)
+    parts = {name: carried.steps(edges_s) for name, carried in links.items()}
+    return replace(bare, title=title, measured=together(links.values()).steps(edges_s), joined=True, shares=parts)
 
 
 def _hosts(
@@ -147,17 +197,21 @@ def _hosts(
         own = in_order([change for change in changes if change.whom == host], *kinds, Change.RESUME)
         bands = _bands(stretches(own), end_s)
         kills = [Mark(at_s=change.in_force_s, word="killed") for change in own if change.what is Change.KILL]
-        asked = _slowness(own, host, scenario)
-        if _varies(asked) or bands or kills:
+        asked, heat = _slowness(own, host, scenario), archive.heat(host)
+        if _varies(asked) or bands or kills or heat:
             measured = _relative(archive, host, scenario, seen)
             yield Panel(
-                title=f"{host}: time of a gradient", unit="× factor 1", asked=asked, measured=measured,
+                title=f"{host}: time of a gradient", unit="× at factor 1", asked=asked, measured=measured,
                 bands=bands, marks=kills,
             )  # fmt: skip
-        heat = archive.heat(host)
         if heat:
             line = list(zip(heat["training_s"].tolist(), heat["temperature_c"].tolist(), strict=True))
-            yield Panel(title=f"{host}: temperature", unit="°C", measured=line, joined=True, marks=_switches(own))
+            device = None if scenario is None else scenario.schedules.thermal.get(host)
+            limit = [] if device is None else [(0.0, device.limit_c)]
+            yield Panel(
+                title=f"{host}: temperature, and the limit", unit="°C", asked=limit, measured=line, joined=True,
+                marks=_switches(own),
+            )  # fmt: skip
 
 
 def _slowness(own: Sequence[ChangeInForce], host: str, scenario: Scenario | None) -> Points:

@@ -169,7 +169,7 @@ def changed(end_s: float = 50.0, seed: int = 1) -> Courses:
             bands=[cut],
         ),
         Panel(
-            title="fog-1: time of a gradient", unit="× factor 1", asked=[(0.0, 1.0), (middle_s, 3.0)],
+            title="fog-1: time of a gradient", unit="× at factor 1", asked=[(0.0, 1.0), (middle_s, 3.0)],
             measured=factors, marks=[Mark(at_s=0.98 * end_s, word="killed")],
         ),
         Panel(

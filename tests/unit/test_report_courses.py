@@ -15,8 +15,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
 from e2c_dl.errors import ArchiveError
-from e2c_dl.report import changing, courses, html, panels, sample, terminal
-from e2c_dl.report.carried import Carried, per_second
+from e2c_dl.report import changing, colours, courses, html, panels, sample, terminal
 from e2c_dl.topology import Link
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.store import write_parquet
@@ -31,6 +30,7 @@ NETWORK = "networks:\n- {src: edge.*, dst: '*.*', delay: 2ms, rate: 40mbit}\n"
 RATE_BPS, DELAY_S, COMPUTE_S = 40e6, 0.002, (0.3, 0.15, 0.15)
 HOSTS = ("edge-1", "edge-2", "cloud-1")
 LINK = "edge-1 -> edge-2"
+TOGETHER = "bottleneck uplink: rate, all links together, per second"
 
 
 def change(what, whom, at_s, late_s=0.001, iteration=None, **value):
@@ -59,11 +59,11 @@ CHANGES = (
 )  # fmt: skip
 
 
-def written(folder: Path, changes=CHANGES) -> ReadArchive:
+def written(folder: Path, changes=CHANGES, emulation=EMULATION) -> ReadArchive:
     """An archive of a synthetic run, with logs of ``changes``."""
     scenario = folder / layout.SCENARIO
     scenario.mkdir()
-    small_scenario.writer(scenario)(network=NETWORK, emulation=EMULATION)
+    small_scenario.writer(scenario)(network=NETWORK, emulation=emulation)
     asked = Link(rate_bps=RATE_BPS, delay_s=DELAY_S)
     ring = synthetic.Ring(compute_s=COMPUTE_S, links=(asked,) * 3, bucket_bytes=(600_000, 300_000), buffer_bytes=64_000)
     for rank, host in zip(synthetic.simulate(ring).ranks, HOSTS, strict=True):
@@ -98,30 +98,59 @@ def by_title(found):
 
 def test_every_changing_element_has_a_plot(by_title):
     assert set(by_title) == {
-        f"{LINK}: rate", "bottleneck uplink: rate, all links together", "edge-1: time of a gradient",
-        "edge-2: time of a gradient", "edge-2: temperature", "cloud-1: time of a gradient",
+        f"{LINK}: rate", TOGETHER, "bottleneck uplink: rate, a typical 1.32 s", "edge-1: time of a gradient",
+        "edge-2: time of a gradient", "edge-2: temperature, and the limit", "cloud-1: time of a gradient",
     }  # fmt: skip
 
 
 def test_a_link_is_measured_by_its_large_messages(by_title):
     panel = by_title[f"{LINK}: rate"]
-    assert panel.asked == [(0.0, 40.0), (1.0, 10.0)]
+    assert panel.asked == [(0.0, 40.0), (1.0, 10.0), (2.0, 0.0), (2.5, 10.0)]  # nothing passes a cut link
     assert panel.bands == [(2.0, 2.5)]
     rates = [rate for _, rate in panel.measured]
     assert rates == pytest.approx([40.0] * len(rates), rel=0.05) and len(rates) == 12 * 8
 
 
-def test_the_links_of_a_bottleneck_are_summed_per_second(by_title):
-    panel = by_title["bottleneck uplink: rate, all links together"]
+def test_the_links_of_a_bottleneck_are_stacked_per_second(by_title):
+    panel = by_title[TOGETHER]
     assert panel.asked == [(0.0, 40.0), (1.5, 20.0)]
-    assert [moment for moment, _ in panel.measured][:2] == [0.5, 1.5]
+    assert [moment for moment, _ in panel.measured][:2] == [0.0, 1.0]
     assert all(0 < rate <= 40.5 for _, rate in panel.measured)
+    assert panel.shares == {LINK: panel.measured}
 
 
-def test_bits_are_spread_over_the_time_that_they_took():
-    whole, half = np.array([0.5]), np.array([2.5])
-    one = Carried(begin_s=whole, end_s=half, bits=np.array([4e6]), large=np.array([True]))
-    assert per_second([one, one], 3.2) == [(0.5, pytest.approx(2)), (1.5, pytest.approx(4)), (2.5, pytest.approx(2))]
+def test_a_bottleneck_that_does_not_change_has_plots_too(tmp_path):
+    two = "[{name: line, rate: 50mbit, links: [{src: edge.*, dst: edge.*}, {src: edge.*, dst: cloud-1}]}]"
+    found = panels.read(written(tmp_path, changes=(), emulation=f"bottlenecks: {two}"))
+    whole, close = found.panels
+    assert whole.asked == close.asked == [(0.0, 50.0)]
+    assert set(whole.shares) == set(close.shares) == {LINK, "edge-2 -> cloud-1"}
+    for panel in (whole, close):
+        parts = sum(np.array(part)[:, 1] for part in panel.shares.values())
+        assert np.array(panel.measured)[:, 1] == pytest.approx(parts, abs=1e-6)
+    assert whole.window_s is None
+    assert close.window_s == (close.measured[0][0], close.measured[-1][0])
+    (said,) = found.sentences
+    assert said.startswith("bottleneck line: carried ")
+    assert said.endswith(f"in the mean, of which 50.0 % {LINK}, 50.0 % edge-2 -> cloud-1")
+
+
+def test_a_bottleneck_that_nothing_passed_shows_what_was_asked(tmp_path):
+    back = "bottlenecks: [{name: back, rate: 50mbit, links: [{src: edge-2, dst: edge-1}]}]"
+    found = panels.read(written(tmp_path, changes=(), emulation=back))
+    (panel,) = found.panels
+    assert (panel.asked, panel.measured, panel.shares) == ([(0.0, 50.0)], (), {})
+    assert found.sentences == ("bottleneck back: training sent nothing through it",)
+
+
+def test_changing_links_without_traffic_are_told_of(tmp_path):
+    idle = replace(link(1.0, rate_bps=10e6), whom="edge-1 -> cloud-1")
+    found = panels.read(written(tmp_path, changes=(link(1.0, rate_bps=10e6), idle)))
+    assert [panel.title for panel in found.panels if "->" in panel.title] == [f"{LINK}: rate"]
+    assert found.sentences[-1] == ("link edge-1 -> cloud-1: not plotted, as no message of at least 32.0 KiB went there")
+    (tmp_path / "alone").mkdir()
+    alone = panels.read(written(tmp_path / "alone", changes=(idle,)))
+    assert "edge-1 -> cloud-1: rate" in [panel.title for panel in alone.panels]
 
 
 def test_gradients_are_held_against_a_host_of_factor_one(by_title):
@@ -133,7 +162,8 @@ def test_gradients_are_held_against_a_host_of_factor_one(by_title):
 
 def test_heat_counts_as_slowness(by_title):
     assert by_title["edge-2: time of a gradient"].asked == [(0.0, 2.0), (1.2, 4.0), (2.2, 2.0)]
-    heat = by_title["edge-2: temperature"]
+    heat = by_title["edge-2: temperature, and the limit"]
+    assert heat.asked == [(0.0, 70.0)]
     assert heat.joined and heat.measured[1] == (1.2, 70.0)
     assert [(mark.word, mark.value) for mark in heat.marks] == [("throttled", 70.0), ("recovered", 65.0)]
 
@@ -157,7 +187,8 @@ def test_one_sentence_says_what_when_and_how_late(found):
         "host cloud-1: clock stepped by 50.0 ms, asked for at 1.20 s",
     ):
         assert part in said
-    assert len(found.sentences) == 8
+    assert f"bottleneck uplink: carried 22.8 Mbit/s in the mean, of which 100.0 % {LINK}" in said
+    assert len(found.sentences) == 9
 
 
 def test_links_that_are_cut_together_are_one_sentence():
@@ -185,25 +216,42 @@ def test_an_archive_without_trace_and_scenario_still_tells_what_was_asked(tmp_pa
     assert (panel.asked, list(panel.measured)) == ([(1.0, 40.0)], [])
 
 
-def test_a_run_without_changes_has_no_section(tmp_path):
-    archive = written(tmp_path, changes=())
+def test_a_run_without_changes_and_bottlenecks_has_no_section(tmp_path):
+    archive = written(tmp_path, changes=(), emulation="compute: {factors: {edge.*: 2}}")
     assert panels.read(archive) is None
     assert courses.section(None, html.embedded) == ""
-    with pytest.raises(ArchiveError, match="nothing that can be plotted changed"):
+    with pytest.raises(ArchiveError, match="nothing that can be plotted changed or was shared"):
         courses.write_png(archive, tmp_path / "out.png")
 
 
 def test_the_section_holds_a_plot_per_panel_and_harmless_names(found):
     wild = replace(found, panels=(*found.panels, replace(found.panels[0], title="</script><i>")))
     shown = courses.section(wild, html.embedded)
-    assert "What changed while it trained" in shown
+    assert "Asked for and measured while it trained" in shown
     assert "</script><i>" not in shown
     drawn = courses.figure(wild)
     assert len([key for key in drawn.layout.to_plotly_json() if key.startswith("xaxis")]) == len(wild.panels)
     names = [trace.name for trace in drawn.data if trace.showlegend]
-    assert sorted(names) == ["asked for", "measured", "recovered", "throttled"]
-    assert [shape.type for shape in drawn.layout.shapes].count("rect") == 3  # the cut twice, the pause
+    assert sorted(names) == ["asked for", html.escape(LINK, quote=False), "measured", "recovered", "throttled"]
+    assert [shape.type for shape in drawn.layout.shapes].count("rect") == 2  # the cut, the pause
     assert [shape.type for shape in drawn.layout.shapes].count("line") == 1  # the kill
+
+
+def test_a_closer_look_keeps_its_seconds(found):
+    close = [index for index, panel in enumerate(found.panels, start=1) if panel.window_s]
+    drawn = courses.figure(found)
+    (axis,) = (drawn.layout[f"xaxis{index}"] for index in close)
+    assert axis.range == found.panels[close[0] - 1].window_s
+    assert axis.matches is None
+    assert drawn.layout.xaxis3.matches == "x"
+
+
+def test_a_share_has_one_colour_in_all_plots(found):
+    names = [f"edge-{number} -> cloud-1" for number in range(7)]
+    shown = [replace(found.panels[0], shares=dict.fromkeys(names[first:], ())) for first in (0, 3)]
+    looks = courses.share_colours(shown)
+    assert list(looks) == names
+    assert len(set(looks.values())) == len(colours.SHARES)
 
 
 def test_many_panels_and_points_are_cut_short(found):
@@ -216,6 +264,8 @@ def test_many_panels_and_points_are_cut_short(found):
 def test_an_outlier_does_not_flatten_the_plot():
     panel = panels.Panel(title="", unit="", asked=[(0.0, 10.0)], measured=[(0.0, 10.0)] * 99 + [(0.0, 1e6)])
     assert courses.reach(panel) == (0.0, 11.5)
+    late = replace(panel, measured=[(0.0, 10.0)] * 92 + [(0.0, 1e6)] * 8)
+    assert courses.reach(replace(late, bulk=panels.BULK_OF_RATES)) == (0.0, 11.5)
 
 
 def test_the_picture_is_drawn(archive, tmp_path):
