@@ -4,10 +4,12 @@
 
     run(argv)  --- boots ---> linux.uml: init.sh -> argv          the host's files, read-only under an overlay in memory
                <-- status, stdout, stderr ---                     network: its own, with no way out
+               <-- files in ``writable`` ---                      that directory is the host's own
 
-Needs the Debian package user-mode-linux and no rights. Several may run side by side. The machine has one processor and
-slow system calls (20 us): assert rates, delays and losses in it, never compute speed. It ends by itself after the
-time-out, also where whoever started it was killed.
+Needs the Debian package user-mode-linux and no rights. Several may run side by side. The machine has one processor,
+slow system calls (20 us), and counts CPU time in ticks of 10 ms, so that a gradient of 1 ms is measured as 0: assert
+rates, delays and losses in it, never compute speed. It ends by itself after the time-out, also where whoever started it
+was killed.
 """
 
 from __future__ import annotations
@@ -18,14 +20,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.uml import plain_registers
+from benchmarks.uml import registers
 
 ROOT = Path(__file__).parents[2]
 KERNEL = "linux.uml"
@@ -59,11 +60,21 @@ def missing() -> str | None:
         return "insmod is not here: install the Debian package kmod"
     if not list(MODULES.glob("*/kernel/net/sched/sch_netem.ko")):
         return f"{MODULES} has no sch_netem: install Debian's own package user-mode-linux"
-    return None
+    return registers.missing()
 
 
-def run(argv: Sequence[str], *, text: str = "", timeout_s: float = 60.0, env: Mapping[str, str] | None = None) -> Done:
+def run(
+    argv: Sequence[str],
+    *,
+    text: str = "",
+    timeout_s: float = 60.0,
+    env: Mapping[str, str] | None = None,
+    memory_mib: int = MEMORY_MIB,
+    writable: Path | None = None,
+) -> Done:
     """What ``argv`` came to, with ``text`` on its stdin and this project importable.
+
+    ``writable``: a directory of the host in which it may write; what it writes anywhere else ends with the machine.
 
     Raises: UmlError if the machine did not boot or the program took longer than ``timeout_s``.
     """
@@ -75,7 +86,7 @@ def run(argv: Sequence[str], *, text: str = "", timeout_s: float = 60.0, env: Ma
     with tempfile.TemporaryDirectory(prefix="uml-") as name:
         shared = Path(name)
         _write_job(shared, argv, text, env or {})
-        _boot(shared, timeout_s)
+        _boot(shared, timeout_s, memory_mib, writable)
         status = shared / "status"
         if not status.exists() or not status.read_text():
             raise UmlError(f"User-Mode Linux did not reach its program: {_last_words(shared)}")
@@ -100,9 +111,9 @@ def _write_job(shared: Path, argv: Sequence[str], text: str, env: Mapping[str, s
     (shared / "stdin").write_text(text)
 
 
-def _boot(shared: Path, timeout_s: float) -> None:
+def _boot(shared: Path, timeout_s: float, memory_mib: int, writable: Path | None) -> None:
     parameters = {
-        "mem": f"{MEMORY_MIB}M",
+        "mem": f"{memory_mib}M",
         "rootfstype": "hostfs",
         "rootflags": "/",
         "init": str(INIT),
@@ -113,11 +124,12 @@ def _boot(shared: Path, timeout_s: float) -> None:
         "panic": "-1",
         "UML_RUN": str(shared),
         "UML_SECONDS": f"{timeout_s:.0f}",
+        **({} if writable is None else {"UML_WRITABLE": str(writable)}),
     }
     argv = [KERNEL, "ro", "quiet", "noreboot", *(f"{name}={value}" for name, value in parameters.items())]
-    if plain_registers.needed():
-        argv = [*argv, f"GLIBC_TUNABLES={plain_registers.WITHOUT_AVX}"]  # what the kernel does not know, init inherits
-        argv = [sys.executable, "-m", plain_registers.__name__, *argv]
+    environ = {**os.environ, "TMPDIR": str(_memory_dir(shared, memory_mib))}
+    if registers.needed():
+        environ["LD_PRELOAD"] = str(registers.made(shared))
     (shared / "m").mkdir()
     with (shared / "console").open("wb") as console:
         process = subprocess.Popen(
@@ -125,7 +137,7 @@ def _boot(shared: Path, timeout_s: float) -> None:
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(_memory_dir(shared))},
+            env=environ,
             cwd=ROOT,
             start_new_session=True,
         )
@@ -139,11 +151,11 @@ def _boot(shared: Path, timeout_s: float) -> None:
             process.wait()
 
 
-def _memory_dir(shared: Path) -> Path:
+def _memory_dir(shared: Path, memory_mib: int) -> Path:
     """Where programs may be mapped from, and as much fits as the machine has memory."""
     with contextlib.suppress(FileNotFoundError):
         facts = os.statvfs(_SHARED_MEMORY)
-        if facts.f_bavail * facts.f_frsize > MEMORY_MIB * 2**20 and not facts.f_flag & os.ST_NOEXEC:
+        if facts.f_bavail * facts.f_frsize > memory_mib * 2**20 and not facts.f_flag & os.ST_NOEXEC:
             return _SHARED_MEMORY
     return shared
 

@@ -15,7 +15,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from e2c_dl.emulation import on_host, tc
@@ -62,12 +62,17 @@ def bring_up(count: int) -> tuple[str, ...]:
     return hosts
 
 
-@contextmanager
-def entered(name: str) -> Iterator[None]:
+def entered(name: str) -> AbstractContextManager[None]:
     """Within, this thread and what it starts stand in host ``name``."""
+    return network(_NETWORKS / name)
+
+
+@contextmanager
+def network(namespace: Path) -> Iterator[None]:
+    """Within, this thread and what it starts stand in that network namespace, a file."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
-        other = os.open(_NETWORKS / name, os.O_RDONLY)
+        other = os.open(namespace, os.O_RDONLY)
         try:
             _enter(other)
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,14 +33,24 @@ def own_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setattr("tempfile.tempdir", str(directory))
 
 
-def test_programs_run_side_by_side_with_their_own_words_and_write_nothing_outside(tmp_path: Path) -> None:
-    written = tmp_path / "written"
-    script = f"cat; echo aside >&2; mkdir -p {tmp_path} && touch {written} && exit 7"
+def test_programs_run_side_by_side_with_their_own_words_and_write_only_where_they_may(tmp_path: Path) -> None:
+    script = f"tee {tmp_path}/$0/said; echo aside >&2; touch {tmp_path}/written && exit 7"
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(boot.run, ["sh", "-c", script], text=text) for text in ("one", "two")]
+        runs = []
+        for text in ("one", "two"):
+            (tmp_path / text).mkdir()
+            argv = ["sh", "-c", script, text]
+            runs.append(pool.submit(boot.run, argv, text=text, writable=tmp_path / text))
         done = [run.result() for run in runs]
     assert [(each.stdout, each.stderr, each.status) for each in done] == [("one", "aside\n", 7), ("two", "aside\n", 7)]
-    assert not written.exists()
+    assert [(tmp_path / text / "said").read_text() for text in ("one", "two")] == ["one", "two"]
+    assert not (tmp_path / "written").exists()
+
+
+def test_wide_registers_hold_what_they_held_when_a_page_was_missing() -> None:
+    script = "text = bytes(range(256)) * 8192\nassert all(bytes(bytearray(text)) == text for _ in range(20))"
+    done = boot.run([sys.executable, "-c", script])
+    assert done.status == 0, done.stderr
 
 
 def test_a_program_that_hangs_is_ended_and_nothing_stays() -> None:
