@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import os
-import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 
 import click
 
+from benchmarks import written
 from benchmarks.batching.workload import BOUND, Measured
 from benchmarks.batching.worlds import WORLDS
 
-RESULTS = Path(__file__).parents[1] / "results"
 CONTROLLERS = ("fixed", "proportional", "dynamic")
 
 
 @click.command()
 @click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), default=list(WORLDS))
 @click.option("--repeats", default=4, show_default=True, help="Runs of each controller, alternating.")
-@click.option("--iterations", default=40, show_default=True)
-@click.option("--write", is_flag=True, help="Put table, command and date into benchmarks/results/.")
+@click.option("--iterations", type=click.IntRange(min=40), default=40, show_default=True)
+@written.options(repeats=1)
 def main(*, worlds: Sequence[str], repeats: int, iterations: int, write: bool) -> None:
     """Batch controllers against equal batches: six ranks of speeds 4:4:2:2:1:1, turned round half way."""
     measured: list[Measured] = []
@@ -38,7 +32,8 @@ def main(*, worlds: Sequence[str], repeats: int, iterations: int, write: bool) -
     text = table(measured)
     click.echo(text)
     if write:
-        _write(text, measured)
+        runs = [asdict(one) for one in measured]
+        written.write("batching", title="Batch controllers, measured", text=text, values={"measured": runs})
 
 
 def table(measured: Sequence[Measured]) -> str:
@@ -64,20 +59,6 @@ def table(measured: Sequence[Measured]) -> str:
                 f"| {'never | never' if never else f'{median(fitted):g} | {fitted[-1]}'} |"
             )
     return "\n".join(lines)
-
-
-def _write(text: str, measured: Sequence[Measured]) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.batching", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-    }
-    content = {**facts, "measured": [asdict(one) for one in measured]}
-    (RESULTS / "batching.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "batching.md").write_text(f"# Batch controllers, measured\n\n{said}\n\n{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.batching.workload import BATCH, PARAMETERS, SAMPLE_S, SPEEDS, Measured, Sleeping, by_iteration
+from e2c_dl.course import Course
+from e2c_dl.emulation.tempo import Tempo
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
+from e2c_dl.training.speed import ChangingSpeed
 from e2c_dl.worlds.live import LiveWorker, Network
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InMemory, LinkModel, simulate
 
@@ -29,8 +32,8 @@ def virtual(controller: str, repeat: int, iterations: int, changed: int) -> Meas
     at_s = changed * SIZE * BATCH * SAMPLE_S * share
     hosts = [
         HostModel(
-            name=f"edge-{rank}", profile=_profile(), samples=BATCH, factor=1 / speed, noise=NOISE,
-            schedule=((at_s, 1 / SPEEDS[-1 - rank]),),
+            name=f"edge-{rank}", profile=_profile(), samples=BATCH, noise=NOISE,
+            speed=_exchanged(speed, SPEEDS[-1 - rank], at_s),
         )
         for rank, speed in enumerate(SPEEDS)
     ]  # fmt: skip
@@ -111,10 +114,19 @@ class _Everybody:
         await self._complete.wait()
 
 
+def _exchanged(speed: float, later: float, at_s: float) -> ChangingSpeed:
+    """``speed``, and from ``at_s`` on another, relative to the highest: a tempo only slows down."""
+    course = Course(points=((0.0, max(SPEEDS) / speed), (at_s, max(SPEEDS) / later)))
+    changing = ChangingSpeed(Tempo(base=1.0, course=course), lambda *_: None, lambda _: None)
+    changing.began(0)
+    return changing
+
+
 def _profile() -> ComputeProfile:
-    """A gradient of b samples takes b times ``SAMPLE_S``."""
+    """At the highest speed: a gradient of b samples takes b times ``SAMPLE_S`` at speed 1."""
+    sample_s = SAMPLE_S / max(SPEEDS)
     gradients = {
-        samples: GradientTimes(data_s=0.0, forward_s=0.0, backward_s=(samples * SAMPLE_S,)) for samples in (1, 2)
+        samples: GradientTimes(data_s=0.0, forward_s=0.0, backward_s=(samples * sample_s,)) for samples in (1, 2)
     }
     return ComputeProfile(
         model="sleeping", dtype="float32", parameters=PARAMETERS, buckets=((0, PARAMETERS),), gradients=gradients

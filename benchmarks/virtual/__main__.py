@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import os
-import platform
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+from benchmarks import written
 from benchmarks.virtual.sides import SIDES, Measured, measure
 
-RESULTS = Path(__file__).parents[1] / "results"
 SAME_END = 1e-9  # relative
 MIB = 2**20
 
@@ -27,7 +22,7 @@ MIB = 2**20
 @click.option("--repeats", default=2, show_default=True, help="Runs of each side, alternating.")
 @click.option("--large-ranks", default=10_000, show_default=True, help="Of the run without a counterpart; 0: none.")
 @click.option("--large-iterations", default=100, show_default=True)
-@click.option("--write", is_flag=True, help="Put table, command and date into benchmarks/results/.")
+@written.options(ranks=20, iterations=20, repeats=1, large_ranks=0)
 def main(*, ranks: int, iterations: int, repeats: int, large_ranks: int, large_iterations: int, write: bool) -> None:
     """The virtual world against SimPy: neighbours on a ring exchange messages; spans go to disk."""
     measured: list[Measured] = []
@@ -41,7 +36,8 @@ def main(*, ranks: int, iterations: int, repeats: int, large_ranks: int, large_i
     text = table(measured)
     click.echo(text)
     if write:
-        _write(text, measured)
+        runs = [asdict(one) for one in measured]
+        written.write("virtual", title="The virtual world, measured", text=text, values={"measured": runs})
 
 
 def check_ends(measured: Sequence[Measured]) -> None:
@@ -76,20 +72,6 @@ def table(measured: Sequence[Measured]) -> str:
             f"| {peak:.0f} | {spans:.0f} | {ratios} |"
         )
     return "\n".join(lines)
-
-
-def _write(text: str, measured: Sequence[Measured]) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.virtual", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-    }
-    content = {**facts, "measured": [asdict(one) for one in measured]}
-    (RESULTS / "virtual.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "virtual.md").write_text(f"# The virtual world, measured\n\n{said}\n\n{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,14 +77,6 @@ def timeline(rank: RankTrace, messages: Messages) -> Timeline:
     return Timeline(rank=rank.rank, host=rank.host, bounds_ns=bounds, codes=codes)
 
 
-def per_iteration_ns(rank: RankTrace, states: Timeline) -> npt.NDArray[np.int64]:
-    """Nanoseconds in each state, shape (iterations, len(STATES)); row i is the rank's i-th ITERATION span."""
-    iterations = rank.spans[rank.spans["phase"] == Phase.ITERATION]
-    iterations = iterations[np.argsort(iterations["iteration"], kind="stable")]
-    rows = [list(states.totals_ns(int(i["start_ns"]), int(i["end_ns"])).values()) for i in iterations]
-    return np.array(rows, dtype=np.int64).reshape(len(rows), len(STATES))
-
-
 def training_ns(rank: RankTrace) -> tuple[int, int]:
     """Start and end of the rank's TRAINING span. Raises: AnalysisError, if it has none or it is empty."""
     found = rank.spans[rank.spans["phase"] == Phase.TRAINING]

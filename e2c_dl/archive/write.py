@@ -44,6 +44,7 @@ class Archive:
         ``started`` is ISO 8601 with an offset; ``facts`` as for :meth:`record`.
         Raises: ArchiveError if ``path`` exists and is not an empty directory, or cannot be written.
         """
+        made = not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
@@ -51,8 +52,14 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be made: {error.strerror}; name another with --archive") from error
         archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
-        archive._run_file.keep()
-        archive.record(**facts)
+        try:
+            archive._run_file.keep()
+            archive.record(**facts)
+        except ArchiveError:  # nothing has begun: an empty archive would only be in the way
+            archive._run_file.release()
+            if made:
+                path.rmdir()
+            raise
         return archive
 
     @classmethod
@@ -116,23 +123,6 @@ class Archive:
             raise ArchiveError(f"{source}: cannot be copied to {target}: {error.strerror}") from error
         return target
 
-    def add_tree(self, source: Path, name: str) -> tuple[str, ...]:
-        """Paths below ``source`` that were left out: links out of it, sockets, pipes. All else is copied to ``name``.
-
-        Raises: ArchiveError as :meth:`add_file`, or if ``source`` is not a directory.
-        """
-        if not source.is_dir():
-            raise ArchiveError(f"{source}: is not a directory, so it cannot be archived as {name}")
-        home = source.resolve()
-        left_out: list[str] = []
-        for path in sorted(source.rglob("*")):
-            relative = path.relative_to(source).as_posix()
-            if path.is_file() and path.resolve().is_relative_to(home):
-                self.add_file(path, f"{name}/{relative}")
-            elif path.is_symlink() or not path.is_dir():
-                left_out.append(relative)
-        return tuple(left_out)
-
     def seal(self, secrets: Sequence[bytes] = (), *, convert: Convert = to_parquet) -> None:
         """The archive is closed: no secret in it, traces as Parquet, RO-Crate metadata, checksums of every file.
 
@@ -175,11 +165,11 @@ def read_facts(path: Path) -> dict[str, Any]:
     file = path / RUN
     try:
         facts = json.loads(file.read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
     except OSError as error:
         raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{file}: is not valid JSON ({error}); the archive is damaged") from error
     if not isinstance(facts, dict):
         raise ArchiveError(f"{file}: is not a JSON object; the archive is damaged")

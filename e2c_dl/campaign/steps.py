@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import platform
 import shutil
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TypeVar
 
 from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
-from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, follow, judge
 from e2c_dl.campaign.checks import checked
-from e2c_dl.campaign.request import Console, Request
+from e2c_dl.campaign.request import Request
+from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
 from e2c_dl.campaign.versions import versions
-from e2c_dl.errors import AnalysisError, E2cDlError, EmulationError, InputError, Interrupted, TrainingError
+from e2c_dl.campaign.walk import Step
+from e2c_dl.errors import E2cDlError, EmulationError, Interrupted, TrainingError
 from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.experiment import Session
 
-T = TypeVar("T")
 
-
-@dataclass
-class Campaign:
-    """What the steps of one run share. Grows from step to step; only this package changes it."""
+@dataclass(kw_only=True)
+class Campaign(Underway):
+    """What the steps of one run share."""
 
     request: Request
-    console: Console
-    scenario: Scenario | None = None
     kind: Testbed | None = None
-    archive: Archive | None = None
     testbed: TestbedRun | None = None
     session: Session | None = None
     launched: bool = False  # whether workers were started, so that there is something to collect
@@ -47,44 +38,19 @@ class Campaign:
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
     caveats: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
-    failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
-
-    @property
-    def started(self) -> bool:
-        """Whether anything exists that has to be collected, released and sealed."""
-        return self.archive is not None
-
-    @property
-    def archive_path(self) -> Path:
-        return self.the_archive.path
-
-    @property
-    def the_archive(self) -> Archive:
-        return _there(self.archive)
-
-    @property
-    def the_scenario(self) -> Scenario:
-        return _there(self.scenario)
 
     @property
     def the_testbed(self) -> TestbedRun:
-        return _there(self.testbed)
+        return there(self.testbed)
 
     @property
     def the_session(self) -> Session:
-        return _there(self.session)
+        return there(self.session)
 
     @property
     def work_dir(self) -> Path:
         """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
         return self.archive_path / ".e2clab"
-
-    def note(self, step: Step, seconds: float, error: E2cDlError | None) -> None:
-        """Record how a step ended, as far as there is an archive to record it in."""
-        if error is not None:
-            self.failures.append((step.name, error))
-        if self.archive is not None and not step.last:
-            self.archive.step(step.name, round(seconds, 3), "done" if error is None else _ending(error))
 
     def say_caveats(self) -> None:
         """Tell and record what the testbed cannot honour, each once: it may find out more from step to step."""
@@ -93,25 +59,6 @@ class Campaign:
                 self.caveats.add(caveat)
                 self.console.say(caveat)
                 self.the_archive.could_not_honour(caveat)
-
-    def keep_traceback(self, text: str) -> None:
-        if self.archive is not None:
-            logs = self.archive.path / layout.LOGS
-            logs.mkdir(exist_ok=True)
-            (logs / "defect.txt").write_text(text)
-        else:
-            print(text, file=sys.stderr)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One step. ``always``: done after a failure too. ``last``: writes the final record itself."""
-
-    name: str
-    what: str  # for people
-    act: Callable[[Campaign], None]
-    always: bool = False
-    last: bool = False
 
 
 def check(campaign: Campaign) -> None:
@@ -122,12 +69,12 @@ def check(campaign: Campaign) -> None:
 def stage(campaign: Campaign) -> None:
     """Create the archive, put into it the scenario as it will be run, and claim a run id."""
     request, scenario = campaign.request, campaign.the_scenario
-    now = datetime.now(timezone.utc).astimezone()
-    testbed = _there(campaign.kind).claim(scenario)
+    started = now()
+    testbed = there(campaign.kind).claim(scenario)
     campaign.testbed = testbed
-    path = request.archive or Path.cwd() / "runs" / f"{scenario.name}-{now:%Y%m%d-%H%M%S}-{testbed.run_id}"
+    path = request.archive or default_archive(scenario, testbed.run_id, started)
     try:
-        archive = Archive.create(path, testbed.run_id, started=now.isoformat(timespec="seconds"))
+        archive = Archive.create(path, testbed.run_id, started=started.isoformat(timespec="seconds"))
     except E2cDlError:
         testbed.release()
         raise
@@ -137,17 +84,11 @@ def stage(campaign: Campaign) -> None:
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
     testbed.adopt(scenario, archive=path, strict=request.strict)
     archive.record(
-        scenario=scenario.name,
+        **asked_for(scenario),
         testbed=request.testbed,
         command=request.command,
         versions=versions(),
-        seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
         emulation=testbed.facts(),
-        injected={
-            "compute": dict(scenario.injected.compute),
-            "links": {f"{src} -> {dst}": factor for (src, dst), factor in scenario.injected.links.items()},
-            "faults": [vars(fault) for fault in scenario.injected.faults],
-        },
         facts={"training": vars(scenario.training), "strict": request.strict, "kernel": platform.release()},
     )
     campaign.console.say(f"run {testbed.run_id}, archive {path}")
@@ -248,23 +189,16 @@ def verify(campaign: Campaign) -> None:
 
 def close(campaign: Campaign) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
-    outcome = Outcome.FINISHED
-    if campaign.failures:
-        outcome = Outcome.INTERRUPTED if isinstance(campaign.failures[0][1], Interrupted) else Outcome.FAILED
-    archive = campaign.the_archive
-    for step, error in campaign.failures:
-        if campaign.cause is None or not isinstance(error, TrainingError):  # else the workers have said it better
-            archive.happened(f"{step}: {error}")
-    archive.end(outcome, datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"))
-    try:
-        judge.write_report(archive.path)
-    except AnalysisError as error:
-        campaign.console.say(str(error))
-        archive.happened(str(error))
-    archive.seal(campaign.secrets)
+    said_better = campaign.cause is not None  # by the workers
+    happened = [
+        f"{step}: {error}"
+        for step, error in campaign.failures
+        if not (said_better and isinstance(error, TrainingError))
+    ]
+    campaign.conclude(happened, campaign.secrets)
 
 
-STEPS: tuple[Step, ...] = (
+STEPS: tuple[Step[Campaign], ...] = (
     Step(name="check", what="reading the scenario", act=check),
     Step(name="stage", what="opening the archive", act=stage),
     Step(name="deploy", what="bringing hosts up and deploying services", act=deploy),
@@ -276,13 +210,3 @@ STEPS: tuple[Step, ...] = (
     Step(name="verify", what="comparing links with what was asked", act=verify, always=True),
     Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
 )
-
-
-def _there(value: T | None) -> T:
-    if value is None:
-        raise InputError("a step of the campaign was run before the one that it needs")
-    return value
-
-
-def _ending(error: E2cDlError) -> str:
-    return "interrupted" if isinstance(error, Interrupted) else "failed"

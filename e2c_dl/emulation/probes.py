@@ -31,8 +31,6 @@ OVERHEAD_BYTES = 42
 HEADER = struct.Struct("!4sBIIq")
 PING_FRAME_BYTES = HEADER.size + OVERHEAD_BYTES
 _MAGIC = b"e2cP"
-MAX_BODY_BYTES = 1400
-"""What an answer may hold beside its header, to travel in one frame."""
 
 
 class Kind(IntEnum):

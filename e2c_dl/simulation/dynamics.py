@@ -11,10 +11,9 @@ Every change is in force at its very moment. Clocks are one, so what makes a clo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.emulation.effective import Effective, started_by
@@ -25,7 +24,7 @@ from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.training.speed import ChangingSpeed
 from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, Onset, bottlenecks, link_model, link_models
-from e2c_dl.worlds.virtual.links import RankPair
+from e2c_dl.worlds.virtual.links import Conditions, RankPair
 
 _OF_HOSTS = (FaultKind.PAUSE, FaultKind.KILL)
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
@@ -71,13 +70,15 @@ class Dynamics:
 
     @property
     def unsteady(self) -> frozenset[RankPair]:
-        """The links that change when an iteration begins."""
-        return frozenset(
-            (self._rank[src], self._rank[dst])
-            for _, fault in self._faults
-            if fault.at_iteration is not None
-            for src, dst in self._between(fault.links)
-        )
+        """The links that change when an iteration begins, or whose source is paused then."""
+        found: set[RankPair] = set()
+        for _, fault in self._faults:
+            if fault.at_iteration is None:
+                continue
+            found |= set(self._ranks(fault.links))
+            if fault.kind is FaultKind.PAUSE and fault.host is not None:
+                found |= {(self._rank[fault.host], rank) for rank in range(len(self._hosts))}
+        return frozenset(found)
 
     def on_iteration(self, rank: int, iteration: int, now_ns: int) -> Onset | None:
         """What begins when ``rank`` begins ``iteration``."""
@@ -114,9 +115,12 @@ class Dynamics:
     def _changing(self) -> list[Pair]:
         return sorted(self._between(self._effective.changing))
 
-    def _between(self, pairs: Any) -> list[Pair]:
+    def _between(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Those of ``pairs`` that join two ranks."""
         return [(src, dst) for src, dst in pairs if src in self._rank and dst in self._rank]
+
+    def _ranks(self, pairs: Iterable[Pair]) -> tuple[RankPair, ...]:
+        return tuple((self._rank[src], self._rank[dst]) for src, dst in self._between(pairs))
 
     def _host(self, model: HostModel) -> HostModel:
         faults = [fault for _, fault in self._faults if fault.host == model.name and fault.at_s is not None]
@@ -134,14 +138,14 @@ class Dynamics:
         log = self._log(host, layout.WORKER_CHANGES)
 
         def changed(what: Change, at_s: float, value: float, iteration: int | None) -> None:
-            named: dict[str, Any] = {"factor" if what is Change.COMPUTE else "temperature_c": value}
+            named = {"factor" if what is Change.COMPUTE else "temperature_c": value}
             log.add(what, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=iteration, **named)
 
         speed = self._speeds[host] = ChangingSpeed(tempo, changed, lambda _: None)
         speed.began(0)
         return speed
 
-    def _conditions(self, pair: Pair, control: str) -> Any:
+    def _conditions(self, pair: Pair, control: str) -> Conditions:
         def conditions() -> Iterator[tuple[float, LinkModel]]:
             return ((at_s, link_model(link, control)) for at_s, link in self._course_of(pair))
 
@@ -169,8 +173,7 @@ class Dynamics:
     def _begins(self, onset: Onset, host: str, number: int, now_s: float) -> Onset:
         fault = self._scenario.injected.faults[number]
         if fault.links:
-            pairs = tuple((self._rank[src], self._rank[dst]) for src, dst in self._between(fault.links))
-            return onset._replace(links=(*onset.links, *pairs))
+            return onset._replace(links=(*onset.links, *self._ranks(fault.links)))
         if fault.kind is FaultKind.SLOW_HOST:
             self._speeds[host].slowed((number,), fault.at_iteration or 0, now_s)
         if fault.kind in _OF_HOSTS:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2c_dl.analysis.states import STATES, per_iteration_ns, timeline
+from e2c_dl.analysis.states import STATES, timeline
 from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.messages import conservation, join
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, State, Trace
@@ -53,11 +53,6 @@ def test_a_message_is_on_its_way_at_both_ends() -> None:
     states = timeline(TRACE.ranks[1], join(TRACE))
     assert states.totals_ns() == {State.COMPUTE: 0, State.PROPAGATE: 35, State.WAIT: 20, State.OTHER: 45}
     assert [STATES[code] for code in states.codes] == [State.OTHER, State.WAIT, State.PROPAGATE, State.OTHER]
-
-
-def test_states_of_each_iteration_sum_to_it() -> None:
-    states = per_iteration_ns(TRACE.ranks[1], timeline(TRACE.ranks[1], join(TRACE)))
-    assert states.tolist() == [[0, 25, 20, 5], [0, 10, 0, 40]]
 
 
 def test_training_that_never_was_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -15,8 +16,8 @@ from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.live.frames import HEADER_BYTES
-from e2c_dl.worlds.virtual import Bottleneck, LinkModel, link_models
-from e2c_dl.worlds.virtual.capacity import Capacity, steps_of
+from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, link_models
+from e2c_dl.worlds.virtual.capacity import Capacity
 from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.shape import shape
 from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments, wire_bits
@@ -46,7 +47,7 @@ def scripted(script: Script) -> Callable[[], Strategy]:
 
 def send_to_last(
     sends: Mapping[int, Sequence[int]], links: Mapping[tuple[int, int], LinkModel], size: int = 2,
-    bottlenecks: Sequence[Bottleneck] = (),
+    bottlenecks: Sequence[Bottleneck] = (), on_hosts: Sequence[HostModel] | None = None,
 ) -> virtual_world.Run:  # fmt: skip
     """Ranks send messages of these priorities, numbered by step, to the last rank, which receives them all."""
 
@@ -64,7 +65,7 @@ def send_to_last(
                 for step in range(len(priorities)):
                     await worker.receive("bulk", src=src, step=step)
 
-    return virtual_world.run(scripted(script), size=size, links=links, bottlenecks=bottlenecks)
+    return virtual_world.run(scripted(script), size=size, links=links, bottlenecks=bottlenecks, on_hosts=on_hosts)
 
 
 def arrivals_ns(run: virtual_world.Run, src: int) -> list[int]:
@@ -113,13 +114,11 @@ def test_priority_overtakes_what_is_queued_and_not_what_is_leaving() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_schedules_and_outages_hold_what_is_leaving(shared: bool) -> None:
+def test_lower_rates_and_outages_hold_what_is_leaving(shared: bool) -> None:
     half_ns = SERVICE_NS // 2
-    model = one_link(
-        send_buffer_bytes=0,
-        schedule=((half_ns / 1e9, 4e6),),  # half the rate for the second half
-        down=((half_ns / 1e9, half_ns / 1e9 + 1.0),),
-    )
+    whole, half = LinkModel(rate_bps=8e6), LinkModel(rate_bps=4e6)  # half the rate for the second half
+    changes = [(0.0, whole), (half_ns / 1e9, replace(half, down=True)), (half_ns / 1e9 + 1.0, half)]
+    model = one_link(send_buffer_bytes=0, conditions=lambda: iter(changes))
     bottlenecks = [Bottleneck(rate_bps=1e12, links=((0, 1),))] if shared else []
     run = send_to_last({0: [0]}, model, bottlenecks=bottlenecks)
     assert run.result.end_ns == pytest.approx(2 * SERVICE_NS - half_ns + half_ns + 1_000_000_000 - half_ns, abs=4)
@@ -203,14 +202,6 @@ def test_windows_are_those_of_the_literature() -> None:
     assert window_segments("cubic", 1e-2, 0.01) == window_segments("reno", 1e-2, 0.01)
 
 
-def test_a_cold_connection_needs_round_trips_to_fill_its_link() -> None:
-    warm = send_to_last({0: [0, 0]}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02)})
-    cold = send_to_last({0: [0, 0]}, {(0, 1): LinkModel(rate_bps=50e6, delay_s=0.02, initial_window_segments=10)})
-    first, second = arrivals_ns(cold, 0)
-    assert 2 * 40_000_000 < first - arrivals_ns(warm, 0)[0] < 4 * 40_000_000  # 10 + 20 + 40 segments of 70
-    assert second - first < 40_000_000
-
-
 def test_jitter_keeps_the_order_and_the_mean() -> None:
     run = send_to_last({0: [0] * 200}, {(0, 1): LinkModel(rate_bps=8e6, delay_s=0.05, jitter_s=0.02)})
     late_ns = np.array(arrivals_ns(run, 0)) - SERVICE_NS * np.arange(1, 201)
@@ -220,13 +211,14 @@ def test_jitter_keeps_the_order_and_the_mean() -> None:
 
 
 def test_capacity_inverts_itself() -> None:
-    capacity = Capacity(steps_of(1e9, ((1.0, 2e9), (2.0, 0.0), (3.0, 5e8)), ((0.5, 0.75),)))
+    rates = ((0.0, 1.0), (0.5, 0.0), (0.75, 1.0), (1.0, 2.0), (2.0, 0.0), (3.0, 0.5))
+    capacity = Capacity((round(from_s * 1e9), bits_per_ns) for from_s, bits_per_ns in rates)
     assert capacity.finish_ns(0, 5e8) == 500_000_000
     assert capacity.finish_ns(0, 5e8 + 1e8) == 850_000_000
     assert capacity.finish_ns(600_000_000, 0.0) == 600_000_000
     assert capacity.finish_ns(1_500_000_000, 1e9 + 5e8) == 4_000_000_000
     assert capacity.begin_ns(4_000_000_000, 1e9 + 5e8) == 1_500_000_000
-    assert Capacity(steps_of(1e9, (), ((1.0, 1e12),))).finish_ns(0, 2e9) == FOREVER
+    assert Capacity([(0, 1.0), (10**9, 0.0)]).finish_ns(0, 2e9) == FOREVER
 
 
 @pytest.mark.parametrize(
@@ -235,8 +227,6 @@ def test_capacity_inverts_itself() -> None:
         {"rate_bps": 0.0},
         {"loss": 1.0},
         {"delay_s": -1.0},
-        {"schedule": ((2.0, 1e6), (1.0, 1e6))},
-        {"down": ((2.0, 1.0),)},
         {"congestion_control": "bbr"},
     ],
 )

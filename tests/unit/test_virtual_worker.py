@@ -126,7 +126,7 @@ def test_a_link_that_is_down_for_ever_is_a_deadlock() -> None:
         if worker.rank == 0:
             await worker.send(1, Message(kind="a", payload=VECTOR))
 
-    links = {(0, 1): LinkModel(rate_bps=1e6, schedule=((0.01, 0.0),))}
+    links = {(0, 1): LinkModel(conditions=lambda: iter([(0.0, LinkModel(rate_bps=1e6)), (0.01, LinkModel(down=True))]))}
     with pytest.raises(TrainingError, match="its message 'a' to leave for rank 1"):
         virtual_world.run(scripted(script), size=2, links=links)
 

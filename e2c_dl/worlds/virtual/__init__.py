@@ -3,8 +3,8 @@
 ::
 
     strategy -> VirtualWorker -> Wire (one per directed link) -> Mailbox of the receiver
-                    |              rate, delay, jitter, loss, schedule, outages, shared bottlenecks
-                Pace: a host's stored profile          Kernel: virtual time, and who runs next
+                    |              rate, delay, jitter, loss, down, each as it is by then; shared bottlenecks
+                Pace: a host's stored profile, its pauses      Kernel: virtual time, and who runs next
 
 No sockets, no clocks, no threads, no torch: the same input gives the same trace, on any machine.
 """

@@ -12,9 +12,7 @@ Steps may go on for ever, as those of a periodic course do: they are asked for a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from heapq import merge
-from itertools import groupby
+from collections.abc import Iterable
 
 from e2c_dl.worlds.virtual.kernel import FOREVER
 
@@ -23,26 +21,6 @@ UNLIMITED_BPS = 1e18
 
 Step = tuple[int, float]
 """from when (ns), bits per ns."""
-
-
-def steps_of(
-    rate_bps: float, schedule: Iterable[tuple[float, float]], down: Iterable[tuple[float, float]]
-) -> tuple[Step, ...]:
-    """Steps from 0 on: ``rate_bps``, then as ``schedule`` (s, bit/s) says, and 0 during ``down`` (from s, until s)."""
-    rates = [(0, rate_bps / 1e9), *((round(time_s * 1e9), bps / 1e9) for time_s, bps in schedule)]
-    outages = [(round(begin_s * 1e9), min(FOREVER, round(end_s * 1e9))) for begin_s, end_s in down]
-    times = sorted({time for time, _ in rates} | {time for outage in outages for time in outage if time < FOREVER})
-    return tuple((time, _rate_at(rates, outages, time)) for time in times)
-
-
-def at_most(steps: Iterable[Step], bounds: Iterable[Step]) -> Iterator[Step]:
-    """The lower of both rates at any time; before its first step a bound is not one."""
-    latest = [UNLIMITED_BPS / 1e9, UNLIMITED_BPS / 1e9]
-    both = merge(((time, 0, rate) for time, rate in steps), ((time, 1, rate) for time, rate in bounds))
-    for time, changes in groupby(both, key=lambda change: change[0]):
-        for _, which, rate in changes:
-            latest[which] = rate
-        yield time, min(latest)
 
 
 class Capacity:
@@ -112,9 +90,3 @@ class Capacity:
         self._rates.append(rate)
         self._carried.append(carried)
         return True
-
-
-def _rate_at(rates: list[Step], outages: list[tuple[int, int]], time_ns: int) -> float:
-    if any(begin <= time_ns < end for begin, end in outages):
-        return 0.0
-    return [rate for time, rate in rates if time <= time_ns][-1]

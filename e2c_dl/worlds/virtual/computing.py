@@ -6,17 +6,18 @@
     loop             | step |  | accumulate |  | copy |                                   one after another
 
 The two run beside each other, as in the live world; that they may compete for one core is not modelled. Noise is drawn
-once per gradient from a generator of its own, so that it changes no strategy's draws.
+once per gradient from a generator of its own, so that it changes no strategy's draws. While the process is stopped,
+neither takes a step; a changing speed is asked as if there were no pause, and what it says is moved on by it.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual.pauses import Pauses
 from e2c_dl.worlds.virtual.profile import HostModel, Speed
 
 
@@ -30,15 +31,13 @@ class Segment(NamedTuple):
 
 
 class Pace:
-    """The durations of one rank's host, in ns."""
+    """The durations of one rank's host, in ns. A pause that is added to ``pauses`` holds for what begins later."""
 
     def __init__(self, host: HostModel, *, rank: int, seed: int) -> None:
         self._host, self._profile = host, host.profile
         self._noise = random.Random(f"{seed} noise {rank}") if host.noise else None
         self._segments: dict[int, tuple[Segment, ...]] = {}
-        self._factor = host.factor
-        self._changes = deque(host.schedule)
-        self._pauses = [(round(from_s * 1e9), round(until_s * 1e9)) for from_s, until_s in host.pauses]
+        self.pauses = Pauses(host.pauses)
         self.step_ns = round(self._profile.step_s * host.vector_factor * 1e9)
         ns_per_byte = 1e9 * host.vector_factor
         self.copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
@@ -51,16 +50,17 @@ class Pace:
         if speed is not None:
             segments = self._at_speed(speed, samples, begin_ns)
         else:
-            segments = self._at_factor(samples, begin_ns)
+            segments = self._at_factor(samples)
         if self._noise is not None:
             noise = self._noise.lognormvariate(0.0, self._host.noise)
             segments = [
                 Segment(phase, bucket, round(start_ns * noise), round(end_ns * noise))
                 for phase, bucket, start_ns, end_ns in segments
             ]
-        if self._pauses:
+        if self.pauses:
+            ends_ns = self.pauses.ends_ns
             segments = [
-                Segment(phase, bucket, self._held(begin_ns + start) - begin_ns, self._held(begin_ns + end) - begin_ns)
+                Segment(phase, bucket, ends_ns(begin_ns, start) - begin_ns, ends_ns(begin_ns, end) - begin_ns)
                 for phase, bucket, start, end in segments
             ]
         return segments
@@ -69,29 +69,12 @@ class Pace:
         """When an evaluation that begins at ``begin_ns`` ends."""
         cpu_s, speed = self._profile.evaluate_s, self._host.speed
         if speed is None:
-            return self.held(begin_ns + round(cpu_s * self._host.factor * 1e9))
-        end_ns = speed.ends_ns(begin_ns, cpu_s)
+            return self.pauses.ends_ns(begin_ns, round(cpu_s * self._host.factor * 1e9))
+        work_ns = speed.ends_ns(begin_ns, cpu_s) - begin_ns
         speed.finished(begin_ns, cpu_s)
-        return self.held(end_ns)
+        return self.pauses.ends_ns(begin_ns, work_ns)
 
-    def pause(self, begin_ns: int, end_ns: int) -> None:
-        """The process is stopped from now, ``begin_ns``, on; what was planned to end before, has."""
-        self._pauses.append((begin_ns, end_ns))
-
-    def held(self, time_ns: int) -> int:
-        """``time_ns``, or, if the process is stopped then, when it goes on."""
-        return self._held(time_ns) if self._pauses else time_ns
-
-    def _held(self, time_ns: int) -> int:
-        for from_ns, until_ns in self._pauses:
-            if from_ns <= time_ns < until_ns:
-                return until_ns
-        return time_ns
-
-    def _at_factor(self, samples: int, begin_ns: int) -> Sequence[Segment]:
-        while self._changes and self._changes[0][0] * 1e9 <= begin_ns:
-            self._factor = self._changes.popleft()[1]
-            self._segments.clear()
+    def _at_factor(self, samples: int) -> Sequence[Segment]:
         segments = self._segments.get(samples)
         if segments is None:
             segments = self._segments[samples] = self._paced(samples)
@@ -116,6 +99,6 @@ class Pace:
     def _paced(self, samples: int) -> tuple[Segment, ...]:
         segments, before_s = [], 0.0
         for phase, bucket, seconds in self._pieces(samples):
-            start_s, before_s = before_s, before_s + seconds * self._factor
+            start_s, before_s = before_s, before_s + seconds * self._host.factor
             segments.append(Segment(phase, bucket, round(start_s * 1e9), round(before_s * 1e9)))
         return tuple(segments)

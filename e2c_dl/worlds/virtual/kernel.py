@@ -9,6 +9,9 @@
 A coroutine that has to wait registers itself (``kernel.current``) with whoever will resume it, and awaits
 :func:`suspend`. When the heap is empty and tasks are unfinished, nothing can ever happen again: a deadlock, which names
 who waits for what.
+
+Tasks belong to an owner, a rank. While it is stopped, what would happen in it is kept, and happens in the same order
+when it goes on.
 """
 
 from __future__ import annotations
@@ -77,6 +80,7 @@ class Kernel:
         self.heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self.numbers = count()
         self._tasks: dict[Task, None] = {}  # a set would not keep their order
+        self._stopped: dict[int, list[tuple[Callable[[Any], None], Any]]] = {}  # by owner: what waits for it
 
     def at(self, time_ns: int, action: Callable[[Any], None], argument: Any) -> None:
         """Call ``action(argument)`` at ``time_ns``, not before now; one that never comes is forgotten."""
@@ -97,6 +101,23 @@ class Kernel:
         if time_ns < FOREVER:
             heappush(self.heap, (time_ns, next(self.numbers), self.ready.append, (task, None)))
 
+    def stop(self, owner: int) -> None:
+        """No task of ``owner`` runs until it goes on."""
+        self._stopped[owner] = []
+
+    def held(self, owner: int, action: Callable[[Any], None], argument: Any) -> bool:
+        """Whether ``owner`` is stopped: then ``action(argument)`` is called when it goes on."""
+        waiting = self._stopped.get(owner)
+        if waiting is not None:
+            waiting.append((action, argument))
+        return waiting is not None
+
+    def go_on(self, owner: int, *, dead: bool = False) -> None:
+        """Do what was held of ``owner``, in order; if it is ``dead``, nothing of it."""
+        for action, argument in self._stopped.pop(owner):
+            if not dead:
+                action(argument)
+
     def cancel(self, task: Task) -> None:
         """End ``task`` where it waits."""
         if not task.done:
@@ -114,13 +135,13 @@ class Kernel:
 
         Raises: TrainingError, if nothing can happen any more; whatever a task or an action raises.
         """
-        heap, ready, take = self.heap, self.ready, self.ready.popleft
+        heap, ready, take, stopped = self.heap, self.ready, self.ready.popleft, self._stopped
         while unfinished():
             ended = False
             while not ended:
                 while ready:
                     task, value = take()
-                    if task.done:
+                    if task.done or (stopped and self.held(task.owner, ready.append, (task, value))):
                         continue
                     self.current = task
                     try:

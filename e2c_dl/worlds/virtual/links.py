@@ -2,7 +2,7 @@
 
 ::
 
-    rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, schedule of rates, outages, conditions
+    rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, down; conditions over time
     Bottleneck(rate_bps, links)         one access that several links go through, each getting its fair share
 
 These are what a scenario's links and faults come down to. A pair without a LinkModel is not shaped: no rate, no delay.
@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
 from e2c_dl.topology import Link, Topology
-from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.tcp import CONGESTION_CONTROLS
 
 RankPair = tuple[int, int]
 """(source rank, destination rank)."""
 
 SEND_BUFFER_BYTES = 128 * 1024
+
+Conditions = Callable[[], "Iterator[tuple[float, LinkModel]]"]
+"""Gives (from when in s, what the link is like from then on), from 0 on, rising, as often as asked, maybe for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,34 +38,29 @@ class LinkModel:
     """A message's delay is uniform in delay_s +- jitter_s, at least 0; messages stay in order."""
     loss: float = 0.0
     """Fraction of segments, 0 <= loss < 1."""
-    schedule: tuple[tuple[float, float], ...] = ()
-    """(from when in s, rate_bps), in order of time: other rates than ``rate_bps``."""
-    down: tuple[tuple[float, float], ...] = ()
-    """(from s, until s): nothing is carried; what is on its way arrives, what is not yet, waits."""
-    conditions: Callable[[], Iterator[tuple[float, LinkModel]]] | None = None
-    """(from when in s, what the link is like from then on), from 0 on, rising, as often as asked for, maybe for ever:
-    then rate, delay, jitter, loss and outages are those, and the ones here say nothing. For gradual or periodic
-    changes; the models that it gives have neither schedules nor conditions, and are down or not from 0 on."""
+    down: bool = False
+    """Nothing is carried: what is on its way arrives, what is not yet, waits."""
+    conditions: Conditions | None = None
+    """What it is like over time, if that changes: then rate, delay, jitter, loss and down are those, and the ones here
+    say nothing, but for the delay, which is that of the round trip. The models that it gives have no conditions."""
     congestion_control: str = "cubic"
     send_buffer_bytes: int = SEND_BUFFER_BYTES
     """What the sender's kernel takes before it is on the wire: a send resolves once all but this much has left."""
-    initial_window_segments: int | None = None
-    """Slow start of the connection's first bytes, from this window (Linux: 10); None: none."""
 
     def __post_init__(self) -> None:
-        rates = [self.rate_bps] if self.rate_bps is not None else []
-        times = [time_s for time_s, _ in self.schedule]
         wrong = None
-        if any(rate <= 0 for rate in rates) or any(rate < 0 for _, rate in self.schedule):
+        if self.rate_bps is not None and self.rate_bps <= 0:
             wrong = "a rate is not above 0"
-        elif min(self.delay_s, self.jitter_s, self.send_buffer_bytes, *times, 0) < 0 or not 0 <= self.loss < 1:
-            wrong = "delay, jitter, buffer and times are at least 0, loss is from 0 to below 1"
-        elif times != sorted(times) or any(not 0 <= begin < end for begin, end in self.down):
-            wrong = "schedules are in order of time, and outages end after they begin"
+        elif min(self.delay_s, self.jitter_s, self.send_buffer_bytes) < 0 or not 0 <= self.loss < 1:
+            wrong = "delay, jitter and buffer are at least 0, loss is from 0 to below 1"
         elif self.congestion_control not in CONGESTION_CONTROLS:
             wrong = f"congestion control {self.congestion_control!r} has no model; write one of {CONGESTION_CONTROLS}"
         if wrong:
             raise InputError(f"link model: {wrong}; correct {self}")
+
+    def over_time(self) -> Iterator[tuple[float, LinkModel]]:
+        """(from when in s, what it is like from then on), the first from 0 on."""
+        return iter([(0.0, self)]) if self.conditions is None else self.conditions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +84,7 @@ def link_model(link: Link, congestion_control: str = "cubic") -> LinkModel:
         delay_s=link.delay_s,
         jitter_s=link.jitter_s,
         loss=0.0 if link.down else link.mean_loss,
-        down=((0.0, FOREVER / 1e9),) if link.down else (),
+        down=link.down,
         congestion_control=congestion_control,
     )
 

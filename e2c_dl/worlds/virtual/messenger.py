@@ -1,4 +1,4 @@
-"""The part of a virtual worker that sends and receives, and the spans that this leaves."""
+"""The part of a virtual worker that sends and receives, the spans that this leaves, and what stops it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
 from e2c_dl.worlds.virtual.parcel import Parcel, stamped, travelling
+from e2c_dl.worlds.virtual.pauses import Pauses
+from e2c_dl.worlds.virtual.shared import SharedWire
 from e2c_dl.worlds.virtual.tasks import NO_TASK
 from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.wire import Wire
@@ -28,12 +30,14 @@ class Messenger:
     """
 
     def __init__(
-        self, kernel: Kernel, *, rank: int, size: int, shapes: bool, checked: bool,
+        self, kernel: Kernel, *, rank: int, size: int, shapes: bool, checked: bool, pauses: Pauses,
         open_wire: Callable[[Messenger, int], Wire],
     ) -> None:  # fmt: skip
         self.kernel, self.rank, self.size = kernel, rank, size
-        self.shapes, self.checked = shapes, checked
+        self.shapes, self.checked, self.pauses = shapes, checked, pauses
         self.dead = False
+        self.deaf = False  # dead, or stopped
+        self.resumed_ns = 0
         self.records: list[bytes] = []
         self.record = self.records.append
         self.mailbox = Mailbox(kernel, rank)
@@ -96,7 +100,7 @@ class Messenger:
             self.mailbox.wait_any(receiver)
             task.waits = receiver
             if timeout_s is not None:
-                kernel.at(posted_ns + round(timeout_s * 1e9), self.mailbox.give_up, receiver)
+                kernel.at(posted_ns + round(timeout_s * 1e9), self._time_is_over, receiver)
             parcel = await suspend()
         deadline = self._deadlines.setdefault(kind, Deadline())
         waited_s = (kernel.now_ns - posted_ns) / 1e9
@@ -132,6 +136,25 @@ class Messenger:
                 wire = self.wires.get(dst) or self._open(dst)
                 wire.farewell(PeerLost(self.rank, reason), orderly=orderly)
 
+    def stop(self, _: object) -> None:
+        """One of ``pauses`` begins: nothing of this rank happens, but that its kernel sends what it has taken."""
+        if self.dead:
+            return
+        if not self.deaf:
+            self.deaf = True
+            self.kernel.stop(self.rank)
+            for wire in self._stoppable():
+                wire.stop()
+        self.kernel.at(self.pauses.runs_ns(self.kernel.now_ns), self._go_on, None)
+
+    def die(self) -> None:
+        """Nothing of this rank happens any more, nor what was kept while it was stopped."""
+        if self.deaf:
+            for wire in self._stoppable():
+                wire.go_on()
+            self.kernel.go_on(self.rank, dead=True)
+        self.dead = self.deaf = True
+
     def awaited_sent(self, parcel: Parcel, task: Task, posted_ns: int) -> None:
         """An await of what was sent has ended."""
         self.span(
@@ -147,6 +170,27 @@ class Messenger:
         self.record(_pack(
             posted_ns, start_ns, end_ns, 0, seq, task.iteration, task.number, peer_task, bucket, src, dst, 0, phase, 0,
         ))  # fmt: skip
+
+    def _go_on(self, _: object) -> None:
+        now_ns = self.kernel.now_ns
+        if self.deaf and not self.dead and self.pauses.runs_ns(now_ns) == now_ns:
+            self.deaf, self.resumed_ns = False, now_ns
+            for wire in self._stoppable():
+                wire.go_on()
+            self.kernel.go_on(self.rank)
+
+    def _stoppable(self) -> list[SharedWire]:
+        """All that were used so far, if this rank is one that is ever stopped."""
+        return [wire for wire in self.wires.values() if isinstance(wire, SharedWire)]
+
+    def _time_is_over(self, receiver: AnySource) -> None:
+        """A stopped process notices when it goes on, and then what has come meanwhile first."""
+        now_ns = self.kernel.now_ns
+        runs_ns = self.pauses.runs_ns(now_ns)
+        if runs_ns > now_ns:
+            self.kernel.at(runs_ns, self._time_is_over, receiver)
+        else:
+            self.mailbox.give_up(receiver)
 
     def _came(self, parcel: Parcel, posted_ns: int, task: Task) -> None:
         message = parcel.message

@@ -30,10 +30,6 @@ class GradientTimes:
     forward_s: float
     backward_s: tuple[float, ...]  # by bucket, in the order in which backward completes them
 
-    @property
-    def total_s(self) -> float:
-        return self.data_s + self.forward_s + sum(self.backward_s)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeProfile:
@@ -123,13 +119,11 @@ class HostModel:
     """Times slower than the profile at gradients and evaluations: what live hosts are paced by."""
     vector_factor: float = 1.0
     """Times slower at steps, copies, sums and scalings: ``factor``, where a quota slows everything."""
-    schedule: tuple[tuple[float, float], ...] = ()
-    """(from when in s, factor), in order of time: other factors than ``factor``, for gradients that begin later."""
     speed: Speed | None = None
-    """Instead of ``factor`` and ``schedule``, at gradients and evaluations. For one run: it may remember (heat)."""
+    """Instead of ``factor``, at gradients and evaluations. For one run: it may remember (heat)."""
     pauses: tuple[tuple[float, float], ...] = ()
-    """(from s, until s), in order of time: its process is stopped. What would end meanwhile ends afterwards; messages
-    that are on their way arrive, as kernels take them in."""
+    """(from s, until s): its process is stopped. It computes, posts and receives nothing; its kernel still sends what
+    it has, and keeps what arrives, however much, until the process goes on."""
     noise: float = 0.0
     """Relative standard deviation of a gradient's time, log-normal with median 1."""
     killed_at_s: float | None = None

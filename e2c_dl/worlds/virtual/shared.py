@@ -10,12 +10,14 @@ A fluid model: between two events every link sends at a constant rate, and posit
 moments: where a message's header, its last byte, and the last byte that the kernel had to take are. Rates change when
 a link becomes busy or idle, and when a schedule says so. Source: max-min fairness by progressive filling: Bertsekas and
 Gallager, Data Networks, 1992, 6.5.2. TCP connections of unlike round trips share less evenly than that.
+
+A sender that is stopped hands over no more: its stream comes as far as its kernel has taken it, and ends there for now.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -36,24 +38,30 @@ class Flow:
         self.bottlenecks = bottlenecks
         self.capacity: Capacity
         self.position = self.end = self.rate = 0.0  # bits, bits, bits per ns
+        self.taken = math.inf  # the position where what the kernel has ends, while the sender is stopped
         self.marks: list[tuple[float, int, Callable[[Any], None], Any]] = []
 
     @property
     def busy(self) -> bool:
+        """Whether anything is under way."""
         return bool(self.marks)
+
+    @property
+    def sending(self) -> bool:
+        return self.busy and self.position < self.taken - _TOLERANCE_BITS
 
 
 class Fluid:
-    """All links that share something, and the ``unsteady`` ones, whose conditions change in ways not known before.
+    """Links that share ``bottlenecks``, or one ``alone``, whose conditions or sender change in ways not known before.
 
     Wires call :meth:`mark` and then :meth:`changed`.
     """
 
-    def __init__(self, kernel: Kernel, bottlenecks: Sequence[Bottleneck], unsteady: Collection[RankPair] = ()) -> None:
+    def __init__(self, kernel: Kernel, bottlenecks: Sequence[Bottleneck], *alone: RankPair) -> None:
         self.kernel = kernel
         self._rates = [Capacity(_rates(bottleneck)) for bottleneck in bottlenecks]
         self.flows: dict[RankPair, Flow] = {}
-        for pair in sorted({*unsteady, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
+        for pair in sorted({*alone, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
             through = tuple(index for index, bottleneck in enumerate(bottlenecks) if pair in bottleneck.links)
             self.flows[pair] = Flow(through)
         self._at_ns = 0
@@ -74,18 +82,18 @@ class Fluid:
         self._advance()
         while sum(self._fire(flow) for flow in self.flows.values()):  # what is due may make more due
             pass
-        busy = [flow for flow in self.flows.values() if flow.busy]
-        self._share(busy)
+        sending = [flow for flow in self.flows.values() if flow.sending]
+        self._share(sending)
         self._changing = False
         self._version += 1
-        self.kernel.at(min(map(self._next_ns, busy), default=FOREVER), self.changed, self._version)
+        self.kernel.at(min(map(self._next_ns, sending), default=FOREVER), self.changed, self._version)
 
     def _advance(self) -> None:
         passed_ns = self.kernel.now_ns - self._at_ns
         self._at_ns = self.kernel.now_ns
         for flow in self.flows.values():
             if flow.rate:
-                flow.position = min(flow.end, flow.position + flow.rate * passed_ns)
+                flow.position = min(flow.end, flow.taken, flow.position + flow.rate * passed_ns)
 
     def _fire(self, flow: Flow) -> bool:
         """Whether ``flow`` had come to a mark."""
@@ -96,13 +104,13 @@ class Fluid:
             fired = True
         return fired
 
-    def _share(self, busy: Sequence[Flow]) -> None:
+    def _share(self, sending: Sequence[Flow]) -> None:
         """Max-min fair rates: fill all alike, and freeze whoever meets a limit first."""
         for flow in self.flows.values():
             flow.rate = 0.0
         left = [rates.rate_at(self.kernel.now_ns) for rates in self._rates]
-        own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in busy}
-        unfrozen = list(busy)
+        own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in sending}
+        unfrozen = list(sending)
         while unfrozen:
             users = [sum(index in flow.bottlenecks for flow in unfrozen) for index in range(len(left))]
             fair = [left[index] / users[index] if users[index] else math.inf for index in range(len(left))]
@@ -120,22 +128,33 @@ class Fluid:
         change_ns = min(capacity.next_change_ns(self._at_ns) for capacity in changing)
         if not flow.rate:
             return change_ns
-        missing = max(0.0, flow.marks[0][0] - flow.position)
+        missing = max(0.0, min(flow.marks[0][0], flow.taken) - flow.position)
         return min(change_ns, self._at_ns + max(1, math.ceil(missing / flow.rate - 1e-9)))
 
 
 class SharedWire(Wire):
     """A link whose rate depends on others'. Times of a message are known only as they come."""
 
-    def share(self, fluid: Fluid, flow: Flow) -> None:
+    def share(self, fluid: Fluid) -> None:
         """Send as a flow of ``fluid``; once, before anything is posted."""
-        self._fluid, self._flow = fluid, flow
-        flow.capacity = self.capacity
+        self._fluid, self._flow = fluid, fluid.flows[self.src, self.dst]
+        self._flow.capacity = self.capacity
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
         super().recondition()
         self._flow.capacity = self.capacity
+        self._fluid.changed()
+
+    def stop(self) -> None:
+        """The sender is stopped: its kernel goes on with what it has taken, and is given no more."""
+        self._fluid.changed()
+        self._flow.taken = self._flow.position + self.buffer_bits
+        self._fluid.changed()
+
+    def go_on(self) -> None:
+        """The sender is there again, or will never be."""
+        self._flow.taken = math.inf
         self._fluid.changed()
 
     def begin(self, parcel: Parcel) -> None:
@@ -144,7 +163,7 @@ class SharedWire(Wire):
         fluid.changed()
         self.number(parcel)
         self.pump_free_ns = FOREVER
-        start, flow.end = flow.end, flow.end + self.bits(parcel.nbytes)
+        start, flow.end = flow.end, flow.end + wire_bits(parcel.nbytes)
         leaving = _Leaving(parcel, self.kernel.now_ns)
         header_bits = min(flow.end - start, wire_bits(MESSAGE_HEADER_BYTES))
         fluid.mark(flow, flow.end - self.buffer_bits, self._gone, leaving)
@@ -158,6 +177,8 @@ class SharedWire(Wire):
             super().say_goodbye()
 
     def _gone(self, leaving: _Leaving) -> None:
+        if self.kernel.held(self.src, self._gone, leaving):
+            return
         parcel = leaving.parcel
         parcel.gone(self.kernel.now_ns)
         self.sent(parcel, leaving.start_ns)

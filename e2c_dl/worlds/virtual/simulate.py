@@ -53,7 +53,8 @@ def simulate(
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
-    ``on_iteration`` says what begins with an iteration of a rank; links that it ever names are ``unsteady``.
+    ``on_iteration`` says what begins with an iteration of a rank; links that it ever names are ``unsteady``, and so are
+    those from ranks that it ever pauses.
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
     parameters that change while their gradient is computed, are errors: they would train differently live.
 
@@ -87,7 +88,7 @@ class _Simulation:
     ) -> None:  # fmt: skip
         self._kernel = Kernel()
         self._setting, self._hosts, self._links, self._sink = setting, hosts, MappingProxyType(dict(links)), sink
-        self._fluid = Fluid(self._kernel, bottlenecks, unsteady)
+        self._fluid, self._unsteady = Fluid(self._kernel, bottlenecks), frozenset(unsteady)
         self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))
         self._unfinished = len(hosts)
         self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
@@ -134,15 +135,22 @@ class _Simulation:
         src = worker.rank
         model = self._links.get((src, dst), _UNSHAPED)
         round_trip_s = model.delay_s + self._links.get((dst, src), model).delay_s
-        flow = self._fluid.flows.get((src, dst))
-        kind = Wire if flow is None else SharedWire
+        fluid = self._shared_by(src, dst)
+        kind = Wire if fluid is None else SharedWire
         wire = kind(
             self._kernel, model, src=src, dst=dst, round_trip_s=round_trip_s, seed=self._setting.seed,
             record=worker.record, receiver=self._workers[dst],
         )  # fmt: skip
-        if isinstance(wire, SharedWire) and flow is not None:
-            wire.share(self._fluid, flow)
+        if isinstance(wire, SharedWire) and fluid is not None:
+            wire.share(fluid)
         return wire
+
+    def _shared_by(self, src: int, dst: int) -> Fluid | None:
+        """What the link's rate depends on, if that is not known beforehand."""
+        if (src, dst) in self._fluid.flows:
+            return self._fluid
+        unsteady = (src, dst) in self._unsteady or self._hosts[src].pauses
+        return Fluid(self._kernel, (), (src, dst)) if unsteady else None
 
     def _changed(self, pairs: Sequence[RankPair]) -> None:
         for src, dst in pairs:

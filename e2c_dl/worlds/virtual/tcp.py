@@ -9,11 +9,9 @@ link while it has something to send, so a message takes its wire bits / rate. De
   cubic   W = 1.054 (R / p)^(3/4), at least reno's    Source: RFC 8312, 5.1, Eq. (6) (C = 0.4), and 4.2
   so the rate is at most W segments per R. Lost segments are sent again: wire bits / (1 - p). A message whose last
   window lost a segment arrives one R later, and so does what follows it: TCP delivers in order.
-* *Cold start*: the first segments of a new connection leave in slow start, ``initial_window_segments`` in the first
-  round trip and twice as many in each following one, until the link's rate is reached.
 
-Not modelled: the retransmission timer (after a link was down, sending goes on at once), competition of ACKs for the
-way back, queues that overflow.
+Not modelled: the slow start of a fresh connection, the retransmission timer (after a link was down, sending goes on at
+once), competition of ACKs for the way back, queues that overflow, receive buffers that are full.
 """
 
 from __future__ import annotations
@@ -50,13 +48,3 @@ def lossy_rate_bps(congestion_control: str, loss: float, round_trip_s: float) ->
     """The highest rate, in bits of Ethernet frames per second, at which TCP sends with ``loss`` (above 0)."""
     round_trip_s = max(round_trip_s, _MIN_ROUND_TRIP_S)
     return window_segments(congestion_control, loss, round_trip_s) * FULL_FRAME_BITS / round_trip_s
-
-
-def slow_start(initial_window_segments: int, round_trip_s: float, rate_bps: float) -> tuple[tuple[float, float], ...]:
-    """(seconds since the connection's first byte, bits per second) until ``rate_bps`` is reached, with that step."""
-    steps: list[tuple[float, float]] = []
-    ramp_bps = initial_window_segments * FULL_FRAME_BITS / max(round_trip_s, _MIN_ROUND_TRIP_S)
-    while ramp_bps < rate_bps:
-        steps.append((len(steps) * max(round_trip_s, _MIN_ROUND_TRIP_S), ramp_bps))
-        ramp_bps *= 2
-    return (*steps, (len(steps) * max(round_trip_s, _MIN_ROUND_TRIP_S), rate_bps))

@@ -20,15 +20,15 @@ from typing import Protocol
 from e2c_dl.errors import PeerLost
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
-from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step, at_most, steps_of
-from e2c_dl.worlds.virtual.kernel import Kernel
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
+from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import LinkModel
 from e2c_dl.worlds.virtual.parcel import Parcel
+from e2c_dl.worlds.virtual.pauses import Pauses
 from e2c_dl.worlds.virtual.tcp import (
     FULL_FRAME_BITS,
     MESSAGE_HEADER_BYTES,
     lossy_rate_bps,
-    slow_start,
     wire_bits,
 )
 
@@ -40,7 +40,9 @@ _pack = RECORD.pack
 class Receiver(Protocol):
     """The worker at a wire's end."""
 
-    dead: bool
+    deaf: bool  # it is stopped, or dead
+    resumed_ns: int  # when it last went on; 0: it was never stopped
+    pauses: Pauses
     record: Callable[[bytes], None]
     put: Callable[[Parcel], None]
 
@@ -60,7 +62,7 @@ class Wire:
         self.record, self.receiver = record, receiver
         self.lost: PeerLost | None = None
         self.capacity = Capacity(_steps(model, round_trip_s))
-        self._conditions = None if model.conditions is None else Conditions(model.conditions())
+        self._in_force = InForce(model.over_time())
         self.queue: list[tuple[int, int, Parcel]] = []
         self.pump_free_ns = 0
         self.arrived_ns = 0  # of the last message that is under way
@@ -72,8 +74,6 @@ class Wire:
         self._delay_ns = round(model.delay_s * 1e9)
         chance = model.loss or model.jitter_s or model.conditions
         self._random = random.Random(f"{seed} {src} {dst}") if chance else None
-        self._cold = model.initial_window_segments is not None
-        self._bits: dict[int, float] = {}  # nbytes -> bits on the wire
         self._service_ns: dict[int, int] = {}  # nbytes -> how long it takes, where that is always the same
         self._on_arrival = self._arrive  # bound once
         self._posted = 0
@@ -94,11 +94,8 @@ class Wire:
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
-        model, now_ns = self.model, self.kernel.now_ns
-        self.capacity = Capacity(_steps(model, self._round_trip_s))
-        if model.conditions is not None:
-            self._conditions = Conditions(model.conditions())
-            self._conditions.at(now_ns)
+        self.capacity = Capacity(_steps(self.model, self._round_trip_s))
+        self._in_force = InForce(self.model.over_time())
 
     def pump(self, _: object) -> None:
         """The kernel has taken a message: begin the next, if there is one."""
@@ -155,11 +152,9 @@ class Wire:
     def _begin_slowly(self, parcel: Parcel) -> None:
         """As :meth:`begin`, where rates change, segments are lost, or a service time is not known yet."""
         now_ns = self.kernel.now_ns
-        if self._cold:
-            self._warm_up(now_ns)
         capacity = self.capacity
         start_ns = max(self._wire_free_ns, now_ns)
-        departed_ns = capacity.finish_ns(start_ns, self.bits(parcel.nbytes))
+        departed_ns = capacity.finish_ns(start_ns, wire_bits(parcel.nbytes))
         gone_ns = max(now_ns, capacity.begin_ns(departed_ns, self.buffer_bits))
         first_ns = capacity.finish_ns(start_ns, wire_bits(MESSAGE_HEADER_BYTES))
         if capacity.constant is not None and self._random is None:
@@ -170,22 +165,15 @@ class Wire:
         self.sent(parcel, now_ns)
         self.deliver(parcel, first_ns, departed_ns)
 
-    def bits(self, nbytes: int) -> float:
-        """What a message of ``nbytes`` takes of the wire, with what is lost and sent again."""
-        bits = self._bits.get(nbytes)
-        if bits is None:
-            # Where conditions change, what is sent again lowers the capacity instead.
-            again = 0.0 if self._conditions is not None else self.model.loss
-            bits = self._bits[nbytes] = wire_bits(nbytes) / (1 - again)
-        return bits
-
     def number(self, parcel: Parcel) -> None:
         """Give ``parcel`` its number in the order on the wire."""
         parcel.seq = self.begun
         self.begun += 1
 
     def sent(self, parcel: Parcel, start_ns: int) -> None:
-        """Leave the span of a message that the kernel began to take at ``start_ns``, and has, when it is gone."""
+        """Leave the span of a message that the kernel began to take at ``start_ns``; of one that never goes, none."""
+        if parcel.gone_ns >= FOREVER:
+            return
         message = parcel.message
         self.record(_pack(
             parcel.posted_ns, start_ns, parcel.gone_ns, parcel.nbytes, parcel.seq, message.iteration, parcel.task, -2,
@@ -194,11 +182,11 @@ class Wire:
 
     def deliver(self, parcel: Parcel, first_ns: int, departed_ns: int) -> None:
         """Let ``parcel``, whose header has left at ``first_ns``, and all at ``departed_ns``, arrive after the delay."""
-        if self._conditions is not None:
-            self._delay_ns = round(self._conditions.at(departed_ns).delay_s * 1e9)
         arrived_ns = departed_ns + self._delay_ns
-        if self._random is not None:
-            arrived_ns += self._late_ns(self._random, parcel.nbytes, departed_ns)
+        if self._random is not None:  # chance or change
+            now = self._in_force.at(departed_ns)
+            self._delay_ns = round(now.delay_s * 1e9)
+            arrived_ns = departed_ns + self._delay_ns + self._late_ns(self._random, now, parcel.nbytes, departed_ns)
         arrived_ns = max(arrived_ns, self.arrived_ns)
         begun_ns = max(first_ns + self._delay_ns, self.arrived_ns)  # read after the previous one
         self.arrived_ns = arrived_ns
@@ -209,44 +197,41 @@ class Wire:
         """Tell the receiver what the farewell was, after everything that is under way."""
         if self.goodbye is not None:
             at_ns = max(self.arrived_ns, self.kernel.now_ns + self._delay_ns)
-            self.kernel.at(at_ns, lambda goodbye: self.receiver.lose(*goodbye), self.goodbye)
+            self.kernel.at(at_ns, self._part, self.goodbye)
             self.goodbye = None
+
+    def _part(self, goodbye: tuple[PeerLost, bool]) -> None:
+        if not self.kernel.held(self.dst, self._part, goodbye):
+            self.receiver.lose(*goodbye)
 
     def _arrive(self, parcel: Parcel) -> None:
         receiver = self.receiver
-        if receiver.dead:
+        if receiver.deaf:  # one that goes on will hear of it
+            self.kernel.held(self.dst, self._on_arrival, parcel)
             return
         message, begun_ns = parcel.message, parcel.begun_ns
+        if begun_ns < receiver.resumed_ns:  # its header may have waited to be read
+            begun_ns = receiver.pauses.runs_ns(begun_ns)
         receiver.record(_pack(
             begun_ns, begun_ns, self.kernel.now_ns, parcel.nbytes, parcel.seq, message.iteration, _NO_TASK, -2,
             message.bucket, self.src, self.dst, 0, _RECEIVE, 0,
         ))  # fmt: skip
         receiver.put(parcel)
 
-    def _late_ns(self, generator: random.Random, nbytes: int, departed_ns: int) -> int:
+    def _late_ns(self, generator: random.Random, now: LinkModel, nbytes: int, departed_ns: int) -> int:
         """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""
         late_s = 0.0
-        model = self.model if self._conditions is None else self._conditions.at(departed_ns)
-        if model.jitter_s:
-            late_s = max(-model.delay_s, generator.uniform(-model.jitter_s, model.jitter_s))
-        if model.loss:
+        if now.jitter_s:
+            late_s = max(-now.delay_s, generator.uniform(-now.jitter_s, now.jitter_s))
+        if now.loss:
             rate_bps = self.capacity.rate_at(departed_ns) * 1e9
-            window = min(self.bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
-            if generator.random() < 1 - (1 - model.loss) ** max(1.0, window):
+            window = min(wire_bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
+            if generator.random() < 1 - (1 - now.loss) ** max(1.0, window):
                 late_s += self._round_trip_s
         return round(late_s * 1e9)
 
-    def _warm_up(self, now_ns: int) -> None:
-        """The connection's first byte leaves now: slow start bounds the rate from here."""
-        self._cold = False
-        segments = self.model.initial_window_segments or 0
-        ramp = slow_start(segments, self._round_trip_s, self.capacity.rate_at(now_ns) * 1e9)
-        bounds = [*((now_ns + round(at_s * 1e9), bps / 1e9) for at_s, bps in ramp)]
-        bounds[-1] = (bounds[-1][0], UNLIMITED_BPS / 1e9)  # at the link's own rate it bounds no more
-        self.capacity = Capacity(at_most(_steps(self.model, self._round_trip_s), bounds))
 
-
-class Conditions:
+class InForce:
     """What a link is like over time, asked for in order of time."""
 
     def __init__(self, source: Iterator[tuple[float, LinkModel]]) -> None:
@@ -263,22 +248,16 @@ class Conditions:
 
 
 def _steps(model: LinkModel, round_trip_s: float) -> Iterator[Step]:
-    if model.conditions is not None:
-        way_back_s = round_trip_s - model.delay_s
-        for from_s, now in model.conditions():
-            rate = 0.0 if now.down else _bits_per_ns(now, way_back_s + now.delay_s) * (1 - now.loss)
-            yield round(from_s * 1e9), rate
-        return
-    steps = steps_of(UNLIMITED_BPS if model.rate_bps is None else model.rate_bps, model.schedule, model.down)
-    if not model.loss:
-        yield from steps
-    else:
-        yield from at_most(steps, ((0, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s) / 1e9),))
+    way_back_s = round_trip_s - model.delay_s
+    for from_s, now in model.over_time():
+        yield round(from_s * 1e9), _bits_per_ns(now, way_back_s + now.delay_s)
 
 
 def _bits_per_ns(model: LinkModel, round_trip_s: float) -> float:
-    """The rate of a link that does not change, with what loss leaves of it."""
+    """The rate of a link as it is, less what is lost and sent again."""
+    if model.down:
+        return 0.0
     rate_bps = UNLIMITED_BPS if model.rate_bps is None else model.rate_bps
     if model.loss:
-        rate_bps = min(rate_bps, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s))
+        rate_bps = min(rate_bps, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s)) * (1 - model.loss)
     return rate_bps / 1e9

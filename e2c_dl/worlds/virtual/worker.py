@@ -46,7 +46,7 @@ class Onset(NamedTuple):
 
     links: Sequence[RankPair] = ()  # whose conditions are others from now on: they are asked for again
     killed: bool = False
-    paused_s: float = 0.0
+    paused_s: float = 0.0  # of the rank; its links are unsteady ones
 
 
 OnIteration = Callable[[int, int, int], Onset | None]
@@ -81,7 +81,7 @@ class VirtualWorker(Messenger):
     ) -> None:  # fmt: skip
         super().__init__(
             kernel, rank=rank, size=len(setting.layers), shapes=isinstance(compute.parameters, Shape),
-            checked=setting.checked, open_wire=open_wire,
+            checked=setting.checked, pauses=pace.pauses, open_wire=open_wire,
         )  # fmt: skip
         self.layers = setting.layers
         self.samples, self.total_samples = setting.samples[rank], sum(setting.samples)
@@ -109,12 +109,14 @@ class VirtualWorker(Messenger):
     def start(self, strategy: Strategy, seen: Worker) -> None:
         """Begin to run ``strategy`` over ``seen``: this worker, or a wrapper of it."""
         self._tasks.start(strategy.run(seen))
+        for begin_ns, _ in self.pauses:
+            self.kernel.at(begin_ns, self.stop, None)
 
     def kill(self, _: object) -> None:
         """End everything here, as kill -9 would; peers learn it from their connections."""
         if not self._tasks.serving:
             return
-        self.dead = True
+        self.die()
         now_ns = self.kernel.now_ns
         self._tasks.kill()
         self.records[:] = [record for record in self.records if RECORD.unpack(record)[2] <= now_ns]
@@ -137,6 +139,9 @@ class VirtualWorker(Messenger):
             task.iteration = iteration
             if setting.on_iteration is not None:
                 self._onset(setting.on_iteration(self.rank, iteration, kernel.now_ns))
+                if self.deaf:
+                    kernel.resume(task)
+                    await suspend()
             yield iteration
             accuracy = await self._evaluate(iteration + 1) if setting.evaluate_every else None
             end_ns = kernel.now_ns
@@ -233,7 +238,8 @@ class VirtualWorker(Messenger):
         if onset.links:
             self._changed(onset.links)
         if onset.paused_s:
-            self._pace.pause(now_ns, now_ns + round(onset.paused_s * 1e9))
+            self.pauses.add(now_ns, now_ns + round(onset.paused_s * 1e9))
+            self.stop(None)
         if onset.killed:
             self.kernel.at(now_ns, self.kill, None)  # not from within: a task cannot end itself
 
@@ -249,7 +255,7 @@ class VirtualWorker(Messenger):
         kernel = self.kernel
         task, now_ns = kernel.current, kernel.now_ns
         start_ns = max(now_ns, self._loop_free_ns)
-        self._loop_free_ns = end_ns = self._pace.held(start_ns + cost_ns)
+        self._loop_free_ns = end_ns = self.pauses.ends_ns(start_ns, cost_ns)
         self.span(phase, now_ns, start_ns, end_ns, task)
         if end_ns > now_ns:
             kernel.resume_at(end_ns, task)

@@ -1,0 +1,105 @@
+"""What the steps of any run share: a scenario, an archive, what went wrong so far; and how every run is concluded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import judge
+from e2c_dl.campaign.request import Console
+from e2c_dl.errors import AnalysisError, E2cDlError, InputError, Interrupted
+from e2c_dl.scenario.model import Scenario
+
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class Underway:
+    """One run. Grows from step to step; only its steps change it."""
+
+    console: Console
+    scenario: Scenario | None = None
+    archive: Archive | None = None
+    failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
+
+    @property
+    def the_scenario(self) -> Scenario:
+        return there(self.scenario)
+
+    @property
+    def the_archive(self) -> Archive:
+        return there(self.archive)
+
+    @property
+    def archive_path(self) -> Path:
+        return self.the_archive.path
+
+    def note(self, step: str, seconds: float, error: E2cDlError | None, *, last: bool) -> None:
+        """Record how ``step`` ended, as far as there is an archive to record it in; the ``last`` has sealed it."""
+        if error is not None:
+            self.failures.append((step, error))
+        if self.archive is not None and not last:
+            outcome = "done" if error is None else "interrupted" if isinstance(error, Interrupted) else "failed"
+            self.archive.step(step, round(seconds, 3), outcome)
+
+    def keep_traceback(self, text: str) -> None:
+        if self.archive is not None:
+            logs = self.archive.path / layout.LOGS
+            logs.mkdir(exist_ok=True)
+            (logs / "defect.txt").write_text(text)
+        else:
+            print(text, file=sys.stderr)
+
+    def conclude(self, happened: Iterable[str], secrets: Sequence[bytes] = ()) -> None:
+        """Say how the run ended, and what ``happened``, analyse it, write the report, and seal the archive."""
+        archive = self.the_archive
+        outcome = Outcome.FINISHED
+        if self.failures:
+            outcome = Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
+        for sentence in happened:
+            archive.happened(sentence)
+        archive.end(outcome, now().isoformat(timespec="seconds"))
+        try:
+            judge.write_report(archive.path)
+        except AnalysisError as error:
+            self.console.say(str(error))
+            archive.happened(str(error))
+        archive.seal(secrets)
+
+
+def asked_for(scenario: Scenario) -> dict[str, Any]:
+    """What run.json holds of ``scenario`` wherever it is run: its seeds, and what was injected."""
+    injected = scenario.injected
+    return {
+        "scenario": scenario.name,
+        "seeds": {"training": scenario.training.seed, "injected": injected.seed},
+        "injected": {
+            "compute": dict(injected.compute),
+            "links": {f"{src} -> {dst}": factor for (src, dst), factor in injected.links.items()},
+            "faults": [vars(fault) for fault in injected.faults],
+        },
+    }
+
+
+def default_archive(scenario: Scenario, run_id: str, started: datetime) -> Path:
+    """Where a run is kept if nobody says otherwise."""
+    return Path.cwd() / "runs" / f"{scenario.name}-{started:%Y%m%d-%H%M%S}-{run_id}"
+
+
+def now() -> datetime:
+    """In local time, with its offset."""
+    return datetime.now(timezone.utc).astimezone()
+
+
+def there(value: T | None) -> T:
+    """``value``. Raises: InputError if an earlier step has not made it."""
+    if value is None:
+        raise InputError("a step of the run was begun before the one that it needs")
+    return value

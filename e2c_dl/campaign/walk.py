@@ -1,0 +1,85 @@
+"""Carry a run through its steps, whatever happens on the way, and say how each ended.
+
+::
+
+    check stage | what may fail ...        | collect release verify report      always=True
+    nothing yet | a failure or Ctrl-C here | still passes through all of these
+    is started  |                          |
+
+The first failure decides the exit code; later ones are recorded beside it. Ctrl-C ends the step that it comes in, also
+where somebody else's code swallowed it; steps that are always done are not interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from e2c_dl.campaign.interrupts import Interrupts, interruptible
+from e2c_dl.campaign.underway import Underway
+from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
+
+R = TypeVar("R", bound=Underway)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Generic[R]):
+    """One step. ``always``: done after a failure too, once there is an archive. ``last``: writes the final record."""
+
+    name: str
+    what: str  # for people
+    act: Callable[[R], None]
+    always: bool = False
+    last: bool = False
+
+
+def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
+    """Take ``run`` through ``steps``; the first failure, after all that had to be done was done."""
+    with interruptible() as interrupts:
+        for step in steps:
+            if run.failures and not (step.always and run.archive is not None):
+                continue
+            if step.always:
+                interrupts.hold()
+            _carry_out(step, run, interrupts)
+    return run.failures[0][1] if run.failures else None
+
+
+def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
+    """Do one step; its failure, if any, is one of ours, and on record."""
+    run.console.step(step.name, step.what)
+    begun = time.monotonic()
+    error: E2cDlError | None = None
+    try:
+        step.act(run)
+    except E2cDlError as failed:
+        error = failed
+    except OSError as failed:
+        error = _full_disk(failed, run) or ArchiveError(f"{step.name}: {failed}")
+        error.__cause__ = failed
+    except Exception as failed:  # noqa: BLE001 - a defect: the hosts are released all the same, and the traceback is kept
+        error = E2cDlError(f"{step.name}: unexpected {type(failed).__name__}: {failed}; please report logs/defect.txt")
+        error.__cause__ = failed
+        run.keep_traceback(traceback.format_exc())
+    seconds = time.monotonic() - begun
+    if interrupts.received is not None and not step.always:
+        error = interrupts.received  # whatever else it looked like to others
+        if run.archive is None:
+            error = Interrupted("stopped before anything was started")
+    if error is None:
+        run.console.done(step.name, seconds)
+    else:
+        # Without an archive there is no more to come than the error itself, as the last line: it need not stand twice.
+        run.console.failed(step.name, str(error) if run.archive is not None else "nothing was started")
+    run.note(step.name, seconds, error, last=step.last)
+
+
+def _full_disk(error: OSError, run: Underway) -> ArchiveError | None:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    where = error.filename or run.archive_path
+    return ArchiveError(f"the disk is full ({where}); make room and run again, or say --archive with another disk")
