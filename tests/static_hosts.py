@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
@@ -15,6 +16,7 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.local import addresses
 from e2c_dl.testbeds.local.access import ssh_argv
 from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.static import remains
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 
@@ -32,26 +34,49 @@ def machines(count: int, state: Path) -> Iterator[tuple[Access, ...]]:
 
 
 def inventory(accesses: tuple[Access, ...], path: Path, **more: object) -> Path:
-    """An inventory of ``accesses`` at ``path``; ``more`` goes into its defaults."""
-    defaults = {"key": accesses[0].keyfile, "user": accesses[0].user, "python": sys.executable, **more}
+    """An inventory of ``accesses`` at ``path``, their host keys beside it; ``more`` goes into its defaults."""
+    keys = {"known_hosts": str(known_hosts(accesses, path.with_suffix(".keys")))}
+    defaults = {"key": accesses[0].keyfile, "user": accesses[0].user, "python": sys.executable, **keys, **more}
     hosts = [{"address": access.address, "data_device": access.data_device} for access in accesses]
     path.write_text(json.dumps({"defaults": defaults, "hosts": hosts}))  # JSON is YAML
     return path
 
 
+def known_hosts(accesses: tuple[Access, ...], path: Path) -> Path:
+    """A file of their host keys, as ssh writes it, at ``path``."""
+    key = Path(accesses[0].keyfile).with_name("hostkey.pub").read_text().strip()
+    path.write_text("".join(f"{access.address} {key}\n" for access in accesses))
+    return path
+
+
 _LOOK = """
-import glob, os, sys
-from e2c_dl.testbeds.static import host_side, remains
-run_id, device = sys.argv[1:]
-found = [*glob.glob(f"{remains.PLACE}{run_id}-*"), *glob.glob(os.path.expanduser("~/.ansible*"))]
-found += [str(what) for what in (host_side.claimed_by(device), host_side.shaped_by(device)) if what]
-found += [f"process {pid}" for pid in host_side.started_from(f"{remains.PLACE}{run_id}-")]
-print("\\n".join(found))
+import json, os, tempfile
+from pathlib import Path
+from e2c_dl.testbeds.static import host_side
+
+own, pid = set(), os.getpid()
+while pid > 0:
+    own.add(pid)
+    pid = host_side.parent_of(pid) or 0
+others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - own
+places = (Path.home(), Path("/run"), Path(tempfile.gettempdir()))
+print(json.dumps({
+    "devices": {link["ifname"]: [link["qdisc"], link["gso_max_segs"]]
+                for link in host_side.parsed("ip", "-json", "-details", "link", "show")},
+    "queueing": [[each["dev"], each["kind"], each["handle"]] for each in host_side.parsed("tc", "-json", "qdisc")],
+    "processes": sorted(name for pid in others if (name := host_side.content(f"/proc/{pid}/comm")) not in ("", "sshd")),
+    "files": sorted(str(path) for place in places for path in place.glob("*")),
+}))
 """
 
 
-def left_on(access: Access, run_id: str) -> tuple[str, ...]:
-    """What there is of the run on a machine: directory, claim, queueing, processes; nothing, if it was released."""
-    argv = ssh_argv(access, access.python, "-c", _LOOK, run_id, access.data_device)
-    said = subprocess.run(argv, capture_output=True, text=True, check=True)
-    return tuple(line for line in said.stdout.splitlines() if line)
+def seen(access: Access) -> dict[str, Any]:
+    """What a machine is like: devices, queueing, processes, files where programs leave some. sshd is passed over."""
+    said = subprocess.run(ssh_argv(access, access.python, "-c", _LOOK), capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def directories(run_id: str) -> list[Path]:
+    """Those of the run on any of the machines, which share this one's /tmp."""
+    return sorted(Path(remains.PLACE).parent.glob(f"{Path(remains.PLACE).name}{run_id}-*"))

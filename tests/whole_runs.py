@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
@@ -15,6 +15,26 @@ from e2c_dl.testbeds.local.processes import processes_of
 
 COMMAND = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
 LIMIT_S = 240
+
+STAGES = ("deploy", "emulate", "prepare", "train", "collect")
+_BROKEN = """
+import dataclasses, sys
+from e2c_dl.campaign import run
+from e2c_dl.cli.main import main
+from e2c_dl.errors import TestbedError
+
+def broken(act):
+    def acting(campaign):
+        act(campaign)
+        raise TestbedError("made to fail")
+    return acting
+
+stage = sys.argv.pop(1)
+run.STEPS = tuple(
+    dataclasses.replace(step, act=broken(step.act)) if step.name == stage else step for step in run.STEPS
+)
+main()
+"""
 
 LAYERS = """\
 environment:
@@ -40,12 +60,19 @@ compute: {method: sleep, cores: 0.1}
 """
 
 
-def scenario(folder: Path, workflow: Path, iterations: int = 6, network: str = NETWORK) -> Path:
+def broken(stage: str) -> list[str]:
+    """``e2c-dl`` whose ``stage`` fails when all that it does is done."""
+    return [sys.executable, "-c", _BROKEN, stage]
+
+
+def scenario(
+    folder: Path, workflow: Path, iterations: int = 6, network: str = NETWORK, emulation: str = EMULATION
+) -> Path:
     """Three hosts, one per layer; returns the folder."""
     folder.mkdir(parents=True)
     (folder / "layers_services.yaml").write_text(LAYERS % iterations)
     (folder / "network.yaml").write_text(network)
-    (folder / "emulation.yaml").write_text(EMULATION)
+    (folder / "emulation.yaml").write_text(emulation)
     (folder / "workflow.yaml").write_text(workflow.read_text())
     return folder
 
@@ -53,10 +80,12 @@ def scenario(folder: Path, workflow: Path, iterations: int = 6, network: str = N
 class Started:
     """One ``e2c-dl`` under way, in a process group of its own, its output in a file."""
 
-    def __init__(self, *arguments: object, log: Path, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *arguments: object, log: Path, prefix: tuple[str, ...] = (), command: Sequence[str] = COMMAND
+    ) -> None:
         self._log = log
         self.process = subprocess.Popen(
-            [*prefix, *COMMAND, *map(str, arguments)],
+            [*prefix, *command, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=log.open("w"),
             stderr=subprocess.STDOUT,

@@ -35,6 +35,7 @@ def run_worker(run_dir: Path, service_id: str) -> int:
     """
     outcome.reserve(run_dir)
     (run_dir / PID).write_text(f"{os.getpid()}\n")
+    os.environ["TMPDIR"] = os.path.abspath(run_dir)  # torch leaves a directory there: it goes with the others
     with _logged(run_dir / layout.WORKER_LOG):
         ended, exit_status = _worked(run_dir, service_id)
     if ended.reason:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import host_keys as keys
 
 if TYPE_CHECKING:
     from e2c_dl.testbeds.machine import Probe
@@ -43,6 +44,7 @@ class Access:
     own_address: str | None = None  # what the host itself knows as its management address; None: ``address``
     through_pid: int | None = None  # a process whose user and network namespaces one must enter to reach it; None: none
     ansible_python: str | None = None  # what Ansible runs on there; None: ``python``
+    host_keys: str = keys.UNCHECKED  # which of its keys ssh accepts: see ``host_keys``
 
 
 class Backend(Enum):

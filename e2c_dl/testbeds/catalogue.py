@@ -62,6 +62,11 @@ def names() -> tuple[str, ...]:
     return tuple(_ENTRIES)
 
 
+def check_name(name: str) -> None:
+    """Does nothing. Raises: InputError: no such testbed."""
+    _entry(name)
+
+
 def testbed(name: str, options: Mapping[str, str]) -> Testbed:
     """The testbed ``name`` with what a user said about it: option name -> value, without dashes.
 

@@ -192,8 +192,10 @@ def up(run_id: str | None) -> Run:
     if run_id is None and len(found) == 1:
         return next(iter(found.values()))
     if run_id is None or run_id not in found:
-        asked = "" if run_id is None else f"{run_id}: no such run has hosts up; "
-        raise InputError(f"{asked}name one of: {', '.join(found) or 'none is up (deploy --keep leaves hosts up)'}")
+        what = "several runs are up" if run_id is None else f"{run_id}: no such run has hosts up"
+        if not found:
+            raise InputError(f"{'no run is up' if run_id is None else what}; `e2c-dl deploy --keep` leaves hosts up")
+        raise InputError(f"{what}; name one of {', '.join(found)}")
     return found[run_id]
 
 

@@ -27,6 +27,7 @@ from e2c_dl.topology import Topology
 
 _TIMEOUT_S = 60.0
 _AT_ONCE = 32  # connections
+DIRECTORY_VARIABLE = "E2CDL_RUN_DIR"
 
 
 def apply(accesses: Sequence[Access], topology: Topology, *, netem: bool) -> dict[str, Any]:
@@ -57,10 +58,15 @@ def _on_all(accesses: Sequence[Access], verb: str, commands: Mapping[str, Sequen
         return {access.name: answer for access, answer in zip(accesses, said, strict=True)}
 
 
+def _found_by(access: Access) -> list[str]:
+    """In front of a program on a run's machine: what ends the run there finds it by its environment."""
+    return ["env", f"{DIRECTORY_VARIABLE}={access.run_dir}"] if access.run_dir else []
+
+
 def _on_one(access: Access, verb: str, commands: Sequence[tc.Command]) -> Any:
     program = ["-m", "e2c_dl.emulation.on_host", verb]
     if access.netns_pid is None:
-        argv = ssh_argv(access, access.python, *program)
+        argv = ssh_argv(access, *_found_by(access), access.python, *program)
     else:
         argv = enter_network(access, [sys.executable, *program])
     request = json.dumps({"device": access.data_device, "commands": commands})

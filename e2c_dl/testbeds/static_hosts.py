@@ -25,7 +25,7 @@ def roles_and_networks(
     topology: Topology,
     accesses: Sequence[Access],
     told: Mapping[str, Told],
-    variables: Mapping[str, Mapping[str, str]] | None = None,
+    variables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
     """(Roles, Networks) of ``accesses``, once all of them answer over SSH.
 
@@ -57,7 +57,7 @@ def roles_and_networks(
     return roles, nets
 
 
-def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[str, str]) -> dict[str, Any]:
+def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "roles": roles,
         "address": access.address,

@@ -5,13 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import docker_daemon
 import pytest
-import whole_runs
-from whole_runs import COMMAND, Started, facts, scenario
+from whole_runs import COMMAND, STAGES, Started, broken, facts, scenario
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
@@ -20,26 +18,6 @@ from e2c_dl.testbeds.docker import remains
 from e2c_dl.trace.messages import conservation
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
-
-STAGES = ("deploy", "emulate", "prepare", "train", "collect")
-_BROKEN = """
-import dataclasses, sys
-from e2c_dl.campaign import run
-from e2c_dl.cli.main import main
-from e2c_dl.errors import TestbedError
-
-def broken(act):
-    def acting(campaign):
-        act(campaign)
-        raise TestbedError("made to fail")
-    return acting
-
-stage = sys.argv.pop(1)
-run.STEPS = tuple(
-    dataclasses.replace(step, act=broken(step.act)) if step.name == stage else step for step in run.STEPS
-)
-main()
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,12 +32,12 @@ def start(tmp_path, repository):
     started = []
     (tmp_path / "artifacts").mkdir()
 
-    def begin(iterations=3, source=None):
+    def begin(iterations=3, source=None, command=COMMAND):
         source = source or scenario(
             tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations
         )
         arguments = ("deploy", "--on", "docker", source, tmp_path / "artifacts", "--archive", tmp_path / "a")
-        started.append(Started(*arguments, log=tmp_path / "log"))
+        started.append(Started(*arguments, log=tmp_path / "log", command=command))
         return started[-1]
 
     yield begin
@@ -105,9 +83,8 @@ def test_first_light_shortened(start, tmp_path, repository):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, monkeypatch, stage):
-    monkeypatch.setattr(whole_runs, "COMMAND", [sys.executable, "-c", _BROKEN, stage])
-    run = start()
+def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
+    run = start(command=broken(stage))
     assert run.ended() == 1
     assert "made to fail" in run.said.splitlines()[-1]
     assert facts(tmp_path / "a")["outcome"] == "failed"

@@ -4,10 +4,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
 
 import pytest
-from static_hosts import inventory, left_on, machines
-from whole_runs import COMMAND, Started, facts, nothing_left, scenario
+from static_hosts import directories, inventory, known_hosts, machines, seen
+from whole_runs import COMMAND, EMULATION, STAGES, Started, broken, facts, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.machine import has_netem
@@ -23,6 +26,12 @@ def nodes(tmp_path_factory):
         yield up
 
 
+@pytest.fixture(scope="module")
+def untouched(nodes):
+    """What the machines are like before anything was done to them."""
+    return {node.name: seen(node) for node in nodes}
+
+
 @pytest.fixture
 def listed(nodes, tmp_path):
     return inventory(nodes, tmp_path / "hosts.yaml")
@@ -35,16 +44,27 @@ class Site:
         self.folder, self.workflow, self.listed, self.started = folder, workflow, listed, []
         (folder / "artifacts").mkdir()
 
-    def start(self, name="a", *more, iterations=20, broken=None):
-        source = scenario(self.folder / f"s-{name}", self.workflow, iterations=iterations)
-        if broken is not None:
-            break_stage(source / "workflow.yaml", broken)
+    def start(self, name="a", *more, iterations=20, failing=None, command=COMMAND):
+        source = scenario(
+            self.folder / f"s-{name}", self.workflow, iterations=iterations, emulation=EMULATION + arriving()
+        )
+        if failing is not None:
+            break_stage(source / "workflow.yaml", failing)
         run = Started(
             "deploy", source, self.folder / "artifacts", "--on", "static", "--inventory", self.listed,
-            "--archive", self.folder / name, *more, log=self.folder / f"{name}.log",
+            "--archive", self.folder / name, *more, log=self.folder / f"{name}.log", command=command,
         )  # fmt: skip
         self.started.append(run)
         return run
+
+
+def arriving():
+    """A bottleneck in front of one host, where this kernel can have one: an ingress and a device more on a machine."""
+    tried = subprocess.run(
+        ["unshare", "--net", "ip", "link", "add", "ifb7", "type", "ifb"], stderr=subprocess.DEVNULL, check=False
+    )
+    links = "[{src: edge.*, dst: fog.*}, {src: cloud.*, dst: fog.*}]"
+    return "" if tried.returncode else f"bottlenecks: [{{name: door, rate: 80mbit, links: {links}}}]\n"
 
 
 def break_stage(workflow, stage):
@@ -57,20 +77,32 @@ def break_stage(workflow, stage):
 
 
 @pytest.fixture
-def site(tmp_path, repository, listed):
+def site(tmp_path, repository, listed, untouched):
     made = Site(tmp_path, repository / "experiments/first-light/workflow.yaml", listed)
     yield made
     for run in made.started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
         if ", archive " in run.said:
             remains.destroy(run.run_id)
 
 
-def nothing_left_anywhere(nodes, run_id):
+def nothing_left_anywhere(nodes, untouched, run_id):
     nothing_left(run_id)
-    assert {node.name: left_on(node, run_id) for node in nodes} == {node.name: () for node in nodes}
+    assert directories(run_id) == []
+    assert {node.name: seen(node) for node in nodes} == untouched
 
 
-def test_a_run_trains_and_says_what_was_not_emulated(site, nodes):
+def until(run, stage):
+    """Return when ``run`` is in ``stage``; of training, of the first iteration; of the first, when it has a machine."""
+    run.until({"train": "iteration 1/"}.get(stage, f"{stage:<9} "))
+    while stage == "deploy" and not directories(run.run_id):
+        assert run.process.poll() is None, run.said
+        time.sleep(0.01)  # polling another program
+
+
+def test_a_run_trains_and_says_what_was_not_emulated(site, nodes, untouched):
     run = site.start()
     assert run.ended() == 0, run.said
     told = facts(site.folder / "a")
@@ -82,7 +114,7 @@ def test_a_run_trains_and_says_what_was_not_emulated(site, nodes):
         if row["measured"]:
             assert row["measured"]["rate_bps"] == pytest.approx(50e6, rel=0.1)
     assert verify(site.folder / "a") == ()
-    nothing_left_anywhere(nodes, told["run_id"])
+    nothing_left_anywhere(nodes, untouched, told["run_id"])
 
 
 @pytest.mark.skipif(has_netem(), reason="this kernel does all that is asked")
@@ -94,40 +126,61 @@ def test_strict_refuses_beforehand_what_cannot_be_emulated(site, nodes):
 
 
 @pytest.mark.parametrize("stage", ["prepare", "launch", "finalize"])
-def test_a_failure_leaves_nothing(site, nodes, stage):
-    run = site.start(iterations=3, broken=stage)
+def test_a_failure_of_the_workflow_leaves_nothing(site, nodes, untouched, stage):
+    run = site.start(iterations=3, failing=stage)
     assert run.ended() == 1
     told = facts(site.folder / "a")
     assert told["outcome"] == "failed" and "broken" in " ".join(told["what_happened"])
-    nothing_left_anywhere(nodes, told["run_id"])
+    nothing_left_anywhere(nodes, untouched, told["run_id"])
 
 
-STAGES = {"deploy": "deploy    bringing", "prepare": "prepare   sending", "train": "iteration 1/"}
+@pytest.mark.parametrize("stage", ["deploy", "emulate"])  # the others are the workflow's
+def test_a_failure_before_the_workflow_leaves_nothing(site, nodes, untouched, stage):
+    run = site.start(iterations=3, command=broken(stage))
+    assert run.ended() == 1
+    assert "made to fail" in run.said.splitlines()[-1]
+    assert facts(site.folder / "a")["outcome"] == "failed"
+    nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_ctrl_c_leaves_nothing(site, nodes, stage):
+@pytest.mark.parametrize("stage", STAGES[:-1])
+def test_ctrl_c_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=LONG)
-    run.until(STAGES[stage])
+    until(run, stage)
     run.interrupt()
     assert run.ended() == 130, run.said
     assert facts(site.folder / "a")["outcome"] == "interrupted"
-    nothing_left_anywhere(nodes, run.run_id)
+    nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
-def test_after_kill_9_destroy_removes_everything_and_nothing_of_others(site, nodes):
+def killed_and_destroyed(run):
+    """``e2c-dl`` is killed, with no word to anybody; then a user clears up. What that printed."""
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.ended()
+    destroyed = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
+    assert destroyed.returncode == 0, destroyed.stderr
+    return destroyed.stdout
+
+
+@pytest.mark.parametrize("stage", ["deploy", "emulate", "prepare"])
+def test_after_kill_9_destroy_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=LONG)
-    run.until(STAGES["train"])
+    until(run, stage)
+    assert "edge-1: directory" in killed_and_destroyed(run)
+    nothing_left_anywhere(nodes, untouched, run.run_id)
+
+
+def test_after_kill_9_in_training_destroy_removes_everything_and_nothing_of_others(site, nodes, untouched):
+    run = site.start(iterations=LONG)
+    until(run, "train")
     other = site.start("b")  # meanwhile, the machines' data devices belong to the first
     assert other.ended() == 2
     assert f"eth1 is shaped by run {run.run_id}" in other.said
-    os.kill(run.process.pid, signal.SIGKILL)
-    run.ended()
-    assert all(left_on(node, run.run_id) for node in nodes)
-    destroyed = subprocess.run([*COMMAND, "destroy"], capture_output=True, text=True, check=False)
-    assert destroyed.returncode == 0, destroyed.stderr
-    assert run.run_id in destroyed.stdout and "node" not in destroyed.stderr
-    nothing_left_anywhere(nodes, run.run_id)
+    there = {node.name: seen(node) for node in nodes}
+    for what in ("devices", "queueing", "processes", "files"):
+        assert any(there[name][what] != untouched[name][what] for name in untouched)  # else nothing would be shown
+    assert "edge-1: what shaped eth1" in killed_and_destroyed(run)
+    nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
 def doctor(listed):
@@ -153,3 +206,65 @@ def test_what_would_be_done_is_printed(site, nodes):
     assert run.ended() == 0, run.said
     assert f"root@{nodes[0].address} port 22, training on {nodes[0].data_address} (eth1)" in run.said
     assert "edge-1: tc class add dev eth1" in run.said
+
+
+def other_key(keys, of, folder):
+    """In the file ``keys``, ``of`` has another key than its own."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "other")], check=True)
+    key = " ".join((folder / "other.pub").read_text().split()[:2])
+    lines = [f"{of.address} {key}" if line.split()[0] == of.address else line for line in keys.read_text().splitlines()]
+    keys.write_text("\n".join(lines) + "\n")
+
+
+def test_a_machine_with_another_key_is_refused(site, nodes, listed, tmp_path):
+    keys = listed.with_suffix(".keys")
+    other_key(keys, nodes[1], tmp_path)
+    run = site.start()
+    assert run.ended() == 2
+    assert f"hosts[1].address: root@{nodes[1].address} port 22: its host key is not the one in {keys}" in run.said
+    assert not (site.folder / "a").exists()
+    status, told = doctor(listed)
+    assert (status, told["stops_a_run"]) == (1, [nodes[1].address])
+
+
+def test_a_machine_that_nobody_knows_is_refused_unless_keys_are_not_checked(nodes, listed):
+    text = listed.read_text()
+    keys = json.dumps({"known_hosts": str(listed.with_suffix(".keys"))}).strip("{}")
+    listed.write_text(text.replace(keys, '"host_keys": "known"'))
+    status, told = doctor(listed)
+    assert (status, len(told["stops_a_run"])) == (1, 3)
+    assert f"`ssh-keyscan -p 22 {nodes[0].address} >> ~/.ssh/known_hosts`" in json.dumps(told["probes"])
+    listed.write_text(text.replace(keys, '"host_keys": "unchecked"'))
+    status, told = doctor(listed)
+    assert (status, told["stops_a_run"]) == (0, [])
+    assert "host key not checked" in json.dumps(told["probes"])
+
+
+_ANSIBLE = """
+import json, sys
+from e2c_dl.testbeds import static_hosts, upstream
+from e2c_dl.testbeds.base import Access, Told
+from e2c_dl.topology import Host, Topology
+
+upstream.check()
+from e2c_dl.testbeds.static.run import for_ansible
+
+static_hosts._RETRIES = 1
+access = Access(**json.loads(sys.argv[1]))
+host = Host(name=access.name, layer="edge", service="Trainer", service_id="1_1_1", role="Trainer", rank=0)
+variables = {access.name: for_ansible(access)}
+static_hosts.roles_and_networks(Topology(hosts=(host,)), [access], {access.name: Told()}, variables)
+"""
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_ansible_looks_at_the_key_too(nodes, tmp_path, right):
+    keys = known_hosts(nodes, tmp_path / "keys")
+    if not right:
+        other_key(keys, nodes[0], tmp_path)
+    access = replace(nodes[0], host_keys=str(keys), through_pid=None)
+    argv = [sys.executable, "-c", _ANSIBLE, json.dumps(asdict(access))]
+    environ = os.environ | {"ANSIBLE_HOME": str(tmp_path), "ANSIBLE_SSH_ARGS": "-C"}  # no connection that stays
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environ, cwd=tmp_path)
+    assert (done.returncode == 0) is right, done.stderr
+    assert ("EnosSSHNotReady" in done.stderr) is not right

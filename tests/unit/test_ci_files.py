@@ -1,11 +1,16 @@
-"""The workflow files that people copy: they parse, and every command in them exists, with its options."""
+"""The workflow files that people copy: they parse, and every command in them exists, with its arguments."""
 
 import importlib
 import re
+import shlex
+import shutil
+import subprocess
+from string import Template
 
 import pytest
 import yaml
 
+from ci import rehearse
 from e2c_dl.cli.main import COMMANDS
 
 FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml")
@@ -17,13 +22,11 @@ def text(request, repository):
 
 
 def commands(text):
-    """The lines that a job runs, of either file."""
-    job = yaml.safe_load(text)
-    jobs = job.get("jobs", {"one": job.get("first-light")})
-    for each in jobs.values():
-        steps = [step.get("run", "") for step in each.get("steps", [])]
-        for lines in [*steps, *each.get("before_script", []), *each.get("script", [])]:
-            yield from lines.splitlines()
+    """The lines that a job runs, of either file, variables filled in."""
+    workflow = yaml.safe_load(text)
+    known = rehearse.variables(workflow) | {"USER": "me"}
+    for step in rehearse.steps(workflow):
+        yield from (Template(line).substitute(known) for line in step.script.splitlines())
 
 
 def test_every_make_target_exists(text, repository):
@@ -33,19 +36,39 @@ def test_every_make_target_exists(text, repository):
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
-def test_every_command_of_ours_exists_with_its_options(text):
-    ours = [line.partition("e2c-dl ")[2].split() for line in commands(text) if "e2c-dl " in line]
+def test_every_command_of_ours_exists_with_its_arguments(text, repository, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("experiments", "artifacts"):
+        (tmp_path / name).symlink_to(repository / name)
+    (tmp_path / "smoke-test").mkdir()  # what deploy has made by then
+    ours = [shlex.split(line.partition("e2c-dl ")[2]) for line in commands(text) if "e2c-dl " in line]
     assert [words[0] for words in ours] == ["doctor", "deploy", "verify"]
     for name, *words in ours:
         module, attribute, _ = COMMANDS[name]
-        command = getattr(importlib.import_module(module), attribute)
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known
+        getattr(importlib.import_module(module), attribute).make_context(name, words)  # parsed, not run
+
+
+def test_after_a_failure_only_what_is_always_done_is_rehearsed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda program: None)  # no sudo here
+    job = {"steps": [
+        {"uses": "actions/checkout@v4"},
+        {"name": "one", "run": "echo $SAID; false; echo not this"},
+        {"name": "two", "run": "echo nor this"},
+        {"name": "three", "if": "always()", "run": "sudo --preserve-env=SAID echo last"},
+    ]}  # fmt: skip
+    found = rehearse.steps({"jobs": {"a": job}})
+    assert rehearse.rehearsed(found, tmp_path, {"PATH": "/usr/bin:/bin", "SAID": "hello"}) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert "hello" in said and "last" in said and "not this" not in said and "nor this" not in said
+
+
+def test_the_jobs_are_bash_that_parses(text):
+    for step in rehearse.steps(yaml.safe_load(text)):
+        assert subprocess.run(["bash", "-n", "-c", step.script], check=False).returncode == 0
 
 
 def test_what_is_run_stands_in_the_tree(text, repository):
-    variables = yaml.safe_load(text)
-    scenario = (variables.get("env") or variables.get("variables"))["SCENARIO"]
+    scenario = rehearse.variables(yaml.safe_load(text))["SCENARIO"]
     assert (repository / scenario / "layers_services.yaml").is_file()
     assert (repository / "artifacts").is_dir()
 

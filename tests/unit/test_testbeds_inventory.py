@@ -48,6 +48,19 @@ def test_defaults_hold_where_a_host_says_nothing(listed, tmp_path):
 HOST = "- {address: 10.0.0.1, key: key"
 
 
+def test_keys_of_machines_are_those_that_ssh_knows_unless_something_is_said(listed, tmp_path):
+    hosts = f"hosts:\n{HOST}}}\n- {{address: b, key: key, host_keys: unchecked}}\n"
+    hosts += "- {address: c, key: key, host_keys: known}\n- {address: d, key: key, known_hosts: open}"
+    file = str(tmp_path / "open")
+    assert [machine.host_keys for machine in listed(hosts).machines] == ["known", "unchecked", "known", file]
+    unchecked = listed("defaults: {host_keys: unchecked}\n" + hosts)
+    assert [machine.host_keys for machine in unchecked.machines] == ["unchecked", "unchecked", "known", file]
+    assert [machine.host_keys for machine in listed("defaults: {known_hosts: open}\n" + hosts).machines][:2] == [
+        file,
+        "unchecked",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -72,6 +85,11 @@ HOST = "- {address: 10.0.0.1, key: key"
         (f"hosts:\n{HOST}, gpus: many}}", "hosts[0].gpus: expected a whole number"),
         (f"hosts:\n{HOST}, shared_device: yes}}", "hosts[0].shared_device: expected text, not true"),
         (f"hosts:\n{HOST}, shared_device: shap}}", "'shap' is not known; did you mean 'shape'?"),
+        (f"hosts:\n{HOST}, host_keys: no}}", "hosts[0].host_keys: expected text, not false"),
+        (f"hosts:\n{HOST}, host_keys: uncheckd}}", "'uncheckd' is not known; did you mean 'unchecked'?"),
+        (f"hosts:\n{HOST}, known_hosts: none}}", "none cannot be read; name a file that `ssh-keyscan HOST ...` wrote"),
+        (f"hosts:\n{HOST}, known_hosts: 'a b'}}", "a b cannot be read"),
+        (f"hosts:\n{HOST}, known_hosts: open, host_keys: known}}", "host_keys: stands beside known_hosts, which"),
         (f"hosts:\n{HOST}, name: a, layer: b}}", "hosts[0].layer: stands beside a name, which decides alone"),
         (f"hosts:\n{HOST}}}\n{HOST}}}", "hosts[1].address: 10.0.0.1 is that of hosts.yaml:2: hosts[0] already"),
     ],

@@ -140,7 +140,7 @@ def test_files_are_written_before_anything_is_mounted(tmp_path: Path) -> None:
 def test_sshd_lets_in_by_key_only() -> None:
     lines = files.sshd_config(Path("/r"), {"PATH": "/bin", "E2CDL_RUN": "0123abcd"}).splitlines()
     assert {"AuthenticationMethods publickey", "PasswordAuthentication no", "UsePAM no"} <= set(lines)
-    assert "SetEnv PATH=/bin E2CDL_RUN=0123abcd" in lines
+    assert 'SetEnv "PATH=/bin" "E2CDL_RUN=0123abcd"' in lines
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_where_training_talks(machine, device, address):
         ({}, {"data_device": "eth0"}, ": eth0 carries SSH and training alike; give data_address on another device"),
         ({"claimed_by": {"eth1": "0a"}}, {}, ": eth1 is shaped by run 0a; wait, or `e2c-dl destroy 0a`"),
         ({"shaped_by": {"eth1": "tbf"}}, {}, ": somebody has put tbf on eth1; `tc qdisc del dev eth1 root` there"),
+        ({"shaped_by": {"eth1": "ingress"}}, {}, ": somebody has put ingress on eth1; `tc qdisc del dev eth1 ingress`"),
     ],
 )
 def test_what_stands_in_the_way(told, machine, said):

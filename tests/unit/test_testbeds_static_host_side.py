@@ -29,7 +29,7 @@ def test_a_runs_directory_is_its_own_and_goes_with_it(tmp_path):
     place = tmp_path / "e2c-dl-0a-edge-1"
     assert told("begin", "0a", str(place), "").returncode == 0
     assert place.stat().st_mode & 0o777 == 0o700
-    assert sorted(part.name for part in place.iterdir()) == ["ansible", "work"]
+    assert sorted(part.name for part in place.iterdir()) == ["ansible", "segments.json", "work"]
     again = told("begin", "0a", str(place), "")
     assert again.returncode == 1 and "File exists" in again.stderr
     assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == [f"directory {place}"]
@@ -55,6 +55,66 @@ def test_what_runs_from_the_directory_is_ended_with_its_children(tmp_path):
             process.kill()
             process.wait()
         ours.stdout.close()
+
+
+def test_what_carries_the_directory_in_its_environment_is_ended_too(tmp_path):
+    place = tmp_path / "mine"
+    told("begin", "0a", str(place), "")
+    marked = subprocess.Popen(["sleep", "1000"], env={"E2CDL_RUN_DIR": f"{place}/work"})
+    try:
+        assert told("end", "0a", str(place), "", "[]").returncode == 0
+        assert marked.wait(10) == -9
+    finally:
+        marked.kill()
+        marked.wait()
+
+
+def test_what_ansible_waits_with_may_tidy_up_when_its_program_is_gone(tmp_path):
+    place, unpacked = tmp_path / "mine", tmp_path / "unpacked"
+    told("begin", "0a", str(place), "")
+    unpacked.mkdir()
+    script = "import os, subprocess, sys; subprocess.run(['sleep', '1000']); os.rmdir(sys.argv[2])"
+    waiting = subprocess.Popen([sys.executable, "-c", script, f"{place}/ansible/module", str(unpacked)])
+    try:
+        assert told("end", "0a", str(place), "", "[]").returncode == 0
+        assert waiting.wait(10) == 0 and not unpacked.exists()
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+def queueing(monkeypatch, *qdiscs):
+    monkeypatch.setattr(host_side, "parsed", lambda *argv: list(qdiscs))
+
+
+@pytest.mark.parametrize(
+    ("qdisc", "kind"),
+    [
+        ({"kind": "fq", "handle": "0:", "root": True}, None),
+        ({"kind": "fq", "handle": "8001:", "root": True}, "fq"),
+        ({"kind": "fq_codel", "handle": "8001:", "parent": "1:1"}, None),
+        ({"kind": "ingress", "handle": "ffff:", "parent": "ffff:fff1"}, "ingress"),
+    ],
+)
+def test_what_has_a_handle_was_put_there_by_somebody(monkeypatch, qdisc, kind):
+    queueing(monkeypatch, qdisc)
+    assert host_side.shaped_by("eth9") == kind
+
+
+def test_a_device_takes_as_many_segments_as_before(monkeypatch):
+    ran = []
+    monkeypatch.setattr(host_side, "parsed", lambda *argv: [])
+    monkeypatch.setattr(host_side, "said", lambda *argv: ran.append(argv))
+    host_side.unshape("eth9", [["tc", "qdisc", "del", "dev", "eth9", "root"]], 64)
+    assert ran[-1] == ("ip", "link", "set", "dev", "eth9", "gso_max_segs", "64")
+
+
+def test_a_device_that_was_made_and_stays_is_named(monkeypatch):
+    monkeypatch.setattr(host_side, "said", lambda *argv: None)
+    monkeypatch.setattr(host_side, "shaped_by", lambda device: None)
+    monkeypatch.setattr(host_side, "addresses", lambda: {"ifb-eth9": []})
+    with pytest.raises(SystemExit, match="ifb-eth9 is still there; ip link del dev ifb-eth9"):
+        host_side.unshape("eth9", [["ip", "link", "del", "dev", "ifb-eth9"]], None)
 
 
 def test_a_device_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):

@@ -11,26 +11,15 @@ from collections.abc import Sequence
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.host_keys import ssh_options
 from e2c_dl.testbeds.local import rootless
-
-_SSH = (
-    "ssh",
-    "-F",
-    "/dev/null",  # what the user's own configuration says of these addresses is not meant for them
-    *("-o", "BatchMode=yes"),
-    *("-o", "IdentitiesOnly=yes"),
-    *("-o", "StrictHostKeyChecking=no"),  # keys live as long as the run: nothing to remember
-    *("-o", "UserKnownHostsFile=/dev/null"),
-    *("-o", "GlobalKnownHostsFile=/dev/null"),
-    *("-o", "LogLevel=ERROR"),
-    *("-o", "ConnectTimeout=10"),
-)
 
 
 def ssh_argv(access: Access, *argv: str) -> list[str]:
     """Command line that runs ``argv`` on the host, arguments kept apart; without ``argv``, an interactive shell."""
     way_in = rootless.way_in(access.through_pid)
-    target = [*way_in, *_SSH, "-i", access.keyfile, "-p", str(access.port), f"{access.user}@{access.address}"]
+    ssh = ["ssh", *ssh_options(access.host_keys), "-i", access.keyfile, "-p", str(access.port)]
+    target = [*way_in, *ssh, f"{access.user}@{access.address}"]
     return [*target, "--", shlex.join(argv)] if argv else target
 
 

@@ -5,6 +5,7 @@
     RUN/                       the run's directory in the registry, 0700
       key key.pub              the way in; hostkey hostkey.pub: what the hosts show
       sshd_config core.sh
+      tmp/                       temporary files of all hosts: what a killed program left there goes with the run
       hosts/NAME/
         etc/ var/              bound over the machine's /etc/hosts, /etc/passwd, ..., /var/log/wtmp, ...
         run/ sys/              become the host's /run and /sys
@@ -28,6 +29,7 @@ from pathlib import Path
 from e2c_dl.testbeds.local.addresses import DATA_DEVICE, MANAGEMENT_DEVICE, mac
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TEMPORARY = "tmp"
 _RUN = Path("/run")
 _LOGIN_RECORDS = (
     "/var/log/wtmp",
@@ -155,7 +157,7 @@ class HostFiles:
 
 def sshd_config(run: Path, environ: Mapping[str, str]) -> str:
     """The configuration of every host's sshd, but for the address it listens on; commands get ``environ``."""
-    return _SSHD.format(run=run, environ=" ".join(f"{key}={value}" for key, value in environ.items()))
+    return _SSHD.format(run=run, environ=" ".join(f'"{key}={value}"' for key, value in environ.items()))
 
 
 def passwd(machine: str, user: pwd.struct_passwd, home: Path) -> str:

@@ -29,7 +29,7 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.local import addresses, cables, cpu, tcp
 from e2c_dl.testbeds.local.access import enter_network
 from e2c_dl.testbeds.local.commands import run
-from e2c_dl.testbeds.local.files import SYSTEM_PATH, HostFiles, sshd_config
+from e2c_dl.testbeds.local.files import SYSTEM_PATH, TEMPORARY, HostFiles, sshd_config
 from e2c_dl.testbeds.local.holder import Holder, start_core, start_host, start_keeper
 from e2c_dl.testbeds.local.remains import destroy
 
@@ -156,7 +156,8 @@ class LocalTestbed:
 
     def _environ(self) -> dict[str, str]:
         """For everything started here, and what runs on hosts: nothing of the controller's environment."""
-        return {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"} | self.run.environ
+        places = {"PATH": SYSTEM_PATH, "TMPDIR": str(self.run.directory / TEMPORARY)}
+        return places | {"LANG": "C.UTF-8"} | self.run.environ
 
     def _start(self, files: Sequence[HostFiles]) -> tuple[Holder, list[Holder]]:
         """The core and the hosts, their namespaces there."""
@@ -164,6 +165,7 @@ class LocalTestbed:
         if sshd is None:
             raise TestbedError("sshd: not found on this machine; apt-get install openssh-server")
         config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
+        (self.run.directory / TEMPORARY).mkdir(mode=0o700)
         if not self._root:
             self._keeper = start_keeper(self.run.directory, self._environ())
             self._holders.append(self._keeper)

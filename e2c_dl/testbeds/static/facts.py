@@ -117,7 +117,8 @@ class Facts:
         if run is not None:
             return [f": {device} is shaped by run {run}; wait, or `e2c-dl destroy {run}` where that was started"]
         if kind is not None:
-            return [f": somebody has put {kind} on {device}; `tc qdisc del dev {device} root` there, or another device"]
+            at = kind if kind in ("ingress", "clsact") else "root"
+            return [f": somebody has put {kind} on {device}; `tc qdisc del dev {device} {at}` there, or another device"]
         return []
 
     def _device_of(self, address: str) -> str | None:
@@ -148,6 +149,7 @@ def way_to(name: str, machine: Machine) -> Access:
         python=machine.python or f"{VENV}/bin/python",
         run_dir="",
         ansible_python=machine.python or "/usr/bin/python3",
+        host_keys=machine.host_keys,
     )
 
 

@@ -24,9 +24,11 @@ from typing import Any
 
 CLAIM = "/run/e2c-dl.shaped."
 END_WITHIN_S = 20.0
+TIDY_WITHIN_S = 2.0
+SEGMENTS = "segments.json"
+"""In a run's directory: what ``segments`` said of the device before the run."""
 QDISCS: dict[str, list[str]] = {"htb": [], "netem": ["delay", "1ms"]}
-# What the kernel puts on a device by itself; anything else was set by somebody.
-UNSHAPED = ("noqueue", "mq", "fq_codel", "pfifo_fast", "fq", "pfifo", "cake")
+ARRIVING = ("ingress", "clsact")
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -70,11 +72,20 @@ def qdisc_problem(kind: str) -> str | None:
 
 
 def shaped_by(device: str) -> str | None:
-    """What somebody has put on ``device``: the kind of its root queueing, None if it is the kernel's own choice."""
+    """What somebody has put on ``device``: the kind of queueing; None if all of it is the kernel's own choice.
+
+    That has no handle: so it is there again when ours is removed, which somebody's would not be.
+    """
     for qdisc in parsed("tc", "-json", "qdisc", "show", "dev", device):
-        if qdisc.get("root") and qdisc.get("kind") not in UNSHAPED:
+        if qdisc["kind"] in ARRIVING or (qdisc.get("root") and qdisc["handle"] != "0:"):
             return str(qdisc["kind"])
     return None
+
+
+def segments(device: str) -> int | None:
+    """How many segments ``device`` takes as one frame; None if ``ip`` does not say."""
+    told = parsed("ip", "-json", "-details", "link", "show", "dev", device)
+    return told[0].get("gso_max_segs") if told else None
 
 
 def claimed_by(device: str) -> str | None:
@@ -146,6 +157,8 @@ def begin(run: str, run_dir: str, device: str) -> dict[str, str]:
     os.mkdir(run_dir, 0o700)
     for part in ("work", "ansible"):
         os.mkdir(os.path.join(run_dir, part), 0o700)
+    with open(os.path.join(run_dir, SEGMENTS), "w", encoding="utf-8") as file:
+        json.dump(segments(device) if device else None, file)
     return {}
 
 
@@ -153,11 +166,7 @@ def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
     """What was removed, one line each. Whatever is gone already is passed over."""
     removed = end_processes(run_dir)
     if device and claimed_by(device) == run:
-        for command in json.loads(commands):
-            said(*command)  # deleting what is not there fails, which is as well: what stays is looked at below
-        left = shaped_by(device)
-        if left is not None:
-            sys.exit(f"{device} still has {left} on it; tc qdisc del dev {device} root")
+        unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
         os.unlink(CLAIM + device)
         removed.append("what shaped " + device)
     if os.path.isdir(run_dir):
@@ -166,16 +175,38 @@ def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
     return removed
 
 
+def unshape(device: str, commands: list[list[str]], segments_before: int | None) -> None:
+    """``device`` as it was before the run: ``commands`` and the number of segments that it took. Exits if it is not."""
+    if segments_before is not None:
+        commands = [*commands, ["ip", "link", "set", "dev", device, "gso_max_segs", str(segments_before)]]
+    for command in commands:
+        said(*command)  # deleting what is not there fails, which is as well: what stays is looked at below
+    left = shaped_by(device)
+    if left is not None:
+        sys.exit(f"{device} still has {left} on it; tc qdisc del dev {device} {left if left in ARRIVING else 'root'}")
+    there = addresses()
+    for *deleting, name in commands:
+        if deleting[:3] == ["ip", "link", "del"] and name in there:
+            sys.exit(f"{name} is still there; ip link del dev {name}")
+
+
 def end_processes(run_dir: str) -> list[str]:
-    """Kill all that was started from ``run_dir``, and their children; one line each."""
+    """Kill all that was started from ``run_dir``, and their children; one line each.
+
+    What Ansible has there ends by itself once the program that it waits for is gone, and removes what it unpacked in
+    the machine's /tmp; so it gets a moment for that.
+    """
     removed: dict[int, str] = {}
-    deadline_s = time.monotonic() + END_WITHIN_S
+    begun_s = time.monotonic()
     while True:
         found = started_from(run_dir)
         if not found:
             return list(removed.values())
-        if time.monotonic() > deadline_s:
+        waited_s = time.monotonic() - begun_s
+        if waited_s > END_WITHIN_S:
             sys.exit(f"cannot be killed: process {', '.join(map(str, sorted(found)))}")
+        if waited_s < TIDY_WITHIN_S:
+            found = {pid for pid in found if f"{run_dir}/ansible/" not in content(f"/proc/{pid}/cmdline")}
         for pid in found:
             removed[pid] = f"process {pid} ({content(f'/proc/{pid}/comm')})"
             try:
@@ -186,7 +217,7 @@ def end_processes(run_dir: str) -> list[str]:
 
 
 def started_from(run_dir: str) -> set[int]:
-    """Pids that have ``run_dir`` in their command line or as working directory, and their children's; not our own."""
+    """Pids that have ``run_dir`` in command line or environment, or are in it, and their children's; not our own."""
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     parents = {pid: parent for pid in pids for parent in [parent_of(pid)] if parent is not None}
     own, pid = set(), os.getpid()
@@ -196,7 +227,8 @@ def started_from(run_dir: str) -> set[int]:
     found = {
         pid
         for pid in parents.keys() - own
-        if run_dir in content(f"/proc/{pid}/cmdline") or f"{cwd(pid)}/".startswith(f"{run_dir}/")
+        if run_dir in content(f"/proc/{pid}/cmdline") + content(f"/proc/{pid}/environ")
+        or f"{cwd(pid)}/".startswith(f"{run_dir}/")
     }
     while True:
         more = {pid for pid, parent in parents.items() if parent in found} - found - own

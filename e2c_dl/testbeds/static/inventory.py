@@ -10,6 +10,8 @@
       user: root                  links are emulated by root only
       key: id_ed25519             private key, seen from this file; mode 0600
       port: 22
+      known_hosts: known_hosts    its host key stands in this file [in one of ssh's own]; or
+      host_keys: unchecked        whatever key it shows; "known": as without either
       data_address: 192.168.7.11  training talks here [the address that SSH came in by]
       data_device: eth1           ... on this device [the one that has data_address]
       shared_device: shape        if SSH uses it too: shape it all the same, or "leave" it as it is
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import AddressValueError, IPv4Address
@@ -31,14 +34,18 @@ from pathlib import Path
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.document import read
 from e2c_dl.scenario.field import Field, Findings, spelled
+from e2c_dl.testbeds.host_keys import KNOWN, UNCHECKED
 
-SHARED_KEYS = ("user", "key", "port", "data_device", "shared_device", "python", "gpus")
+KEYS = ("host_keys", "known_hosts")
+SHARED_KEYS = ("user", "key", "port", "data_device", "shared_device", "python", "gpus", *KEYS)
 HOST_KEYS = ("address", "name", "layer", "data_address", *SHARED_KEYS)
 
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
-_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")  # Ansible hands it to a shell
+_PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")  # Ansible hands it to a shell, ssh expands it
+
+Fields = Mapping[str, Field]
 
 
 class SharedDevice(Enum):
@@ -59,6 +66,7 @@ class Machine:
     user: str = "root"
     key: str
     port: int = 22
+    host_keys: str = KNOWN  # or UNCHECKED, or the file that has them
     data_address: str | None = None
     data_device: str | None = None
     shared_device: SharedDevice | None = None
@@ -86,7 +94,7 @@ def load(path: Path) -> Inventory:
         if "key" not in said and "key" not in defaults and not found.errors:
             found.errors.append(entry.error("key 'key' is missing", "name the private key here, or under defaults"))
         if not found.errors:
-            machine = found.attempt(_machine, entry, defaults | said, path.parent)
+            machine = found.attempt(_machine, entry, said, defaults, path.parent)
             machines += [] if machine is None else [machine]
     for error in found.errors:
         raise error
@@ -96,8 +104,9 @@ def load(path: Path) -> Inventory:
     return Inventory(path=path, machines=tuple(machines))
 
 
-def _machine(entry: Field, said: dict[str, Field], folder: Path) -> Machine:
+def _machine(entry: Field, own: Fields, defaults: Fields, folder: Path) -> Machine:
     """Raises: ScenarioError."""
+    said = {**defaults, **own}
 
     def plain(key: str, pattern: re.Pattern[str], what: str) -> str | None:
         return _plain(said[key], pattern, what) if key in said else None
@@ -114,6 +123,7 @@ def _machine(entry: Field, said: dict[str, Field], folder: Path) -> Machine:
         user=plain("user", _USER, "a user's name, such as root") or "root",
         key=_key(said["key"], folder),
         port=said["port"].integer(1, 65535) if "port" in said else 22,
+        host_keys=_host_keys(own, folder) or _host_keys(defaults, folder) or KNOWN,
         data_address=_ipv4(said["data_address"]) if "data_address" in said else None,
         data_device=plain("data_device", _DEVICE, "a network device's name, such as eth1"),
         shared_device=None if shared is None else SharedDevice(shared),
@@ -147,6 +157,21 @@ def _key(field: Field, folder: Path) -> str:
     if mode & 0o077:
         raise field.error(f"{path} has mode {mode:04o}, so ssh will not use it", f"chmod 600 {path}")
     return str(path)
+
+
+def _host_keys(said: Fields, folder: Path) -> str | None:
+    """What is said of host keys in one place; None: nothing."""
+    if "known_hosts" not in said:
+        return said["host_keys"].one_of((KNOWN, UNCHECKED)) if "host_keys" in said else None
+    field = said["known_hosts"]
+    if "host_keys" in said:
+        raise said["host_keys"].error("stands beside known_hosts, which decides alone", "leave one of them out")
+    path = os.path.abspath(folder / Path(field.text()).expanduser())
+    if not os.access(path, os.R_OK) or os.path.isdir(path):
+        raise field.error(f"{path} cannot be read", "name a file that `ssh-keyscan HOST ...` wrote and you compared")
+    if not _PATH.fullmatch(path):
+        raise field.error(f"{path}: ssh would take it for something else", "use letters, digits and _ . / + - alone")
+    return path
 
 
 def _check_distinct(machines: list[Machine]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.host_keys import refusal
 from e2c_dl.testbeds.local.access import ssh_argv
 
 BASE_PYTHON = "python3"
@@ -43,7 +44,9 @@ def _ask(access: Access, program: str, words: list[str]) -> Answer:
     except FileNotFoundError:
         return Answer(failure="there is no ssh on this machine; apt-get install openssh-client")
     if done.returncode:
-        return Answer(failure=" ".join(done.stderr.split()) or f"{words[0]} ended with status {done.returncode}")
+        distrusted = refusal(access.host_keys, access.address, access.port, done.stderr)
+        said = " ".join(done.stderr.split()) or f"{words[0]} ended with status {done.returncode}"
+        return Answer(failure=distrusted or said)
     try:
         return Answer(value=json.loads(done.stdout))
     except ValueError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import described, registry, shaping
+from e2c_dl.testbeds import described, host_keys, registry, shaping
 from e2c_dl.testbeds.base import Access, Backend, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.static import computing, reach, remains
@@ -102,7 +102,7 @@ class StaticRun(ClaimedRun):
                 raise TestbedError(f"host {name}: {answer.failure}")
         self.accesses = accesses
         told = {access.name: self._told(access.name) for access in accesses}
-        variables = {access.name: _own_places(access) for access in accesses}
+        variables = {access.name: for_ansible(access) for access in accesses}
         return roles_and_networks(self._scenario.topology, accesses, told, variables)
 
     def _told(self, host: str) -> Told:
@@ -119,10 +119,11 @@ def _access(name: str, facts: Facts, run_id: str) -> Access:
     )
 
 
-def _own_places(access: Access) -> Mapping[str, str]:
-    """Ansible's variables: what it leaves on a host lies in the run's directory, and goes with it."""
+def for_ansible(access: Access) -> Mapping[str, Any]:
+    """Ansible's variables: it trusts whom we trust; what it leaves on a host lies in the run's directory."""
     ours = f"{remains.directory(access)}/ansible"
-    return {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}
+    places = {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}
+    return host_keys.ansible_variables(access.host_keys) | places
 
 
 def _tcp_caveats(facts: Facts, scenario: Scenario) -> list[str]:

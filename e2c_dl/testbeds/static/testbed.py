@@ -11,6 +11,7 @@ from e2c_dl.emulation import tc
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import asked, described, machine, registry
 from e2c_dl.testbeds.base import Backend
+from e2c_dl.testbeds.host_keys import UNCHECKED
 from e2c_dl.testbeds.machine import DEPLOYING, Probe
 from e2c_dl.testbeds.static import computing, facts, inventory, matching
 from e2c_dl.testbeds.static.facts import Facts
@@ -116,7 +117,8 @@ def _of_machine(found: Facts) -> Iterator[Probe]:
     problems = found.problems(shaped=True)
     if found.unreachable is None:
         told = found.told
-        detail = f"{told['hostname']}, {told['kernel']}, {told['cores']} cores, Python {told['python']}"
+        key = "host key not checked" if listed.host_keys == UNCHECKED else "host key known"
+        detail = f"{told['hostname']}, {key}, {told['kernel']}, {told['cores']} cores, Python {told['python']}"
         yield Probe(name=name, ok=not problems, detail=detail, remedy="; ".join(problems))
         links = {Backend.TC: "tc with netem", Backend.HTB: "rates alone, by HTB", Backend.NONE: "not emulated"}
         said = f"{found.data_address} on {found.data_device}, {links[found.backend]}"

@@ -1,0 +1,67 @@
+"""Whose host key ssh accepts: one answer for all ways to a host, our own ssh and Ansible's.
+
+::
+
+    unchecked   anybody's: hosts made for this run, and machines that are installed anew all the time
+    known       as ssh itself has it: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts
+    /a/file     those in this file of the same format, and no others
+
+The user's ssh configuration is not read: what an inventory says holds for everybody who has it. EnOSlib and our
+settings of Ansible tell it not to look at host keys; variables of the host itself go before that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+UNCHECKED = "unchecked"
+KNOWN = "known"
+
+_ALWAYS = (
+    *("-F", "/dev/null"),
+    *("-o", "BatchMode=yes"),
+    *("-o", "IdentitiesOnly=yes"),
+    *("-o", "UpdateHostKeys=no"),  # nobody asked for entries in his known_hosts
+    *("-o", "LogLevel=ERROR"),
+    *("-o", "ConnectTimeout=10"),
+)
+_FAILED, _CHANGED = "Host key verification failed", "IDENTIFICATION HAS CHANGED"
+_FILES = "~/.ssh/known_hosts"
+
+
+def ssh_options(host_keys: str) -> tuple[str, ...]:
+    """Options of ssh, scp and sftp."""
+    if host_keys == UNCHECKED:
+        return (*_ALWAYS, "-o", "StrictHostKeyChecking=no", *_known_from("/dev/null"))
+    files = () if host_keys == KNOWN else _known_from(host_keys)
+    return (*_ALWAYS, "-o", "StrictHostKeyChecking=yes", *files)
+
+
+def ansible_variables(host_keys: str) -> dict[str, Any]:
+    """Variables of a host by which Ansible goes there as ``ssh_options`` say."""
+    return {
+        "ansible_host_key_checking": host_keys != UNCHECKED,
+        "ansible_ssh_common_args": shlex.join(ssh_options(host_keys)),
+    }
+
+
+def refusal(host_keys: str, address: str, port: int, said: str) -> str | None:
+    """Why ssh that said ``said`` did not trust the host, and what to do; None if it was not about its key."""
+    if _FAILED not in said:
+        return None
+    file = _FILES if host_keys == KNOWN else host_keys
+    entry = address if port == 22 else f"[{address}]:{port}"
+    if _CHANGED in said:
+        return (
+            f"its host key is not the one in {file}: another machine may be answering; if it was installed anew, "
+            f"`ssh-keygen -R {entry} -f {file}` and add its new key, or write host_keys: unchecked"
+        )
+    return (
+        f"its host key is not in {file}; compare it while logging in once by hand, or add it with "
+        f"`ssh-keyscan -p {port} {address} >> {file}`, or write known_hosts: FILE or host_keys: unchecked"
+    )
+
+
+def _known_from(file: str) -> tuple[str, ...]:
+    return ("-o", f"UserKnownHostsFile={file}", "-o", "GlobalKnownHostsFile=/dev/null")

@@ -1,0 +1,75 @@
+"""Hosts as namespaces, and a run that fails, is interrupted or is killed in each of its stages: nothing is left."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from whole_runs import COMMAND, STAGES, Started, broken, facts, nothing_left, scenario
+
+from e2c_dl.archive.verify import verify
+from e2c_dl.testbeds.local import remains
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+LONG = 100_000  # iterations: it does not end by itself
+BEFORE_TRAINING = STAGES[: STAGES.index("train")]  # test_runs_broken.py interrupts and kills runs that train
+
+
+@pytest.fixture
+def start(tmp_path, repository):
+    """Begins a deploy of three hosts; whatever the test did to it, nothing of it is left after it."""
+    started = []
+
+    def begin(iterations=6, command=COMMAND):
+        source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations)
+        (tmp_path / "artifacts").mkdir()
+        arguments = ("deploy", source, tmp_path / "artifacts", "--on", "local", "--archive", tmp_path / "a")
+        started.append(Started(*arguments, log=tmp_path / "log", command=command))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+        if "run " in run.said:
+            remains.destroy(run.run_id)
+
+
+def until(run, stage):
+    """Return when ``run`` is in ``stage``, of the first one when there is something to be left."""
+    run.until(f"{stage:<9} ")
+    while stage == "deploy" and not remains.find(run.run_id).devices:
+        assert run.process.poll() is None, run.said
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
+    run = start(command=broken(stage))
+    assert run.ended() == 1
+    assert "made to fail" in run.said.splitlines()[-1]
+    assert facts(tmp_path / "a")["outcome"] == "failed"
+    assert verify(tmp_path / "a") == ()
+    nothing_left(run.run_id)
+
+
+@pytest.mark.parametrize("stage", BEFORE_TRAINING)
+def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
+    run = start(iterations=LONG)
+    until(run, stage)
+    run.interrupt()
+    assert run.ended() == 130, run.said
+    assert facts(tmp_path / "a")["outcome"] == "interrupted"
+    nothing_left(run.run_id)
+
+
+@pytest.mark.parametrize("stage", BEFORE_TRAINING)
+def test_after_kill_9_in_each_stage_destroy_leaves_nothing(start, stage):
+    run = start(iterations=LONG)
+    until(run, stage)
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.ended()
+    destroyed = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
+    assert destroyed.returncode == 0, destroyed.stderr
+    assert run.run_id in destroyed.stdout
+    nothing_left(run.run_id)
