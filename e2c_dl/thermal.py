@@ -34,11 +34,11 @@ class Thermal:
     def __post_init__(self) -> None:
         wrong = None
         if not (self.tau_s > 0 and self.factor > 1 and self.hysteresis_c > 0):
-            wrong = "tau_s and hysteresis_c are above 0, factor is above 1"
+            wrong = "tau and hysteresis are above 0, factor is above 1"
         elif not self.ambient_c < self.limit_c - self.hysteresis_c:
             wrong = f"it is throttled at {self.limit_c:g} C, and {self.ambient_c:g} C around it let it never recover"
         elif not self.rise_c > self.throttled_rise_c >= 0:
-            wrong = "it warms less while throttled: rise_c > throttled_rise_c >= 0"
+            wrong = "it warms less while throttled: rise > throttled_rise >= 0"
         if wrong:
             raise InputError(f"thermal: {wrong}")
 

@@ -1,17 +1,11 @@
 """Trains every case live and virtual, in turn, and prints how far their iteration times agree.
 
-``python -m benchmarks.agreement [--networks N] [--attempts N] [--write]``, as root. ``--write`` also puts the table,
-with command and date, into benchmarks/results/agreement.md and .json.
+``python -m benchmarks.agreement [--networks N] [--attempts N] [--write]``, as root.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import os
-import platform
 import statistics
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,12 +13,12 @@ from pathlib import Path
 
 import click
 
+from benchmarks import written
 from benchmarks.agreement import bed, cases, virtual
 from benchmarks.agreement.figures import MOST_BUSY, Comparison, compute_s, iteration_s
 from e2c_dl.host.stored import PROFILE
 from e2c_dl.scenario.model import Scenario
 
-RESULTS = Path(__file__).parents[1] / "results"
 STORED = Path(__file__).parents[2] / "experiments" / "first-light" / PROFILE
 MEDIAN, WORST = 0.05, 0.15  # what is asked for
 LEAST_COMPUTE_S = 0.02
@@ -37,16 +31,17 @@ LEAST_COMPUTE_S = 0.02
 @click.option(
     "--attempts", default=3, show_default=True, help="Passes: a case is made again while its machine was too busy."
 )
-@click.option("--write", is_flag=True, help="Put the results into benchmarks/results/.")
+@written.options(networks=1, strategy="allreduce", attempts=1)
 def main(networks: int | None, only: str | None, strategy: str | None, attempts: int, write: bool) -> None:
     """Compare live runs on this machine's namespaces with the virtual world, scenario by scenario."""
     chosen = [network for network in cases.NETWORKS[:networks] if (only or "") in network.name]
     algorithms = [each for each in cases.ALGORITHMS if strategy in (None, each.strategy)]
     compared = _compare(chosen, algorithms, attempts)
     text = f"{table(compared)}\n\n{verdict(compared)}"
-    print(text)
+    click.echo(text)
     if write:
-        _write(compared, text)
+        rows = [{**asdict(one), "error": one.error, "void": one.void} for one in compared]
+        written.write("agreement", title="Live and virtual, compared", text=text, values={"cases": rows})
 
 
 def table(compared: Sequence[Comparison]) -> str:
@@ -101,7 +96,7 @@ def _compare(
                     for case in pending:
                         one = _compared(deployment, network, scenarios[case])
                         best[case] = min(one, best.get(case, one), key=lambda each: each.busy)
-                        print(table([one]).splitlines()[-1], file=sys.stderr, flush=True)
+                        click.echo(table([one]).splitlines()[-1], err=True)
     return [best[case] for case in scenarios]
 
 
@@ -111,19 +106,6 @@ def _compared(deployment: bed.Deployment, network: cases.Network, scenario: Scen
         network=network.name, strategy=scenario.training.strategy, live_s=iteration_s(trace),
         virtual_s=iteration_s(virtual.train(scenario)), busy=busy, compute_s=compute_s(trace),
     )  # fmt: skip
-
-
-def _write(compared: Sequence[Comparison], text: str) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.agreement", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-    }
-    rows = [{**asdict(one), "error": one.error, "void": one.void} for one in compared]
-    (RESULTS / "agreement.json").write_text(json.dumps({**facts, "cases": rows}, indent=1) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "agreement.md").write_text(f"# Live and virtual, compared\n\n{said}\n\n{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

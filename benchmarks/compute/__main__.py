@@ -12,20 +12,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean
 from typing import IO, Any, cast
 
 import click
 
+from benchmarks import written
 from e2c_dl.emulation import compute
 from e2c_dl.emulation.compute import Method
 from e2c_dl.testbeds.local import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
-COMMAND = "python -m benchmarks.compute"
 FACTORS = (1.25, 2.0, 4.0, 10.0)
 BASE = 0.5  # of a core, for k = 1
 TURN = 25  # iterations
@@ -79,7 +77,7 @@ class Side:
 
 @click.command()
 @click.option("--iterations", default=200, show_default=True, help="Of each k; in turns of 25.")
-@click.option("--write", is_flag=True, help="Store the table in benchmarks/results.")
+@written.options(iterations=TURN)
 def main(iterations: int, write: bool) -> None:
     """Both methods at every k, and a course; exit code 1 if any is off by more than 5 %."""
     side = Side()
@@ -90,7 +88,8 @@ def main(iterations: int, write: bool) -> None:
     text = table(rows)
     click.echo(f"\n{text}")
     if write:
-        store(rows, text)
+        values = {"rows": [{**asdict(row), "off": row.off} for row in rows]}
+        written.write("compute", title="Slower hosts, measured", text=text, values=values)
     sys.exit(0 if all(abs(row.off) <= BAR for row in rows) else 1)
 
 
@@ -180,16 +179,6 @@ def table(rows: list[Row]) -> str:
     head = ["| method | k | got | off | k = 1, ms | iterations |", "|---|---|---|---|---|---|"]
     worst = max(abs(row.off) for row in rows)
     return "\n".join([*head, *map(line, rows), "", f"Worst: {worst:.1%} off; the bar is {BAR:.0%}."])
-
-
-def store(rows: list[Row], text: str) -> None:
-    """Write benchmarks/results/compute.md and .json."""
-    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    facts = {"command": COMMAND, "date": when, "cores": os.cpu_count(), "load_at_end": os.getloadavg()[0]}
-    said_facts = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "compute.md").write_text(f"# Slower hosts, measured\n\n{said_facts}\n\n{text}\n")
-    values = {**facts, "rows": [{**asdict(row), "off": row.off} for row in rows]}
-    (RESULTS / "compute.json").write_text(json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,20 @@
 """Regret of the adaptive deadline against a clairvoyant's on recorded and synthetic sequences.
 
-``python -m benchmarks.deadlines [--count N] [--seed N] [--record] [--write]``: prints a table; ``--write`` also
-puts it, with command and date, into benchmarks/results/deadlines.md and .json; ``--record`` records anew first.
+``python -m benchmarks.deadlines [--count N] [--seed N] [--record] [--write]``; ``--record`` records anew first.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import platform
-import sys
-from pathlib import Path
 
 import click
 import numpy as np
 
+from benchmarks import written
 from benchmarks.deadlines.regret import regret
 from benchmarks.deadlines.sequences import RECORDED, sequences
 
 AIM = 0.1
-RESULTS = Path(__file__).parents[1] / "results"
 LINKS = ((5.0, 0.0, 1 << 13), (20.0, 0.01, 1 << 14), (100.0, 0.002, 1 << 16), (500.0, 0.0, 1 << 18))
 """Mbit/s, seconds one way, bytes of a message."""
 RECORDED_MESSAGES = 1200
@@ -58,7 +53,7 @@ def row(name: str, regrets: list[float]) -> str:
 @click.option("--count", default=1000, show_default=True, help="Sequences.")
 @click.option("--seed", default=1, show_default=True, help="Of the synthetic ones.")
 @click.option("--record", "anew", is_flag=True, help="Record durations anew first, on emulated links, as root.")
-@click.option("--write", is_flag=True, help="Put the result into benchmarks/results.")
+@written.options(count=30)
 def main(count: int, seed: int, anew: bool, write: bool) -> None:
     """Measure the regret of the adaptive deadline."""
     if anew:
@@ -67,16 +62,9 @@ def main(count: int, seed: int, anew: bool, write: bool) -> None:
     everything = [each for regrets in found.values() for each in regrets]
     head = "| sequences | count | mean regret | 95th percentile | worst | at most 10 % |\n|---|---|---|---|---|---|"
     table = "\n".join([head, *(row(name, found[name]) for name in sorted(found)), row("**all**", everything)])
-    print(table)
+    click.echo(table)
     if write:
-        facts = {
-            "command": " ".join(["python -m benchmarks.deadlines", *sys.argv[1:]]),
-            "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            "kernel": platform.release(),
-        }
-        (RESULTS / "deadlines.json").write_text(json.dumps({**facts, "regrets": found}, indent=1) + "\n")
-        said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-        (RESULTS / "deadlines.md").write_text(f"# Regret of the adaptive deadline\n\n{said}\n\n{table}\n")
+        written.write("deadlines", title="Regret of the adaptive deadline", text=table, values={"regrets": found})
 
 
 if __name__ == "__main__":

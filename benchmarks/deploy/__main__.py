@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import click
 
+from benchmarks import written
 from benchmarks.deploy.sides import SIDES, STAGES
 
-RESULTS = Path(__file__).parents[1] / "results"
 LIMIT_S = 600
 
 
@@ -32,21 +28,20 @@ class Measured:
 @click.command()
 @click.option("--hosts", default="4,16,32", show_default=True, help="How many, separated by commas.")
 @click.option("--repeats", default=3, show_default=True, help="Deployments of each side and size, alternating.")
-@click.option("--quick", is_flag=True, help="4 hosts, once: to see that it works.")
-@click.option("--write", is_flag=True, help="Put table, command and date into benchmarks/results/.")
-def main(*, hosts: str, repeats: int, quick: bool, write: bool) -> None:
+@written.options(hosts="4", repeats=1)
+def main(*, hosts: str, repeats: int, write: bool) -> None:
     """The stages of a deployment on this machine beside the same done with EnOSlib alone."""
-    sizes = [4] if quick else [int(size) for size in hosts.split(",")]
     measured: list[Measured] = []
-    for size in sizes:
-        for _ in range(1 if quick else repeats):
+    for size in map(int, hosts.split(",")):
+        for _ in range(repeats):
             for side in SIDES:
                 measured.append(measure(side, size))
                 click.echo(json.dumps(asdict(measured[-1])), err=True)
     text = table(measured)
     click.echo(text)
     if write:
-        _write(text, measured)
+        every = [asdict(one) for one in measured]
+        written.write("deploy", title="Deploying, measured", text=text, values={"measured": every})
 
 
 def measure(side: str, hosts: int) -> Measured:
@@ -72,21 +67,6 @@ def table(measured: list[Measured]) -> str:
 def _medians(measured: list[Measured]) -> dict[str, float]:
     stages = {stage: statistics.median(one.seconds[stage] for one in measured) for stage in STAGES}
     return stages | {"all": statistics.median(sum(one.seconds[stage] for stage in STAGES) for one in measured)}
-
-
-def _write(text: str, measured: list[Measured]) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.deploy", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "user": "root" if os.geteuid() == 0 else "an ordinary user",
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-    }
-    content = {**facts, "measured": [asdict(one) for one in measured]}
-    (RESULTS / "deploy.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "deploy.md").write_text(f"# Deploying, measured\n\n{said}\n\n{text}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

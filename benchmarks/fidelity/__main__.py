@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import os
-import platform
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
+from benchmarks import written
 from benchmarks.fidelity import drawn, relayed
 from benchmarks.fidelity.drawn import Result
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measured import Measured
 from e2c_dl.topology import Link
 
-RESULTS = Path(__file__).parents[1] / "results"
 FASTEST_BPS = {"relay": drawn.FASTEST_BPS, "tc": drawn.FASTEST_FAR_BPS, "enoslib": drawn.FASTEST_FAR_BPS}
 
 
@@ -42,7 +37,7 @@ def measured(back_end: str, links: Sequence[Link]) -> Iterator[Result]:
 @click.option("--links", default=40, show_default=True, help="How many are drawn for each back end.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--resume", is_flag=True, help="Keep what results/fidelity.json has of the same links; measure the rest.")
-@click.option("--write", is_flag=True, help="Into benchmarks/results/fidelity.md and .json, after every link.")
+@written.options(back_ends=["relay"], links=1)
 def main(back_ends: tuple[str, ...], links: int, seed: int, resume: bool, write: bool) -> None:
     """About 12 seconds per link. The relay needs root, tc and EnOSlib's NetemHTB the package user-mode-linux."""
     kept = _read() if resume or write else {}
@@ -70,7 +65,7 @@ def _text(every: dict[str, list[Result]]) -> str:
 
 
 def _read() -> dict[str, list[Result]]:
-    path = RESULTS / "fidelity.json"
+    path = written.RESULTS / "fidelity.json"
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text(encoding="utf-8"))["results"]
@@ -84,13 +79,6 @@ def _from_json(row: dict[str, object]) -> Result:
 
 
 def _write(every: dict[str, list[Result]]) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.fidelity", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-    }
     rows = {
         name: [
             {
@@ -103,11 +91,7 @@ def _write(every: dict[str, list[Result]]) -> None:
         ]
         for name, results in every.items()
     }
-    (RESULTS / "fidelity.json").write_text(json.dumps({**facts, "results": rows}, indent=1) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    (RESULTS / "fidelity.md").write_text(
-        f"# Links asked for and measured\n\n{said}\n\n{_text(every)}", encoding="utf-8"
-    )
+    written.write("fidelity", title="Links asked for and measured", text=_text(every), values={"results": rows})
 
 
 if __name__ == "__main__":

@@ -1,25 +1,21 @@
 """Measures veth, the unshaped relay and the relay at requested rates and delays, alternating, idle and with busy cores.
 
-``python -m benchmarks.relay [--repeats N] [--seconds S] [--busy N] [--write]``: prints a table; ``--write`` also
-puts it, with command and date, into benchmarks/results/relay.md and .json. Needs root, iperf3, fping, iproute2.
+``python -m benchmarks.relay [--repeats N] [--seconds S] [--busy N] [--write]``. Needs root, iperf3, fping, iproute2.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime as dt
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
+import click
+
+from benchmarks import written
 from benchmarks.relay import bed
 
 RATES_BPS = (1e6, 10e6, 50e6, 100e6, 500e6)
@@ -28,7 +24,6 @@ JITTER_RATES_BPS, JITTER_S = (10e6, 100e6), 0.0001  # on the longer delay: every
 UNSHAPED_UDP_BPS = 1e9  # offered where nothing limits
 OVERLOAD = 1.2
 PING_FRAME_BYTES = 98  # fping's default
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,44 +96,27 @@ def table(rows: list[tuple[Case, dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """The command. Returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.relay", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=3, help="of each iperf3 run")
-    parser.add_argument("--busy", type=int, default=2, help="busy loops in the second half of the cases")
-    parser.add_argument("--write", action="store_true", help="into benchmarks/results/")
-    asked = parser.parse_args()
-    every = [case for busy in sorted({0, asked.busy}) for case in cases(busy)]
-    seen: dict[Case, list[dict[str, float]]] = {case: [] for case in every}
-    for repeat in range(asked.repeats):
-        for case in every:
-            print(f"{repeat + 1}/{asked.repeats} {case}", file=sys.stderr, flush=True)
-            seen[case].append(measure(case, asked.seconds))
-    rows = [(case, _medians(measured)) for case, measured in seen.items()]
-    print(table(rows))
-    if asked.write:
-        _write(rows, seen)
-    return 0
+@click.command()
+@click.option("--repeats", default=3, show_default=True)
+@click.option("--seconds", default=3, show_default=True, help="Of each iperf3 run.")
+@click.option("--busy", default=2, show_default=True, help="Busy loops beside a second half of the cases; 0: none.")
+@written.options(repeats=1, seconds=1, busy=0)
+def main(repeats: int, seconds: int, busy: int, write: bool) -> None:
+    """Measure veth, the unshaped relay, and the relay at rates and delays, alternating."""
+    seen: dict[Case, list[dict[str, float]]] = {case: [] for loops in sorted({0, busy}) for case in cases(loops)}
+    for repeat in range(repeats):
+        for case, measured in seen.items():
+            click.echo(f"{repeat + 1}/{repeats} {case}", err=True)
+            measured.append(measure(case, seconds))
+    text = f"Medians of {repeats} runs.\n\n{table([(case, _medians(measured)) for case, measured in seen.items()])}"
+    click.echo(text)
+    if write:
+        raw = [{**asdict(case), "measured": measured} for case, measured in seen.items()]
+        written.write("relay", title="The relay, measured", text=text, values={"cases": raw})
 
 
 def _medians(measured: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(one[name] for one in measured) for name in measured[0]}
-
-
-def _write(rows: list[tuple[Case, dict[str, float]]], seen: dict[Case, list[dict[str, float]]]) -> None:
-    facts = {
-        "command": " ".join(["python -m benchmarks.relay", *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-    }
-    raw = [{**asdict(case), "measured": measured} for case, measured in seen.items()]
-    (RESULTS / "relay.json").write_text(json.dumps({**facts, "cases": raw}, indent=1) + "\n", encoding="utf-8")
-    said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    text = f"# The relay, measured\n\n{said}\n\nMedians of {len(next(iter(seen.values())))} runs.\n\n{table(rows)}\n"
-    (RESULTS / "relay.md").write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -153,4 +131,4 @@ def _busy_loops(count: int) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,23 +1,17 @@
 """Measures the live transport beside iperf3 on emulated links and beside gloo on loopback, alternating.
 
-``python -m benchmarks.transport [--repeats N] [--seconds S] [--part emulated|loopback|both] [--write]``: prints tables;
-``--write`` also puts them, with command and date, into benchmarks/results/transport.md and .json. The emulated part
-needs root, iperf3 and iproute2.
+``python -m benchmarks.transport [--repeats N] [--seconds S] [--part emulated|loopback|both] [--write]``. The emulated
+part needs root, iperf3 and iproute2.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import os
-import platform
 import statistics
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import click
 
+from benchmarks import written
 from benchmarks.relay import bed
 from benchmarks.transport import sides
 
@@ -28,7 +22,6 @@ LINKS = ((1, 0.0), (1, 0.025), (10, 0.0), (10, 0.025), (100, 0.0), (100, 0.025),
 SIZES_BYTES = (MIB, 16 * MIB, 64 * MIB)
 LOOPBACK_BYTES = 2 << 30
 CONGESTION_CONTROL = "cubic"
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +59,7 @@ def emulated(repeats: int, seconds: int) -> list[Row]:
                 other.append(sides.iperf3(hosts, seconds=seconds, congestion_control=CONGESTION_CONTROL))
         what = f"{rate_mbit} Mbit/s, {2e3 * delay_s:.0f} ms, 1 MiB"
         rows.append(Row(what=what, other="iperf3", live_bytes_per_s=own, other_bytes_per_s=other))
-        print(rows[-1], file=sys.stderr, flush=True)
+        click.echo(rows[-1], err=True)
     return rows
 
 
@@ -82,7 +75,7 @@ def loopback(repeats: int) -> list[Row]:
             other.append(sides.gloo(size_bytes=size_bytes, repeats=messages))
         what = f"loopback, {size_bytes // MIB} MiB"
         rows.append(Row(what=what, other="gloo", live_bytes_per_s=own, other_bytes_per_s=other))
-        print(rows[-1], file=sys.stderr, flush=True)
+        click.echo(rows[-1], err=True)
     return rows
 
 
@@ -90,27 +83,17 @@ def loopback(repeats: int) -> list[Row]:
 @click.option("--repeats", default=3, show_default=True, help="Alternations of both sides.")
 @click.option("--seconds", default=6, show_default=True, help="Length of one measurement on an emulated link.")
 @click.option("--part", type=click.Choice(["emulated", "loopback", "both"]), default="both", help="What to measure.")
-@click.option("--write", is_flag=True, help="Put the result into benchmarks/results.")
+@written.options(repeats=1, seconds=1, part="loopback")
 def main(repeats: int, seconds: int, part: str, write: bool) -> None:
     """Measure the live transport beside iperf3 and gloo."""
     rows = (emulated(repeats, seconds) if part != "loopback" else []) + (
         loopback(repeats) if part != "emulated" else []
     )
     table = "\n".join(["| link, message | live Mbit/s | other Mbit/s | ratio |", "|---|---|---|---|", *map(str, rows)])
-    print(table)
+    click.echo(table)
     if write:
-        facts = {
-            "command": " ".join(["python -m benchmarks.transport", *sys.argv[1:]]),
-            "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-            "kernel": platform.release(),
-            "cores": os.cpu_count(),
-            "load_at_end": os.getloadavg()[0],
-        }
-        (RESULTS / "transport.json").write_text(
-            json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-        )
-        said = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-        (RESULTS / "transport.md").write_text(f"# The live transport, measured\n\n{said}\n\n{table}\n")
+        values = {"rows": [asdict(row) for row in rows]}
+        written.write("transport", title="The live transport, measured", text=table, values=values)
 
 
 if __name__ == "__main__":

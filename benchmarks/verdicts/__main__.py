@@ -11,14 +11,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
+from benchmarks import written
+
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
-COMMAND = "python -m benchmarks.verdicts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +39,23 @@ class Verdict:
 @click.command()
 @click.option("--slowed", default=10, show_default=True, help="Runs with a slowed host and link, seeds 1 to this.")
 @click.option("--healthy", default=5, show_default=True, help="Runs without.")
-@click.option("--write", is_flag=True, help="Store the table in benchmarks/results.")
+@written.options(slowed=1, healthy=0)
 def main(slowed: int, healthy: int, write: bool) -> None:
     """Ten runs with a slowed host and link, five without; exit code 1 if any verdict is wrong."""
     plans = [(f"seed {seed}", ["--seed", str(seed)]) for seed in range(1, slowed + 1)]
     plans += [(f"healthy {number}", ["--healthy"]) for number in range(1, healthy + 1)]
     verdicts = []
-    for name, options in plans:
-        verdicts.append(one(name, options))
+    for name, chosen in plans:
+        verdicts.append(deployed(name, chosen))
         click.echo(row(verdicts[-1]))
     text = table(verdicts)
     click.echo(f"\n{text}")
     if write:
-        store(verdicts, text)
+        written.write("verdicts", title="Verdicts", text=text, values={"verdicts": [asdict(one) for one in verdicts]})
     sys.exit(0 if all(verdict.right for verdict in verdicts) else 1)
 
 
-def one(name: str, options: Sequence[str]) -> Verdict:
+def deployed(name: str, options: Sequence[str]) -> Verdict:
     """One run of first light. Raises: CalledProcessError if it fails."""
     with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
         archive = Path(folder) / "run"
@@ -96,15 +95,6 @@ def table(verdicts: Sequence[Verdict]) -> str:
         "|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *map(row, verdicts), "", f"{right} of {len(verdicts)} verdicts are right."])
-
-
-def store(verdicts: Sequence[Verdict], text: str) -> None:
-    """Write benchmarks/results/verdicts.md and .json."""
-    when = datetime.now(timezone.utc).date().isoformat()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "verdicts.md").write_text(f"# Verdicts\n\n`{COMMAND}`, {when}.\n\n{text}\n")
-    values = {"command": COMMAND, "date": when, "verdicts": [asdict(verdict) for verdict in verdicts]}
-    (RESULTS / "verdicts.json").write_text(json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class ReservedFile:
                 os.fsync(file.fileno())
             os.replace(self.reserve_path, self.path)
         except OSError as error:
-            raise ArchiveError(f"{self.path}: the disk is full; free some space and run e2c-dl collect") from error
+            raise ArchiveError(f"{self.path}: the disk is full; make room, or name another --archive") from error
         self.keep()
 
     def keep(self) -> int:

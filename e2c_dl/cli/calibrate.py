@@ -24,13 +24,17 @@ def calibrate(scenario: Path | None, output: Path, batch_sizes: tuple[int, ...])
     from e2c_dl.errors import InputError
     from e2c_dl.scenario.load import load
     from e2c_dl.scenario.training import default_training
+    from e2c_dl.whole_file import whole
 
+    if not output.parent.is_dir():  # said before measuring, which takes a while
+        raise InputError(f"{output.parent}: no such folder; make it, or name another file with --output")
     training = default_training("allreduce") if scenario is None else load(scenario).training
     from e2c_dl.training.calibration import calibrate as measure
 
     profile = measure(training, batch_sizes)
     try:
-        output.write_text(profile.to_json())
+        with whole(output) as place:
+            place.write_text(profile.to_json())
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}; name another file with --output") from error
     for size, times in sorted(profile.gradients.items()):

@@ -11,6 +11,7 @@ import click
 
 from e2c_dl.cli import testbeds
 from e2c_dl.cli.console import open_console
+from e2c_dl.cli.exclusive import one_of
 
 
 @click.command()
@@ -21,7 +22,7 @@ from e2c_dl.cli.console import open_console
     "--archive", type=click.Path(path_type=Path), help="Where the run is kept [default: runs/SCENARIO-TIME-RUN]."
 )
 @click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than asked.")
-@click.option("--seed", type=int, help="Place the injected slow-downs anew, by this seed.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Place the injected slow-downs anew, by this seed.")
 @click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
 @click.option(
     "--keep", is_flag=True, help="Leave the hosts up afterwards, for `shell` and `logs`; `destroy RUN` ends them."
@@ -49,6 +50,9 @@ def deploy(
     """
     from e2c_dl.campaign.request import Request
     from e2c_dl.testbeds import catalogue
+
+    one_of(seed=seed is not None, healthy=healthy)
+    one_of(json=as_json, dry_run=dry_run)
 
     request = Request(
         scenario=Path(os.path.abspath(scenario)),

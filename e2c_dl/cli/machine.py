@@ -124,12 +124,17 @@ def logs(where: str | None, host: str | None) -> None:
 
 def _archived_logs(archive: Path, host: str | None) -> None:
     from e2c_dl.archive import layout
+    from e2c_dl.errors import InputError
 
     workers = sorted(archive.glob(f"{layout.HOSTS}/*/{layout.WORKER_LOG}"))
     others = sorted((archive / layout.LOGS).glob("*")) if host is None else []
-    for path in [*workers, *others]:
-        if host is None or path.parent.name == host:
-            _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
+    chosen = [path for path in [*workers, *others] if host is None or path.parent.name == host]
+    if not chosen:
+        if not workers:
+            raise InputError(f"{archive}: holds no logs; name the directory of a live run")
+        raise InputError(f"{archive}: no log of {host}; name one of {', '.join(path.parent.name for path in workers)}")
+    for path in chosen:
+        _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
 
 
 def _access(host: str, run: Run) -> Access:

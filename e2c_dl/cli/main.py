@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import os
 import sys
+from typing import NoReturn
 
 import click
 
 from e2c_dl import __version__
-from e2c_dl.errors import E2cDlError
+from e2c_dl.errors import E2cDlError, Interrupted
 
 COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
@@ -31,6 +35,20 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "logs": ("e2c_dl.cli.machine", "logs", "Show the logs of a run, up or archived."),
     "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),
     "services": ("e2c_dl.cli.services", "services", "List our E2Clab services, or install them for plain E2Clab."),
+}
+
+_OF_FILES = {  # what no command foresees -> what to do
+    errno.ENOSPC: "make room, or name a place on another disk",
+    errno.EDQUOT: "make room, or name a place on another disk",
+    errno.EROFS: "name a place that can be written",
+    errno.EACCES: "name one that you may use, or become a user who may",
+    errno.EPERM: "name one that you may use, or become a user who may",
+    errno.ENOENT: "name one that exists, in a folder that exists",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "name a folder",
+    errno.EEXIST: "name another",
+    errno.ENAMETOOLONG: "name a shorter one",
+    errno.EIO: "look after its disk",
 }
 
 
@@ -65,16 +83,44 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: one line on standard error and an exit code for everything that goes wrong on purpose."""
+    """Entry point: one line on standard error and an exit code for everything that goes wrong on purpose.
+
+    The same for what no command foresees of files: a full disk behind standard output, a folder not to be written.
+    """
     try:
         cli.main(prog_name="e2c-dl", standalone_mode=False)
     except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
+        _end("e2c-dl: interrupted", Interrupted.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        _end(_line(error), error.exit_code)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except E2cDlError as error:
-        click.echo(f"e2c-dl: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(f"e2c-dl: {error}", error.exit_code)
+    except OSError as error:
+        if error.errno not in _OF_FILES:
+            raise
+        _drop_standard_output()
+        where = error.filename or "standard output, or a file"
+        _end(f"e2c-dl: {where}: {error.strerror}; {_OF_FILES[error.errno]}", E2cDlError.exit_code)
+
+
+def _end(line: str, exit_code: int) -> NoReturn:
+    click.echo(line, err=True)
+    sys.exit(exit_code)
+
+
+def _line(error: click.ClickException) -> str:
+    """What is wrong with the command line, and where its help is."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "e2c-dl"
+    return f"{command}: {message} ({command} --help says more)"
+
+
+def _drop_standard_output() -> None:
+    """What could not be written is not tried again, and complained of, when Python ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

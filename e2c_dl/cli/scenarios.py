@@ -25,7 +25,9 @@ def init(scenario: Path) -> None:
 def check(scenario: Path, testbed: str) -> None:
     """Read and validate SCENARIO as a whole; one line per problem, naming file, key and remedy."""
     from e2c_dl.scenario.load import load, local_problems, problems
+    from e2c_dl.testbeds import catalogue
 
+    catalogue.check_name(testbed)
     found = [*problems(scenario)]
     if testbed == "local" and not found:
         found += local_problems(scenario)

@@ -10,6 +10,7 @@ import click
 
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.deploy import tell
+from e2c_dl.cli.exclusive import one_of
 
 
 @click.command()
@@ -23,7 +24,7 @@ from e2c_dl.cli.deploy import tell
     help="How long hosts compute, as `calibrate` measured it [default: SCENARIO/profile.json].",
 )
 @click.option("--shapes-only", is_flag=True, help="Train nothing: times and bytes alone. Needs no torch, and scales.")
-@click.option("--seed", type=int, help="Place the injected slow-downs anew, by this seed.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Place the injected slow-downs anew, by this seed.")
 @click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else.")
 def simulate(
@@ -39,6 +40,7 @@ def simulate(
 
     Needs no root and no testbed. Writes the archive that `deploy` writes, so `report`, `export` and `verify` read it.
     """
+    one_of(seed=seed is not None, healthy=healthy)
     from e2c_dl.simulation.request import Request
     from e2c_dl.simulation.run import run
 

@@ -22,12 +22,18 @@ def init(dst: Path) -> tuple[Path, ...]:
     for file in files:
         if os.path.lexists(dst / file.name):
             raise InputError(f"{dst / file.name} is there already and is not overwritten; name a new folder")
+    made, written = not dst.exists(), []
     try:
         dst.mkdir(parents=True, exist_ok=True)
         for file in files:
             # "x": also what appeared since the look above is not overwritten.
             with (dst / file.name).open("x", encoding="utf-8") as stream:
+                written.append(dst / file.name)
                 stream.write(file.read_text(encoding="utf-8"))
     except OSError as error:
+        for path in written:  # half a scenario helps nobody
+            path.unlink()
+        if made and dst.is_dir():
+            dst.rmdir()
         raise InputError(f"{dst} cannot be written: {error.strerror}; name another folder") from error
     return tuple(dst / file.name for file in files)

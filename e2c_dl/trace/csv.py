@@ -7,6 +7,7 @@ from pathlib import Path
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, Phase, Trace
+from e2c_dl.whole_file import whole
 
 _FIELDS = tuple(name for name in SPAN.names or () if name not in ("phase", "reserved"))
 HEADER = ("host", "layer", "rank", "phase", *_FIELDS)
@@ -18,7 +19,7 @@ def write(trace: Trace, path: Path) -> None:
     Raises: ArchiveError, if it cannot be written.
     """
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with whole(path) as place, place.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(HEADER)
             for rank in trace.ranks:

@@ -26,6 +26,7 @@ import numpy as np
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
+from e2c_dl.whole_file import whole
 
 Event = dict[str, Any]
 
@@ -38,7 +39,7 @@ def write(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path``. Raises: ArchiveError, if it cannot be written; AnalysisError, as ``join``."""
     first, *others = events(trace)
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with whole(path) as place, place.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
             file.write(json.dumps(first))
             file.writelines(f",\n{json.dumps(event)}" for event in others)

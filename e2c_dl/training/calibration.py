@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from e2c_dl.errors import InputError
+from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training
 from e2c_dl.strategies.base import Vector
 from e2c_dl.training.compute import TorchCompute, make_deterministic
@@ -68,6 +68,11 @@ def _gradients(compute: TorchCompute, sizes: Sequence[int], repetitions: int) ->
         for size in sizes:
             measured[size] += compute.measured(size, -(-repetitions // _ROUNDS))
     medians = {size: [float(each) for each in np.median(own, axis=0)] for size, own in measured.items()}
+    if not all(any(own) for own in medians.values()):
+        raise TrainingError(
+            f"a gradient over {min(medians)} samples took 0 s by this host's clock of CPU time, which is too coarse; "
+            "calibrate a larger model, or on another host"
+        )
     return {
         size: GradientTimes(data_s=own[0], forward_s=own[1], backward_s=tuple(own[2:])) for size, own in medians.items()
     }

@@ -18,7 +18,7 @@ def call(path: str, what: str) -> object:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may fail in any way
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way, or be a script that ends
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
             f"{what} {path}: module {module_name} cannot be imported: {why}; install it on every host that trains"
@@ -29,7 +29,7 @@ def call(path: str, what: str) -> object:
         raise InputError(f"{what} {path}: {attribute} {problem}; name a class or a function without arguments")
     try:
         made: object = factory()
-    except Exception as error:  # and so may what it defines
+    except (Exception, SystemExit) as error:  # and so may what it defines
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{what} {path}: calling {attribute}() failed: {why}; correct it there") from error
     return made

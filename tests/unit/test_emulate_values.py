@@ -171,7 +171,7 @@ def test_a_matrix_of_32_hosts_is_drawn() -> None:
     [
         (["measure", "--run", "0123abcd", "--inventory", "x.yaml"], "write one of them"),
         (["show", "--run", "0123abcd"], "no such run has hosts up"),
-        (["clear"], "none is up"),
+        (["clear"], "no run is up"),
         (["apply", "nowhere"], "nowhere"),
     ],
 )

@@ -1,5 +1,6 @@
 """The scenarios that ship: first-light and the template of init."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -108,6 +109,16 @@ def test_init_overwrites_nothing(tmp_path):
         init(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["network.yaml"]
     assert (tmp_path / "network.yaml").read_text() == "mine"
+
+
+def test_init_leaves_nothing_on_a_full_disk(tmp_path, monkeypatch):
+    def full(_: Path, *args: object, **options: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(InputError, match="No space left on device; name another folder"):
+        init(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_refuses_a_place_it_cannot_write(tmp_path):

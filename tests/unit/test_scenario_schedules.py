@@ -99,7 +99,7 @@ CASES = [
     ("compute: [{host: edge-1, factor: {steps: {0s: 0.5}}}]", "0.5 is out of range; write a number from 1 to 1000"),
     ("compute: [{host: edge-1, cores: {steps: {0s: 0.3}}}]", "0.3 is out of range; write a number from 0.0002 to 0.2"),
     ("compute: [{host: fog.*, factor: {steps: {0s: 2}}}]", "'fog.*' matches no host"),
-    ("thermal: [{host: edge-1, tau: 0s}]", "thermal[0]: tau_s and hysteresis_c are above 0"),
+    ("thermal: [{host: edge-1, tau: 0s}]", "thermal[0]: tau and hysteresis are above 0"),
     ("thermal: [{host: edge-1, ambient: 80}]", "let it never recover"),
     ("thermal: [{host: edge-1, rise: 40}]", "gets 65 C at most, and is throttled from 70 C on: never"),
     ("thermal: [{host: edge-1, tau: 20}]", "thermal[0].tau: expected text, not 20"),

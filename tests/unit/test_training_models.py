@@ -80,6 +80,8 @@ def partly():
     return model
 def words():
     return "model"
+def ending():
+    raise SystemExit(0)
 def broken():
     raise ValueError("first line\\nsecond")
 number = 3
@@ -115,6 +117,7 @@ def test_parameters_that_need_no_gradient_are_left_alone(mine: str) -> None:
         ("their_models:number", "number is a int, which cannot be called"),
         ("their_models:words", "returns a str, no torch.nn.Module"),
         ("their_models:frozen", "no parameter of it requires a gradient"),
+        ("their_models:ending", "calling ending() failed: SystemExit: 0; correct it there"),
         ("their_models:broken", "calling broken() failed: ValueError: first line second; correct it there"),
     ],
 )
