@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
@@ -115,6 +115,28 @@ class Started:
     @property
     def run_id(self) -> str:
         return self.said.split("run ")[1].split(",")[0]
+
+
+def starting(
+    folder: Path, workflow: Path, *, testbed: str, destroy: Callable[[str], object]
+) -> Iterator[Callable[..., Started]]:
+    """Gives what starts a deploy on ``testbed`` in ``folder``; afterwards all of them are ended and destroyed."""
+    started = []
+    (folder / "artifacts").mkdir()
+
+    def begin(iterations: int = 3, source: Path | None = None, command: Sequence[str] = COMMAND) -> Started:
+        source = source or scenario(folder / "s", workflow, iterations=iterations)
+        arguments = ("deploy", "--on", testbed, source, folder / "artifacts", "--archive", folder / "a")
+        started.append(Started(*arguments, log=folder / "log", command=command))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+        if "run " in run.said:
+            destroy(run.run_id)
 
 
 def facts(archive: Path) -> dict:

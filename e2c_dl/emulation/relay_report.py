@@ -7,7 +7,6 @@ a snapshot of the counters, once a second.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from e2c_dl.emulation.switch import SwitchReport
+from e2c_dl.whole_file import whole
 
 
 class HostLost(TypedDict):
@@ -74,9 +74,8 @@ def caveats(report: RelayReport, reserved_cores: float) -> tuple[str, ...]:
 
 def write_report(path: Path, report: RelayReport) -> None:
     """Replaces the report on disk as a whole: a reader sees the old or the new one. Raises: OSError."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(report), encoding="utf-8")
-    os.replace(part, path)
+    with whole(path) as place:
+        place.write_text(json.dumps(report), encoding="utf-8")
 
 
 class BackgroundReports:

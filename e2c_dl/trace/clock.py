@@ -33,6 +33,7 @@ from statistics import median
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.whole_file import whole
 
 ROUNDS = 100
 ENOUGH_ROUNDS = 8
@@ -140,9 +141,8 @@ def align(*exchanges: Exchange) -> ClockAlignment:
 
 def write_alignment(path: Path, alignment: ClockAlignment) -> None:
     """Write ``alignment`` as a JSON object whose keys are the fields of ClockAlignment; never half of one."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(asdict(alignment)) + "\n")
-    part.replace(path)
+    with whole(path) as place:
+        place.write_text(json.dumps(asdict(alignment)) + "\n")
 
 
 def read_alignment(path: Path) -> ClockAlignment:

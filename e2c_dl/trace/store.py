@@ -29,6 +29,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clock import read_alignment
 from e2c_dl.trace.model import SPAN, SPAN_VERSION, ClockAlignment, RankTrace, Spans, Trace
 from e2c_dl.trace.recorder import read_spans
+from e2c_dl.whole_file import whole
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"
@@ -46,12 +47,10 @@ def write_parquet(
     facts = {**facts, "complete": complete, "version": SPAN_VERSION, "clock": asdict(clock) if clock else None}
     columns = {name: np.ascontiguousarray(spans[name]) for name in SPAN.names or ()}
     table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(facts)})
-    unfinished = path.with_name(path.name + ".part")
     try:
-        pq.write_table(table, unfinished, compression="zstd")
-        unfinished.replace(path)
+        with whole(path) as place:
+            pq.write_table(table, place, compression="zstd")
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise ArchiveError(f"{path}: cannot write the trace: {error}; make room or choose another directory") from error
 
 

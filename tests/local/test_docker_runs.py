@@ -9,7 +9,7 @@ import time
 
 import docker_daemon
 import pytest
-from whole_runs import COMMAND, STAGES, Started, broken, facts, scenario
+from whole_runs import COMMAND, STAGES, broken, facts, starting
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
@@ -29,24 +29,8 @@ def image():
 @pytest.fixture
 def start(tmp_path, repository):
     """Starts a run in containers; what it leaves is removed when the test is over."""
-    started = []
-    (tmp_path / "artifacts").mkdir()
-
-    def begin(iterations=3, source=None, command=COMMAND):
-        source = source or scenario(
-            tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations
-        )
-        arguments = ("deploy", "--on", "docker", source, tmp_path / "artifacts", "--archive", tmp_path / "a")
-        started.append(Started(*arguments, log=tmp_path / "log", command=command))
-        return started[-1]
-
-    yield begin
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
-        if "run " in run.said:
-            remains.destroy(run.run_id)
+    workflow = repository / "experiments/first-light/workflow.yaml"
+    yield from starting(tmp_path, workflow, testbed="docker", destroy=remains.destroy)
 
 
 def nothing_left(run_id):

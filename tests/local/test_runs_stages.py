@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, STAGES, Started, broken, facts, nothing_left, scenario
+from whole_runs import COMMAND, STAGES, broken, facts, nothing_left, starting
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.local import remains
@@ -17,23 +17,9 @@ BEFORE_TRAINING = STAGES[: STAGES.index("train")]  # test_runs_broken.py interru
 
 @pytest.fixture
 def start(tmp_path, repository):
-    """Begins a deploy of three hosts; whatever the test did to it, nothing of it is left after it."""
-    started = []
-
-    def begin(iterations=6, command=COMMAND):
-        source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations)
-        (tmp_path / "artifacts").mkdir()
-        arguments = ("deploy", source, tmp_path / "artifacts", "--on", "local", "--archive", tmp_path / "a")
-        started.append(Started(*arguments, log=tmp_path / "log", command=command))
-        return started[-1]
-
-    yield begin
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
-        if "run " in run.said:
-            remains.destroy(run.run_id)
+    """Starts a run in namespaces; what it leaves is removed when the test is over."""
+    workflow = repository / "experiments/first-light/workflow.yaml"
+    yield from starting(tmp_path, workflow, testbed="local", destroy=remains.destroy)
 
 
 def until(run, stage):
