@@ -19,10 +19,13 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "Measured": "What a probe measured on the idle link before training; the round trip covers both directions.",
         "Used": "Median over training's messages of bits per second while the message was on the link.",
         "Slow-down": "Observed over asked for: of a host the time of its median iteration's computation, of a link the "
-        "time its messages took. 1.0 is as asked.",
-        "Saving": "The run replayed from its trace, now minus with that element as asked for (culprits) or twice as "
-        "fast (bottlenecks).",
-        "Bottleneck": "The element whose speed-up would save most. It always exists and is often slow by design.",
+        "time its messages took, at the rate asked for at that moment beside whoever else was busy. 1.0 is as asked.",
+        "Stood still": "Of a link: a message took 2 s and ten times longer than asked. Of a host: its process was not seen "
+        "to run meanwhile, or a gradient took that much longer than usual.",
+        "Saving": "The run replayed from its trace, now minus with that element as asked for (culprits; where others hide "
+        "it, with those as asked already) or twice as fast (bottlenecks).",
+        "Bottleneck": "The host, link or rate shared by links whose speed-up would save most. It always exists and is "
+        "often slow by design.",
         "Culprit": "An element that departs from what the scenario asked for, where a run without the departure is at "
         "least 5 % faster.",
         "Replay error": "How far the replay of the unchanged trace is from the run itself; savings are not better than "
