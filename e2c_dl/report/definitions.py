@@ -20,10 +20,10 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "Used": "Median over training's messages of bits per second while the message was on the link.",
         "Slow-down": "Observed over asked for: of a host the time of its median iteration's computation, of a link the "
         "time its messages took, at the rate asked for at that moment beside whoever else was busy. 1.0 is as asked.",
-        "Stood still": "Of a link: a message took 2 s and ten times longer than asked. Of a host: its process was not seen "
-        "to run meanwhile, or a gradient took that much longer than usual.",
-        "Saving": "The run replayed from its trace, now minus with that element as asked for (culprits; where others hide "
-        "it, with those as asked already) or twice as fast (bottlenecks).",
+        "Stood still": "Of a link: a message took 2 s and ten times longer than asked. Of a host: its process was not "
+        "seen to run meanwhile, or a gradient took that much longer than usual.",
+        "Saving": "The run replayed from its trace, now minus with that element as asked for (culprits; where others "
+        "hide it, with those as asked already) or twice as fast (bottlenecks).",
         "Bottleneck": "The host, link or rate shared by links whose speed-up would save most. It always exists and is "
         "often slow by design.",
         "Culprit": "An element that departs from what the scenario asked for, where a run without the departure is at "
