@@ -68,10 +68,22 @@ class Course:
 
     def steps(self, until_s: float) -> Iterator[tuple[float, float]]:
         """(when, value) of every step that begins before ``until_s``, from 0 on."""
-        time_s = 0.0
-        while time_s < until_s:
-            yield time_s, self.at(time_s)
-            time_s = self.next_change_s(time_s)
+        if self.is_constant:
+            if until_s > 0:
+                yield 0.0, self.points[0][1]
+            return
+        begin_s, last_s = 0.0, -1.0
+        while True:
+            for step_s in self._step_times():
+                time_s = begin_s + step_s
+                if time_s >= until_s:
+                    return
+                if time_s > last_s + SAME_S:
+                    yield time_s, self.at(time_s)
+                    last_s = time_s
+            if self.period_s is None:
+                return
+            begin_s += self.period_s
 
     @property
     def least(self) -> float:

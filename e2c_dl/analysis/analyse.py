@@ -36,7 +36,7 @@ def analyse(trace: Trace, reference: Reference) -> Report:
     design = Design.of(prefix, reference)
     carried = carried_by_link(prefix, messages, iterations, design)
     ranks = {rank.host: rank.rank for rank in prefix.ranks}
-    stood = stalls(prefix, carried)
+    stood = stalls(prefix, carried, design)
     delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
     replay = prepare(prefix, messages, delays_ns, stood)
     slow_hosts, host_caveats = host_departures(prefix, iterations, design)

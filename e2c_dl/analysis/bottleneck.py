@@ -4,6 +4,8 @@ A link that passes a shared bottleneck gains only what the others leave it there
 links only what that can take: both by the shares of :mod:`e2c_dl.analysis.sharing`, with everyone busy as observed::
 
     twice as fast   scale of a link's services = sum of expected services then / now
+
+One replay for each element: of many links among which much was sent it takes minutes.
 """
 
 from __future__ import annotations

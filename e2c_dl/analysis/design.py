@@ -59,10 +59,14 @@ class Design:
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         return self.reference.topology.bottlenecks if self.reference.network_emulated else ()
 
+    def capacity(self, bottleneck: Bottleneck) -> Held:
+        """Bits per second that all links of ``bottleneck`` have together."""
+        return self._held(self.reference.schedules.bottlenecks.get(bottleneck.name), bottleneck.rate_bps)
+
     def shared(self, bottleneck: Bottleneck, carried: Sequence[Carried], times: float = 1.0) -> dict[Pair, Held]:
         """Link of ``bottleneck`` that carried something -> what the others leave it, at ``times`` the capacity."""
         users = {each.pair: each for each in carried if each.pair in bottleneck.links}
-        capacity = self._held(self.reference.schedules.bottlenecks.get(bottleneck.name), bottleneck.rate_bps)
+        capacity = self.capacity(bottleneck)
         own = {pair: each.asked.own for pair, each in users.items() if each.asked.own is not None}
         busy = {pair: each.busy_s for pair, each in users.items()}
         return left_for(own, busy, capacity.mapped(lambda bps: bps * times)) if users else {}

@@ -1,15 +1,17 @@
-"""Which hosts compute slower than asked: each against its peers of the same hardware.
+"""Which hosts compute slower than asked: each against its peers of the same hardware and batch size.
 
 A host's *pace* is its median time of FORWARD + BACKWARD per iteration, per sample of its batch, as it would be without
-the factor that the scenario slows it by, which may change over time; hosts of one hardware class would all have the
-same. The reference is the class's median (the lower one of two)::
+the factor that the scenario slows it by, which may change over time; hosts of one hardware class and batch size would
+all have the same (of a small batch a sample takes longer: some of a gradient's time is always the same). The reference
+is the class's median (the lower one of two)::
 
     slowdown = pace / reference         departure: slowdown >= 1.3  and  pace > reference + 5 * MAD
 
 1.3, because workers that share a machine's cores differ by some 10 % in their medians over a run, and a departure below
 that is rarely worth a visit; 5 median absolute deviations, because on hosts that scatter more than that by themselves
 1.3 is nothing special. The median over iterations ignores a few disturbed ones, and so a host that is slow for less
-than half of the run. In a class of fewer than three hosts peers cannot tell which of two is wrong: no verdict.
+than half of the run. In a class of fewer than three hosts peers cannot tell which of two is wrong: no verdict. Nor is
+there one where batches follow speed while it runs: a slow host makes itself a smaller one.
 """
 
 from __future__ import annotations
@@ -78,16 +80,19 @@ def host_departures(trace: Trace, iterations: int, design: Design) -> tuple[tupl
     """The hosts that compute slower than asked, in rank order, and what could not be judged."""
     if not design.reference.compute_valid:
         return (), ("No verdict on compute: the hosts were given more cores than the machine has.",)
-    classes: dict[str, list[Pace]] = {}
+    if design.reference.batches_change:
+        return (), ("No verdict on compute: batches changed while it ran.",)
+    classes: dict[tuple[str, int], list[Pace]] = {}
     for rank in trace.ranks:
-        hardware = design.reference.hardware.get(rank.host, "")
-        classes.setdefault(hardware, []).append(pace(rank, iterations, design))
+        own = pace(rank, iterations, design)
+        classes.setdefault((design.reference.hardware.get(rank.host, ""), own.batch_size), []).append(own)
     departures: list[Departure] = []
     caveats: list[str] = []
     for peers in classes.values():
         if len(peers) < MIN_PEERS:
             names = ", ".join(peer.host for peer in peers)
-            caveats.append(f"No verdict on the compute of {names}: fewer than {MIN_PEERS} hosts of that hardware.")
+            why = f"fewer than {MIN_PEERS} hosts of that hardware and batch size"
+            caveats.append(f"No verdict on the compute of {names}: {why}.")
         else:
             departures += _in_class(peers)
     return tuple(departures), tuple(caveats)

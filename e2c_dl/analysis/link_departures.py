@@ -48,7 +48,7 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
                 first_iteration=warm_up(iterations),
             )
         )
-    return tuple(_with_added_delay(each) if _judgeable(each) else each for each in design.with_shares(found))
+    return tuple(_with_added_delay(each) if each.judgeable else each for each in design.with_shares(found))
 
 
 def link_departures(carried: Sequence[Carried], design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
@@ -59,7 +59,7 @@ def link_departures(carried: Sequence[Carried], design: Design) -> tuple[tuple[D
     judged = [
         _Judged(carried=link, slowdown=link.slowdown(), slowdown_of_fast=link.slowdown_of_fast())
         for link in carried
-        if _judgeable(link) and link.judged.any()
+        if link.judgeable and link.judged.any()
     ]
     lines = _lines(judged, design)
     common = 1.0
@@ -74,7 +74,7 @@ def link_departures(carried: Sequence[Carried], design: Design) -> tuple[tuple[D
         for link in links:
             del slow[link.carried.pair]
     departures = [_departure(link, slow.get(link.pair)) for link in carried if link.pair in slow or link.added_delay_ns]
-    return (*departures, *(_shared_departure(line, links) for line, links in shared.items())), tuple(caveats)
+    return (*departures, *(_shared_departure(line, links, design) for line, links in shared.items())), tuple(caveats)
 
 
 def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Judged]]:
@@ -86,10 +86,6 @@ def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Jud
         line = link.carried.element if name is None else Element(kind=ElementKind.SHARED, src=name)
         lines.setdefault(line, []).append(link)
     return lines
-
-
-def _judgeable(link: Carried) -> bool:
-    return link.asked.rate is not None and not link.asked.loses
 
 
 def _with_added_delay(link: Carried) -> Carried:
@@ -152,10 +148,12 @@ def _departure(link: Carried, slow: _Judged | None) -> Departure:
     )
 
 
-def _shared_departure(line: Element, links: Sequence[_Judged]) -> Departure:
+def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -> Departure:
     """The departure of what ``links`` share: none of them is as fast as its share."""
     slowdown = low_median([link.slowdown for link in links])
-    asked_bps = sum(link.carried.asked_bps for link in links)
+    (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
+    whole_bps = float(np.median(design.capacity(bottleneck).values))
+    asked_bps = min(whole_bps, sum(link.carried.asked_bps for link in links))  # less, if they all need less
     names = ", ".join(str(link.carried.element) for link in links)
     scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(

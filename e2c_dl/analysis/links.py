@@ -89,7 +89,7 @@ class Asked:
     delay_s: Held = field(default_factory=lambda: Held.constant(0.0))
     loses: bool = False
 
-    @property
+    @cached_property
     def rate(self) -> Held | None:
         """Bits per second, whoever limits it; None: nobody does."""
         limits = [limit for limit in (self.own, self.left) if limit is not None]
@@ -112,6 +112,11 @@ class Carried:
     @property
     def pair(self) -> Pair:
         return self.src, self.dst
+
+    @property
+    def judgeable(self) -> bool:
+        """Whether it has a rate that it can be held to."""
+        return self.asked.rate is not None and not self.asked.loses
 
     @property
     def element(self) -> Element:

@@ -52,6 +52,7 @@ class Reference:
     topology: Topology
     compute_factors: Mapping[str, Course]  # host -> times slower by design than the reference host, heat included
     batch_sizes: Mapping[str, int]  # host -> samples per iteration
+    batches_change: bool = False  # with the hosts' speed: then these are the first
     hardware: Mapping[str, str] = field(default_factory=dict)  # host -> class; hosts of one class are comparable
     compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design

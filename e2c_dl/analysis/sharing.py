@@ -38,12 +38,18 @@ def left_for(own: Mapping[Pair, Held], busy: Mapping[Pair, Busy], capacity: Held
     among = _level(needs, whole)
     beside = _level(np.vstack([needs, np.full(len(starts_s), np.inf)]), whole)
     enough = np.isinf(among)
+    unneeded = whole - np.nansum(np.where(enough, needs, 0.0), axis=0)
     found = {}
     for pair, is_active, need in zip(busy, active, needs, strict=True):
-        others = np.nansum(np.where(enough, needs, 0.0), axis=0) - np.where(enough & is_active, need, 0.0)
-        left = np.where(enough, whole - others, among)
-        found[pair] = Held(starts_s=starts_s, values=np.where(is_active, left, beside))
+        left = np.where(enough, unneeded + np.where(enough & is_active, need, 0.0), among)
+        found[pair] = _without_repeats(starts_s, np.where(is_active, left, beside))
     return found
+
+
+def _without_repeats(starts_s: Doubles, values: Doubles) -> Held:
+    """A link's own moments: not all at which another begins or ends are also its."""
+    kept = np.concatenate([[True], np.diff(values) != 0])
+    return Held(starts_s=starts_s[kept], values=values[kept])
 
 
 def _own_bps(rate: Held | None, starts_s: Doubles) -> Doubles:

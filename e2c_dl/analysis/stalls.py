@@ -7,8 +7,9 @@ Medians do not see one long pause, so stalls are found by themselves::
     alive, b       .    .    .                  .    .      once a second; more than 1.5 s without: b was stopped, and
                                                             the stall is b's, not the link's
 
-A gradient's segment that takes that much longer than its median is a stall of its host. Links without expected rate,
-and links of hosts that were not seen alive once a second, are not judged.
+A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
+its host, but for the first iterations'. Links without expected rate, and links of hosts whose clock or signs of life
+are not known, are not judged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.analysis.departure import Departure
+from e2c_dl.analysis.departure import WARM_UP_ITERATIONS, Departure
+from e2c_dl.analysis.design import Design
 from e2c_dl.analysis.links import Carried
 from e2c_dl.analysis.model import Element, ElementKind
 from e2c_dl.analysis.program import GRADIENT, SpanKey
@@ -33,14 +35,15 @@ SILENCE_NS = 1_500_000_000
 Longs = npt.NDArray[np.int64]
 
 
-def stalls(trace: Trace, carried: Sequence[Carried]) -> Stalls:
+def stalls(trace: Trace, carried: Sequence[Carried], design: Design) -> Stalls:
     """The stalls of ``trace``, whose links carried ``carried``."""
-    silences = {host: _silences(alive) for host, alive in trace.alive.items()}
+    watched = {host: alive for host, alive in trace.alive.items() if len(alive)}
+    unaligned = trace.facts.get("hosts_without_clock", ())
     messages = {}
     for link in carried:
-        if link.asked.rate is not None and not link.asked.loses and link.src in silences and link.dst in silences:
-            messages[link.pair] = [*_of_link(link, silences)]
-    segments = {key: stall for rank in trace.ranks for key, stall in _of_gradients(rank)}
+        if link.judgeable and all(host in watched and host not in unaligned for host in link.pair):
+            messages[link.pair] = [*_of_link(link, watched)]
+    segments = {key: stall for rank in trace.ranks for key, stall in _of_gradients(rank, design)}
     of_links = [stall for each in messages.values() for stall in each if stall is not None]
     return Stalls(
         found=(*of_links, *segments.values()),
@@ -98,8 +101,9 @@ def _silences(alive_ns: Longs) -> Longs:
     return np.stack([alive_ns[:-1][long], alive_ns[1:][long]], axis=1)
 
 
-def _of_link(link: Carried, silences: Mapping[str, Longs]) -> Iterator[Stall | None]:
-    excess_ns = link.services_ns - link.expected_ns
+def _of_link(link: Carried, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
+    silences = {host: _silences(watched[host]) for host in link.pair}
+    excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
     stood = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
     for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), stood, strict=True):
         if not is_stall:
@@ -107,9 +111,16 @@ def _of_link(link: Carried, silences: Mapping[str, Longs]) -> Iterator[Stall | N
             continue
         length_ns = round(float(excess))
         begin_ns = end_ns - length_ns
+        if not all(_was_watched(watched[host], begin_ns, end_ns) for host in link.pair):
+            yield None
+            continue
         stopped = [host for host in link.pair if _overlap_ns(silences[host], begin_ns, end_ns) >= length_ns / 2]
         element = Element(kind=ElementKind.HOST, src=stopped[0]) if stopped else link.element
         yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
+
+
+def _was_watched(alive_ns: Longs, begin_ns: int, end_ns: int) -> bool:
+    return bool(alive_ns[0] <= begin_ns + SILENCE_NS and alive_ns[-1] >= end_ns - SILENCE_NS)
 
 
 def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
@@ -117,16 +128,20 @@ def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
     return int(np.maximum(together, 0).sum())
 
 
-def _of_gradients(rank: RankTrace) -> Iterator[tuple[SpanKey, Stall]]:
+def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, Stall]]:
     element = Element(kind=ElementKind.HOST, src=rank.host)
+    speed = design.factor(rank.host).mapped(np.reciprocal)
     spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
-    for same in _alike(spans):
+    for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
+        begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+        usual = np.median(speed.total(end_s) - speed.total(begin_s))  # seconds of a host of factor 1
+        expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
         lengths_ns = same["end_ns"] - same["start_ns"]
-        usual_ns = int(np.median(lengths_ns))
-        stood = (lengths_ns - usual_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * usual_ns)
-        for span, length_ns in zip(same[stood], lengths_ns[stood].tolist(), strict=True):
+        excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
+        stood = (excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns)
+        for span, excess in zip(same[stood], excess_ns[stood].tolist(), strict=True):
             key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
-            yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=length_ns - usual_ns)
+            yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=round(excess))
 
 
 def _alike(spans: Spans) -> Iterator[Spans]:

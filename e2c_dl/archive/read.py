@@ -97,13 +97,13 @@ class ReadArchive:
         """Every rank's spans on one clock. Raises: ArchiveError if no rank left any."""
         facts = {"run_id": self.run.run_id, "scenario": self.run.scenario, **self.run.facts}
         trace = read_trace(self._there(layout.HOSTS, "no worker left a trace"), facts)
-        return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks if self._has_metrics(rank)})
-
-    def _has_metrics(self, rank: RankTrace) -> bool:
-        return (self.path / layout.HOSTS / rank.host / layout.METRICS).is_file()
+        return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks})
 
     def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:
-        return rank.clock.align(self.metrics(rank.host)["time_ns"].astype(np.int64))
+        """When it was seen to run; empty if that is not known, as of a simulated host."""
+        file = self.path / layout.HOSTS / rank.host / layout.METRICS
+        seen = _table(file).get("time_ns") if file.is_file() else None
+        return np.empty(0, dtype=np.int64) if seen is None else rank.clock.align(seen.astype(np.int64))
 
     def _there(self, name: str, meaning: str) -> Path:
         path = self.path / name

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an exception of ours, once: what follows it is not interrupted again.
+"""Ctrl-C and SIGTERM as an exception of ours, once, and only where it may come: elsewhere they are remembered.
 
 Where Python calls back on its own (after a fork, on collecting garbage) it prints an exception and goes on: one that
 was lost so is raised again a moment later. Other people's ``except Exception`` may swallow it too: whoever runs the
@@ -28,12 +28,19 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: Interrupted | None = None
-        self._held = False
+        self._held = True
         self._main = os.getpid()
 
-    def hold(self) -> None:
-        """From now on only remember."""
-        self._held = True
+    @contextmanager
+    def raised(self, wanted: bool) -> Iterator[None]:
+        """Within, if ``wanted``, a signal raises Interrupted, also one that came before; elsewhere it is remembered."""
+        try:
+            self._held = not wanted
+            if wanted and self.received is not None:
+                raise self.received
+            yield
+        finally:
+            self._held = True
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Raises: Interrupted, the first time, in the process that began; forks of it end."""
@@ -60,7 +67,7 @@ class Interrupts:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupts]:
-    """Ctrl-C and SIGTERM raise Interrupted, once; after ``hold`` of what it yields they are only remembered.
+    """Ctrl-C and SIGTERM are remembered; within ``raised`` of what it yields they raise Interrupted, once.
 
     Only in this process: Ansible's forks inherit the handler, and end by themselves.
     """

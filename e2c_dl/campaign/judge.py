@@ -87,6 +87,7 @@ def reference_of(archive: ReadArchive, scenario: Scenario, seconds: float) -> Re
         schedules=scenario.schedules,
         compute_factors=by_design.compute_factors(scenario, archive.changes(), seconds),
         batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
+        batches_change=scenario.training.batching != "fixed",
         hardware={host: hardware_class(archive, host) for host in archive.hosts},
         compute_valid=not compute.get("oversubscribed", False),
         network_emulated=emulation.get("backend", "none") != "none",

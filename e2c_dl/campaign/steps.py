@@ -71,11 +71,11 @@ def stage(campaign: Campaign) -> None:
     request, scenario = campaign.request, campaign.the_scenario
     started = now()
     testbed = there(campaign.kind).claim(scenario)
-    campaign.testbed = testbed
-    path = request.archive or default_archive(scenario, testbed.run_id, started)
     try:
+        campaign.testbed = testbed
+        path = request.archive or default_archive(scenario, testbed.run_id, started)
         archive = Archive.create(path, testbed.run_id, started=started.isoformat(timespec="seconds"))
-    except E2cDlError:
+    except BaseException:  # Ctrl-C too: without an archive nobody else releases it
         testbed.release()
         raise
     campaign.archive = archive

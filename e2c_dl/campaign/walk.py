@@ -7,7 +7,7 @@
     is started  |                          |
 
 The first failure decides the exit code; later ones are recorded beside it. Ctrl-C ends the step that it comes in, also
-where somebody else's code swallowed it; steps that are always done are not interrupted.
+where somebody else's code swallowed it, or the next one; steps that are always done are not interrupted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
         for step in steps:
             if run.failures and not (step.always and run.archive is not None):
                 continue
-            if step.always:
-                interrupts.hold()
             _carry_out(step, run, interrupts)
     return run.failures[0][1] if run.failures else None
 
@@ -55,7 +53,8 @@ def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
     begun = time.monotonic()
     error: E2cDlError | None = None
     try:
-        step.act(run)
+        with interrupts.raised(not step.always):
+            step.act(run)
     except E2cDlError as failed:
         error = failed
     except OSError as failed:

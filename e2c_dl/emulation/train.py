@@ -22,7 +22,7 @@ import itertools
 import json
 import statistics
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,7 +59,7 @@ class TrainResult:
                 name: tuple(float(value) for value in fields.pop(name)) for name in ("blocks_ns", "spreads_ns")
             }
             return cls(**lists, **{name: type(getattr(cls, name))(value) for name, value in fields.items()})
-        except (ValueError, TypeError, AttributeError, KeyError):
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
             return None
 
 
@@ -115,7 +115,9 @@ class Train:
     def _passed(self, head_ns: int) -> float:
         begin_ns = self._at_ns[0] + head_ns
         first = bisect_left(self._at_ns, begin_ns)
-        last = len(self._at_ns) - 1
+        # What is sent last trickles in by its jitter: count while arrivals are as dense as what was sent.
+        sent_until_ns = max(at - delay for at, delay in zip(self._at_ns, self._delay_ns, strict=True))
+        last = bisect_right(self._at_ns, sent_until_ns + min(self._delay_ns)) - 1
         if last <= first:
             return 1.0
         overflowed = self._overflowed[last] - self._overflowed[first]

@@ -220,7 +220,14 @@ def test_a_link_that_stood_still_is_named_and_what_it_cost(seed: int) -> None:
     receiver = f"edge-{pair[1] + 1}"
     stopped = analyse(replace(run.trace, alive=alive(run, (receiver, 1.0, 6.0))), reference)
     assert [str(each.element) for each in stopped.culprits] == [receiver]
-    assert analyse(run.trace, reference).findings == ()
+    # nor of those of which the last sign of life was before
+    seen = {host: moments[moments < 10**9] for host, moments in alive(run).items()}
+    for unknown in (run.trace, replace(run.trace, alive=seen)):
+        assert analyse(unknown, reference).findings == ()
+    vague = tuple(replace(rank, clock=replace(rank.clock, uncertainty_ns=4 * 10**9)) for rank in run.trace.ranks)
+    assert analyse(replace(run.trace, alive=alive(run), ranks=vague), reference).findings == ()
+    unaligned = replace(run.trace, alive=alive(run), facts={"hosts_without_clock": (receiver,)})
+    assert analyse(unaligned, reference).findings == ()
 
 
 def test_a_host_that_stood_still_while_it_computed_is_named() -> None:
@@ -234,3 +241,43 @@ def test_a_host_that_stood_still_while_it_computed_is_named() -> None:
     assert culprit.stalled_s == pytest.approx(4.0, rel=0.05)
     steady = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=hosts, iterations=20)
     assert run.end_s - culprit.saved_s == pytest.approx(steady.end_s, rel=0.05)
+
+
+def test_a_gradient_that_is_slow_by_design_is_no_stall() -> None:
+    course = Course(points=((0.0, 1.0), (0.1, 2000.0), (8.1, 1.0)))
+    hosts = virtual_world.hosts(SIZE)
+    built = tuple(replace(host, speed=OnCourse(course)) if rank == 1 else host for rank, host in enumerate(hosts))
+    links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=50e6, delay_s=0.002))
+    run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=built, iterations=30)
+    reference = run.reference()
+    assert [str(each.element) for each in analyse(run.trace, reference).culprits] == ["edge-2"]
+    assert analyse(run.trace, replace(reference, compute_factors={"edge-2": course})).findings == ()
+
+
+@pytest.mark.parametrize("batches", [(8, 8, 8, 2), (16, 16, 16, 4)])
+def test_a_small_batch_on_a_slow_host_is_no_departure(batches: tuple[int, ...]) -> None:
+    hosts = virtual_world.hosts(SIZE, samples=batches, factors=(1.0, 1.0, 1.0, 4.0))
+    links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=50e6, delay_s=0.002))
+    run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=hosts, iterations=10)
+    report = analyse(run.trace, run.reference())
+    assert report.findings == ()
+    assert any("edge-4: fewer than 3 hosts of that hardware and batch size" in caveat for caveat in report.caveats)
+    changing_batches = analyse(run.trace, replace(run.reference(), batches_change=True))
+    assert any("batches changed" in caveat for caveat in changing_batches.caveats)
+
+
+def test_what_a_line_of_both_directions_was_asked_for_is_counted_once() -> None:
+    links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=60e6, delay_s=0.002))
+    both = [pair for rank in range(1, SIZE) for pair in ((rank, 0), (0, rank))]
+    run = virtual_world.run(
+        ParameterServer, size=SIZE, links=links, iterations=12, of=virtual_world.profile(BUCKETS),
+        bottlenecks=[Bottleneck(rate_bps=5e6, links=tuple(both))],
+    )  # fmt: skip
+    reference = run.reference()
+    names = tuple((f"edge-{src + 1}", f"edge-{dst + 1}") for src, dst in both)
+    shared = Shared(name="uplink", rate_bps=15e6, links=names)
+    report = analyse(run.trace, replace(reference, topology=replace(reference.topology, bottlenecks=(shared,))))
+    (culprit,) = report.culprits
+    assert culprit.element == UPLINK
+    assert culprit.expected == pytest.approx(15e6)
+    assert culprit.observed == pytest.approx(5e6, rel=0.1)

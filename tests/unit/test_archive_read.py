@@ -13,6 +13,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.recorder import Recorder
 
 
 @pytest.fixture
@@ -52,6 +53,18 @@ def test_a_line_that_was_being_written_is_left_out(archive: ReadArchive, host: P
 def test_metrics_of_a_host_that_wrote_no_line_have_no_rows(archive: ReadArchive, host: Path) -> None:
     (host / layout.METRICS).write_text("time_ns,cpu_s\n")
     assert {name: len(column) for name, column in archive.metrics("edge-1").items()} == {"time_ns": 0, "cpu_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "seen"), [("", []), ("time_ns,cpu_s\n", []), ("time_ns,cpu_s\n1,0.5\n2,\n3", [1, 2])]
+)
+def test_a_trace_knows_when_its_hosts_were_seen_alive(
+    archive: ReadArchive, host: Path, metrics: str, seen: list[int]
+) -> None:
+    with Recorder(host / "spans.bin", rank=0, host="edge-1", layer="edge"):
+        pass
+    (host / layout.METRICS).write_text(metrics)
+    assert archive.trace().alive["edge-1"].tolist() == seen
 
 
 def test_damage_is_told_in_one_line(archive: ReadArchive, host: Path) -> None:

@@ -147,6 +147,19 @@ def test_a_train_tells_whether_a_queue_grew_or_frames_were_lost(kept: int, delay
     assert train.result(1000, 0).passed == pytest.approx(passed, rel=0.01)
 
 
+def test_jitter_does_not_make_a_fast_link_the_limit() -> None:
+    draw, train = random.Random(1), Train()
+    frames = [(1000 * n + round(1e8 + draw.gauss(0, 2e5)), n) for n in range(4000)]
+    for at_ns, number in sorted(frames):
+        train.add(Arrival(b"", at_ns, ("x", 1), 0), Packet(Kind.DATA, 1, number, 1000 * number))
+    assert train.result(4000, 800_000).passed == pytest.approx(1.0, abs=0.025)
+
+
+@pytest.mark.parametrize("said", [b'{"arrived":Infinity,"blocks_ns":[],"spreads_ns":[]}', b"[" * 100_000])
+def test_what_no_train_says_is_not_understood(said: bytes) -> None:
+    assert TrainResult.decode(said) is None
+
+
 def test_too_short_a_train_has_no_rate() -> None:
     assert counted(arrivals([0.0, 1.0]), head_ms=0).frame_ns == 0
 
