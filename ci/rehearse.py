@@ -5,10 +5,11 @@
     python -m ci.rehearse ci/github-smoke-test.yml [--without VARIABLE ...] [--into DIRECTORY]
 
 GitHub: every ``run`` is a ``bash -e`` of its own; after a failure only those with ``if: always()``. GitLab:
-before_script and script are one shell that ends with the first failure. Variables are those of the file, over this
-machine's; ``--without`` leaves one out (``TORCH_INDEX``, where PyTorch's own index cannot be reached). Where there is
-no sudo, ``sudo`` is left out. Actions (checkout, upload) and the image are the runner's: here the copy stands for the
-first, the directory with what came out for the second, this machine for the third. Exit code: of the first failure.
+before_script and script are one ``bash -eo pipefail``: there a pipe fails with any of its programs. Variables are those
+of the file, over this machine's; ``--without`` leaves one out (``TORCH_INDEX``, where PyTorch's own index cannot be
+reached). Where there is no sudo, ``sudo`` is left out. Actions (checkout, upload) and the image are the runner's: here
+the copy stands for the first, the directory with what came out for the second, this machine for the third. Exit code:
+of the first failure.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from typing import Any
 import yaml
 
 TREE = Path(__file__).resolve().parent.parent
+GITHUB_SHELL = ("bash", "-e")  # where a step names none
+GITLAB_SHELL = ("bash", "-eo", "pipefail")
 _SUDO = re.compile(r"\bsudo (?:--\S+ )*")
 
 
@@ -38,6 +41,7 @@ class Step:
     """What one shell runs. ``always``: after a failure too."""
 
     name: str
+    shell: tuple[str, ...]
     script: str
     always: bool = False
 
@@ -51,10 +55,11 @@ def steps(workflow: Mapping[str, Any]) -> tuple[Step, ...]:
     """Those of the only job, in order, of either kind of file."""
     if "jobs" not in workflow:
         ((name, job),) = ((key, value) for key, value in workflow.items() if "script" in value)
-        return (Step(name=name, script="\n".join([*job.get("before_script", []), *job["script"]])),)
+        script = "\n".join([*job.get("before_script", []), *job["script"]])
+        return (Step(name=name, shell=GITLAB_SHELL, script=script),)
     (job,) = workflow["jobs"].values()
     return tuple(
-        Step(name=step["name"], script=step["run"], always=step.get("if") == "always()")
+        Step(name=step["name"], shell=GITHUB_SHELL, script=step["run"], always=step.get("if") == "always()")
         for step in job["steps"]
         if "run" in step
     )
@@ -69,7 +74,7 @@ def rehearsed(chosen: tuple[Step, ...], folder: Path, environ: Mapping[str, str]
         script = step.script if shutil.which("sudo") else _SUDO.sub("", step.script)
         print(f"== {step.name}\n{script}", flush=True)
         begun_s = time.monotonic()
-        done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=folder, env=dict(environ), check=False)
+        done = subprocess.run([*step.shell, "-c", script], cwd=folder, env=dict(environ), check=False)
         print(f"== {step.name}: status {done.returncode}, {time.monotonic() - begun_s:.0f} s", flush=True)
         failed = failed or done.returncode
     return failed

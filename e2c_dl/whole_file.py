@@ -1,24 +1,64 @@
-"""Files that are written whole or not at all: after a full disk or Ctrl-C the earlier file is as it was."""
+"""Files that are written whole or not at all: after a full disk or Ctrl-C the earlier file is as it was.
+
+::
+
+    .NAME.PID-THREAD.new   written by whoever asked, side by side with others   ---in one step--->   NAME
+
+What can only be written in place is, and may be left half written:
+
+* directly: a link, a device or a pipe (/dev/stdout is one of these), a file in a directory where none can be made;
+* once all of it is there: a file that no other can take the place of, such as one that is mounted by itself.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_NONE_CAN_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+_NOT_REPLACED = (errno.EBUSY, errno.EPERM)  # mounted; in a directory such as /tmp, and somebody else's
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Where to write what ``path`` shall hold: it takes ``path``'s place at the end, in one step, unless that failed.
 
-    A link, a device or a pipe (/dev/stdout is one of these) is written to directly. Raises: OSError.
+    It is ``path`` itself where nothing can be made beside that. Raises: OSError.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    fresh = _beside(path)
+    if fresh is None:
         yield path
         return
-    fresh = path.with_name(f".{path.name}.new")
     try:
         yield fresh
-        fresh.replace(path)
+        _put(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path | None:
+    """A new file beside ``path``, nobody else's; None: ``path`` is written directly, or fails under its own name."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        return None
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.new")
+    try:
+        fresh.touch()
+    except OSError as error:
+        if error.errno not in _NONE_CAN_BE_MADE:
+            raise
+        return None
+    return fresh
+
+
+def _put(fresh: Path, path: Path) -> None:
+    try:
+        fresh.replace(path)
+    except OSError as error:
+        if error.errno not in _NOT_REPLACED:
+            raise
+        shutil.copyfile(fresh, path)

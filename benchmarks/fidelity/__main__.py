@@ -40,20 +40,34 @@ def measured(back_end: str, links: Sequence[Link]) -> Iterator[Result]:
 @written.options(back_ends=["relay"], links=1)
 def main(back_ends: tuple[str, ...], links: int, seed: int, resume: bool, write: bool) -> None:
     """About 12 seconds per link. The relay needs root, tc and EnOSlib's NetemHTB the package user-mode-linux."""
+    chosen = back_ends or tuple(FASTEST_BPS)
     kept = _read() if resume or write else {}
-    for back_end in back_ends or FASTEST_BPS:
-        asked = drawn.links(links, seed, FASTEST_BPS[back_end])
-        found = {result.link: result for result in kept.get(back_end, []) if resume and result.measured}
-        for result in measured(back_end, [link for link in asked if link not in found]):
-            found[result.link] = result
-            click.echo(drawn.table([result]).splitlines()[-1], err=True)
-            kept[back_end] = [found[link] for link in asked if link in found]
-            if write:
-                _write(kept)
-        kept[back_end] = [found[link] for link in asked if link in found]
+    asked = {name: drawn.links(links, seed, FASTEST_BPS[name]) for name in chosen}
+    found = {
+        name: {result.link: result for result in kept.get(name, []) if resume and result.measured} for name in asked
+    }
+    streams = {name: measured(name, [link for link in own if link not in found[name]]) for name, own in asked.items()}
+    for name, result in _in_turns(streams):
+        found[name][result.link] = result
+        click.echo(f"{name} {drawn.table([result]).splitlines()[-1]}", err=True)
+        kept[name] = [found[name][link] for link in asked[name] if link in found[name]]
+        if write:
+            _write(kept)
+    kept |= {name: [found[name][link] for link in own if link in found[name]] for name, own in asked.items()}
     if write:
         _write(kept)
-    click.echo(_text({name: kept[name] for name in back_ends or FASTEST_BPS}))
+    click.echo(_text({name: kept[name] for name in chosen}))
+
+
+def _in_turns(streams: dict[str, Iterator[Result]]) -> Iterator[tuple[str, Result]]:
+    """What comes of all of them, one of each at a time: whatever else the machine does meets them alike."""
+    while streams:
+        for name in tuple(streams):
+            result = next(streams[name], None)
+            if result is None:
+                del streams[name]
+            else:
+                yield name, result
 
 
 def _text(every: dict[str, list[Result]]) -> str:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.uml import registers
+from benchmarks.uml.errors import UmlError
 
 ROOT = Path(__file__).parents[2]
 KERNEL = "linux.uml"
@@ -35,10 +36,6 @@ INIT = Path(__file__).with_name("init.sh")
 MEMORY_MIB = 768
 _SHARED_MEMORY = Path("/dev/shm")  # where the machine's memory is kept, if there is room
 _GOING_DOWN_S = 20.0  # booting and going down, beside what the program itself may take
-
-
-class UmlError(Exception):
-    """The machine did not boot, or did not end in time; the last words of its console are in the message."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from benchmarks.uml.errors import UmlError
+
 COMPILER = "cc"
+PACKAGES = "the Debian packages gcc, libc6-dev"
 SOURCE = Path(__file__).with_name("whole_registers.c")
 
 
@@ -25,13 +28,16 @@ def needed() -> bool:
 def missing() -> str | None:
     """Why the library cannot be made, if it is needed; None if all is there."""
     if needed() and shutil.which(COMPILER) is None:
-        return "this processor has AMX, which User-Mode Linux does not know: install the Debian packages gcc, libc6-dev"
+        return f"this processor has AMX, which User-Mode Linux does not know: install {PACKAGES}"
     return None
 
 
 def made(directory: Path) -> Path:
-    """The library, compiled into ``directory``. Raises: CalledProcessError with what the compiler said."""
+    """The library, compiled into ``directory``. Raises: UmlError with what the compiler said."""
     library = directory / "registers.so"
     argv = [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
-    subprocess.run(argv, check=True, capture_output=True, text=True)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:500]
+        raise UmlError(f"{SOURCE.name} cannot be compiled: {said}; are {PACKAGES} installed?")
     return library

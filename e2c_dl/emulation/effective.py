@@ -6,7 +6,7 @@
     designed    rate, delay, loss           a course's value takes the place of the designed one
     injected    x rate_factor all the time  (Injected.links; of a course's rate too)
     faults            [ x value )           SLOW_LINK: windows multiply, as many as overlap
-                          [   down   )      CUT
+                          [   down   )      CUT; one without an end is the last change of its link
 
 A window begins at a time, or when an iteration began: what began when is told as ``begun``. Pure: who asks knows the
 time. Bottlenecks have courses alone.
@@ -85,13 +85,17 @@ class Effective:
         return tuple((number, fault) for number, fault in self._faults if wanted & set(fault.links))
 
     def link(self, pair: Pair, time_s: float, begun: Begun) -> Link:
-        """``pair`` at ``time_s`` (0 or later); before training it is as the emulated topology has it."""
-        scenario = self._scenario
+        """``pair`` at ``time_s`` (0 or later); before training it is as the emulated topology has it.
+
+        One that is cut for good stays what it was at that moment, but down.
+        """
+        scenario, of_link = self._scenario, windows(self.faults_of([pair]), begun)
+        time_s = min(time_s, _cut_for_good_s(of_link))
         link = scenario.topology.link(*pair)
         if course := scenario.schedules.links.get(pair):
             link = _on_course(link, course, time_s)
         link = link.slowed(scenario.injected.links.get(pair, 1.0))
-        for window in windows(self.faults_of([pair]), begun):
+        for window in of_link:
             if not window.covers(time_s):
                 continue
             if window.fault.kind is FaultKind.CUT:
@@ -109,15 +113,26 @@ class Effective:
 
     def next_change_s(self, pairs: Iterable[Pair], bottlenecks: Iterable[str], time_s: float, begun: Begun) -> float:
         """When, after ``time_s``, any of these may change next, as far as it is known now; infinity if none will."""
-        pairs = tuple(pairs)
-        schedules = self._scenario.schedules
-        courses = [schedules.bottlenecks[name] for name in bottlenecks if name in schedules.bottlenecks]
-        for pair in pairs:
-            if course := schedules.links.get(pair):
-                courses += [each for each in (course.rate_bps, course.delay_s, course.loss) if each is not None]
-        moments = [course.next_change_s(time_s) for course in courses]
-        moments += [window.next_edge_s(time_s) for window in windows(self.faults_of(pairs), begun)]
+        courses = self._scenario.schedules.bottlenecks
+        moments = [courses[name].next_change_s(time_s) for name in bottlenecks if name in courses]
+        moments += [self._next_of_link_s(pair, time_s, begun) for pair in pairs]
         return min(moments, default=math.inf)
+
+    def _next_of_link_s(self, pair: Pair, time_s: float, begun: Begun) -> float:
+        of_link = windows(self.faults_of([pair]), begun)
+        if _cut_for_good_s(of_link) <= time_s + SAME_S:
+            return math.inf
+        moments = [window.next_edge_s(time_s) for window in of_link]
+        if course := self._scenario.schedules.links.get(pair):
+            values = (course.rate_bps, course.delay_s, course.loss)
+            moments += [each.next_change_s(time_s) for each in values if each is not None]
+        return min(moments, default=math.inf)
+
+
+def _cut_for_good_s(of_link: Iterable[Window]) -> float:
+    """From when on a link with these windows is down for ever; infinity if it is not."""
+    cuts = (window for window in of_link if window.fault.kind is FaultKind.CUT and math.isinf(window.end_s))
+    return min((window.begin_s for window in cuts), default=math.inf)
 
 
 def _on_course(link: Link, course: LinkCourse, time_s: float) -> Link:

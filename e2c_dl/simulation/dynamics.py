@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.emulation.effective import Effective, started_by
+from e2c_dl.emulation.effective import Effective, started_by, windows
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.tempo import Tempo
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
@@ -24,9 +24,11 @@ from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.training.speed import ChangingSpeed
 from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, Onset, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.links import Conditions, RankPair
+from e2c_dl.worlds.virtual.pauses import Pauses
 
-_OF_HOSTS = (FaultKind.PAUSE, FaultKind.KILL)
+_OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
 
 
@@ -93,21 +95,21 @@ class Dynamics:
             onset = self._begins(onset, self._hosts[rank], number, now_s)
         return onset
 
-    def conclude(self, end_s: float) -> None:
-        """Log what links and bottlenecks were like, and what happened to hosts by plan, until ``end_s``."""
+    def conclude(self, end_ns: int) -> None:
+        """Log what links and bottlenecks were like, and what happened to hosts, until ``end_ns``."""
         for pair in self._changing:
             log, whom = self._log(pair[0], layout.CHANGES), f"{pair[0]} -> {pair[1]}"
             for at_s, link in self._course_of(pair):
-                if at_s > end_s:
+                at_ns = round(at_s * 1e9)
+                if at_ns > end_ns:
                     break
-                log.add(Change.LINK, whom, round(at_s * 1e9), asked_s=at_s, **link_to_json(link))
+                log.add(Change.LINK, whom, at_ns, asked_s=at_s, **link_to_json(link))
         for name, course in self._scenario.schedules.bottlenecks.items():
             log = self._log(self._hosts[0], layout.CHANGES)
-            for at_s, rate_bps in course.steps(end_s):
+            for at_s, rate_bps in course.steps(end_ns / 1e9):
                 log.add(Change.BOTTLENECK, name, round(at_s * 1e9), asked_s=at_s, rate_bps=rate_bps)
-        for _, fault in self._faults:
-            if fault.kind in _OF_HOSTS and fault.at_s is not None and fault.at_s <= end_s:
-                self._log_host(fault, fault.at_s)
+        for host in self._hosts:
+            self._log_process(host, end_ns)
         for log in self._logs.values():
             log.close()
 
@@ -176,21 +178,24 @@ class Dynamics:
             return onset._replace(links=(*onset.links, *self._ranks(fault.links)))
         if fault.kind is FaultKind.SLOW_HOST:
             self._speeds[host].slowed((number,), fault.at_iteration or 0, now_s)
-        if fault.kind in _OF_HOSTS:
-            self._log_host(fault, now_s)
+        paused_s = fault.for_s or 0.0 if fault.kind is FaultKind.PAUSE else 0.0
         return onset._replace(
-            killed=onset.killed or fault.kind is FaultKind.KILL,
-            paused_s=fault.for_s or 0.0 if fault.kind is FaultKind.PAUSE else onset.paused_s,
+            killed=onset.killed or fault.kind is FaultKind.KILL, paused_s=max(onset.paused_s, paused_s)
         )
 
-    def _log_host(self, fault: Fault, at_s: float) -> None:
-        host = fault.host or ""
-        log = self._log(host, layout.CHANGES)
-        what = Change.KILL if fault.kind is FaultKind.KILL else Change.PAUSE
-        log.add(what, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=fault.at_iteration)
-        if what is Change.PAUSE and fault.for_s is not None:
-            end_s = at_s + fault.for_s
-            log.add(Change.RESUME, host, round(end_s * 1e9), asked_s=end_s)
+    def _log_process(self, host: str, end_ns: int) -> None:
+        """Log when ``host``'s rank was stopped, whatever pauses overlapped then, and when it was killed, for good."""
+        own = windows(((number, fault) for number, fault in self._faults if fault.host == host), self._begun)
+        begins_ns = [(window.fault, round(window.begin_s * 1e9)) for window in own if window.fault.kind in _OF_HOSTS]
+        iterations = {(_OF_HOSTS[fault.kind], at_ns): fault.at_iteration for fault, at_ns in begins_ns}
+        killed_ns = min((at_ns for fault, at_ns in begins_ns if fault.kind is FaultKind.KILL), default=FOREVER)
+        pauses = Pauses((each.begin_s, each.end_s) for each in own if each.fault.kind is FaultKind.PAUSE)
+        stops = [each for begin, end in pauses for each in ((Change.PAUSE, begin), (Change.RESUME, end))]
+        for what, at_ns in (*stops, (Change.KILL, killed_ns)):
+            if at_ns <= min(killed_ns, end_ns):
+                iteration = iterations.get((what, at_ns))
+                log = self._log(host, layout.CHANGES)
+                log.add(what, host, at_ns, asked_s=at_ns / 1e9, asked_iteration=iteration)
 
     def _log(self, host: str, name: str) -> ChangeLog:
         path = self._folder / host / name

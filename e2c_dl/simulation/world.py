@@ -31,26 +31,31 @@ class Run:
         self._dynamics = Dynamics(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
         self._finished = False
-        self.virtual_s = 0.0  # of training
+        self._end_ns = 0
+
+    @property
+    def virtual_s(self) -> float:
+        """How long training took, whatever ended it."""
+        return self._end_ns / 1e9
 
     def train(self) -> None:
         """Run the strategy to its end on all ranks. Raises: TrainingError, InputError, Interrupted."""
         training = self._scenario.training
         strategy = strategies.load(training.strategy)
-        result = simulate(
+        simulate(
             lambda: strategy(**training.strategy_settings),
             hosts=self._dynamics.hosts(self._models), links=self._dynamics.links(),
             bottlenecks=self._dynamics.bottlenecks, unsteady=self._dynamics.unsteady,
             on_iteration=self._dynamics.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
+            on_end=self._on_end,
         )  # fmt: skip
-        self.virtual_s = result.end_ns / 1e9
         self._finished = True
 
     def conclude(self, reason: str) -> None:
         """Write what every host leaves; ``reason`` says why training did not finish, and is empty if it did."""
-        self._dynamics.conclude(max(self.virtual_s, *self._progress.elapsed_s))
+        self._dynamics.conclude(self._end_ns)
         evaluation: Evaluation | None = None
         if self._finished and self._computes is not None:
             evaluation = self._computes[0].evaluate()
@@ -58,6 +63,9 @@ class Run:
             hosts.write_model(self._archive, self._computes[0])
         self._progress.write()
         hosts.write_outcomes(self._archive, self._scenario, self._progress, reason, evaluation)
+
+    def _on_end(self, at_ns: int) -> None:
+        self._end_ns = at_ns
 
     def _on_progress(self, progress: Progress) -> None:
         told = self._progress.ended(

@@ -1,5 +1,6 @@
 """Laws of links that change: what a link is at a moment, and when it may change next."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -83,9 +84,11 @@ def test_slow_windows_multiply_and_a_cut_is_down(
     link = Effective(scenario(course=LinkCourse(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
         A, time_s, {}
     )
-    expected, down = rate.at(time_s) * factor, False
-    for window in windows(enumerate(faults), {}):
-        if window.covers(time_s):
+    found = windows(enumerate(faults), {})
+    settled_s = min([time_s, *(window.begin_s for window in found if window.end_s == math.inf)])
+    expected, down = rate.at(settled_s) * factor, False
+    for window in found:
+        if window.covers(settled_s):
             down |= window.fault.kind is FaultKind.CUT
             expected *= window.fault.value or 1.0
     assert link.rate_bps == pytest.approx(expected)
@@ -107,6 +110,20 @@ def test_a_course_takes_the_place_of_what_was_designed() -> None:
     effective = Effective(scenario(course=course, link=designed, factor=0.5))
     assert effective.link(A, 5.0, {}) == replace(designed, rate_bps=5 * MBIT, delay_s=0.02, loss=0.03, burst=None)
     assert effective.next_change_s([A], (), 0.0, {}) == 5.0
+
+
+def test_a_cut_for_good_is_the_last_change_of_its_link_alone() -> None:
+    course = LinkCourse(rate_bps=Course(points=((0.0, MBIT), (1.0, 2 * MBIT)), period_s=2.0))
+    faults = (cut(3.5, None), slow(0.5, 9.0, 1.0))
+    effective = Effective(scenario(course=course, faults=faults))
+    assert effective.next_change_s([A], (), 3.0, {}) == 3.5
+    cut_link = effective.link(A, 3.5, {})
+    assert (cut_link.down, cut_link.rate_bps) == (True, 2 * MBIT)
+    assert all(effective.link(A, time_s, {}) == cut_link for time_s in (4.0, 9.5, 1e6))
+    assert effective.next_change_s([A], (), 3.5, {}) == math.inf
+    other = Schedules(links=MappingProxyType({A: course, B: course}))
+    both = Effective(replace(scenario(faults=faults), schedules=other))
+    assert both.next_change_s([A, B], (), 3.5, {}) == 4.0
 
 
 def test_a_fault_of_an_iteration_begins_with_it() -> None:

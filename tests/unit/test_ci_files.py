@@ -62,6 +62,19 @@ def test_after_a_failure_only_what_is_always_done_is_rehearsed(tmp_path, capfd, 
     assert "hello" in said and "last" in said and "not this" not in said and "nor this" not in said
 
 
+@pytest.mark.parametrize(
+    ("workflow", "said"),
+    [
+        ({"jobs": {"a": {"steps": [{"name": "one", "run": "false | true\necho after"}]}}}, ["after"]),
+        ({"a": {"before_script": ["false | true"], "script": ["echo after"]}}, []),
+    ],
+)
+def test_a_pipe_fails_with_any_of_its_programs_where_the_runner_says_so(tmp_path, capfd, workflow, said):
+    status = rehearse.rehearsed(rehearse.steps(workflow), tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert status == (0 if said else 1)
+    assert [line for line in capfd.readouterr().out.splitlines() if line == "after"] == said
+
+
 def test_the_jobs_are_bash_that_parses(text):
     for step in rehearse.steps(yaml.safe_load(text)):
         assert subprocess.run(["bash", "-n", "-c", step.script], check=False).returncode == 0

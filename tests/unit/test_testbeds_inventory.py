@@ -48,6 +48,12 @@ def test_defaults_hold_where_a_host_says_nothing(listed, tmp_path):
 HOST = "- {address: 10.0.0.1, key: key"
 
 
+def test_a_tilde_is_a_home(listed, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (machine,) = listed("hosts:\n- {address: a, key: ~/key, known_hosts: ~/open}").machines
+    assert (machine.key, machine.host_keys) == (str(tmp_path / "key"), str(tmp_path / "open"))
+
+
 def test_keys_of_machines_are_those_that_ssh_knows_unless_something_is_said(listed, tmp_path):
     hosts = f"hosts:\n{HOST}}}\n- {{address: b, key: key, host_keys: unchecked}}\n"
     hosts += "- {address: c, key: key, host_keys: known}\n- {address: d, key: key, known_hosts: open}"
@@ -89,6 +95,8 @@ def test_keys_of_machines_are_those_that_ssh_knows_unless_something_is_said(list
         (f"hosts:\n{HOST}, host_keys: uncheckd}}", "'uncheckd' is not known; did you mean 'unchecked'?"),
         (f"hosts:\n{HOST}, known_hosts: none}}", "none cannot be read; name a file that `ssh-keyscan HOST ...` wrote"),
         (f"hosts:\n{HOST}, known_hosts: 'a b'}}", "a b cannot be read"),
+        (f"hosts:\n{HOST}, known_hosts: ~no-such-user/known}}", "/~no-such-user/known cannot be read; name a file"),
+        ("hosts:\n- {address: a, key: ~no-such-user/key}", "/~no-such-user/key does not exist; name the private key"),
         (f"hosts:\n{HOST}, known_hosts: open, host_keys: known}}", "host_keys: stands beside known_hosts, which"),
         (f"hosts:\n{HOST}, name: a, layer: b}}", "hosts[0].layer: stands beside a name, which decides alone"),
         (f"hosts:\n{HOST}}}\n{HOST}}}", "hosts[1].address: 10.0.0.1 is that of hosts.yaml:2: hosts[0] already"),

@@ -1,5 +1,6 @@
 """What is sent to hosts, run as it is there: as a program of any python3, with nothing of this project importable."""
 
+import errno
 import json
 import os
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.local.access import ssh_argv
 from e2c_dl.testbeds.static import host_side
 
 PROGRAM = Path(host_side.__file__).read_text()
@@ -69,6 +72,25 @@ def test_what_carries_the_directory_in_its_environment_is_ended_too(tmp_path):
         marked.wait()
 
 
+@pytest.mark.parametrize("host", ["edge-1", "edge-10"])
+def test_who_takes_the_word_to_a_host_from_this_machine_is_not_ended(tmp_path, host):
+    place = tmp_path / "e2c-dl-0a-edge-1"
+    told("begin", "0a", str(place), "")
+    there = str(tmp_path / f"e2c-dl-0a-{host}")
+    access = Access(
+        name=host, address="10.0.0.1", data_address="", data_device="", user="root", keyfile="/key", port=22,
+        python="python3", run_dir=f"{there}/work",
+    )  # fmt: skip
+    argv = ssh_argv(access, "python3", "-", "end", "0a", there, "", "[]")
+    asking = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", *argv])
+    try:
+        assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == [f"directory {place}"]
+        assert asking.poll() is None
+    finally:
+        asking.kill()
+        asking.wait()
+
+
 def test_what_ansible_waits_with_may_tidy_up_when_its_program_is_gone(tmp_path):
     place, unpacked = tmp_path / "mine", tmp_path / "unpacked"
     told("begin", "0a", str(place), "")
@@ -122,11 +144,33 @@ def test_a_device_belongs_to_one_run_at_a_time(tmp_path, monkeypatch):
     host_side.begin("0a", str(tmp_path / "a"), "eth9")
     with pytest.raises(SystemExit, match="eth9 is shaped by run 0a; `e2c-dl destroy 0a`"):
         host_side.begin("0b", str(tmp_path / "b"), "eth9")
-    assert host_side.end("0b", str(tmp_path / "b"), "eth9", "[]") == []
+    assert host_side.end("0b", str(tmp_path / "b"), "eth9", "[]") == [f"directory {tmp_path / 'b'}"]
     assert host_side.claimed_by("eth9") == "0a"
     assert host_side.end("0a", str(tmp_path / "a"), "eth9", "[]") == [
         "what shaped eth9", f"directory {tmp_path / 'a'}",
     ]  # fmt: skip
+    assert host_side.claimed_by("eth9") is None
+
+
+def test_a_device_is_not_claimed_before_it_is_on_record_what_it_was_like(tmp_path, monkeypatch):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(host_side, "CLAIM", str(tmp_path / "claim."))
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(OSError, match="No space left"):
+        host_side.begin("0a", str(tmp_path / "a"), "eth9")
+    assert host_side.claimed_by("eth9") is None
+    monkeypatch.setattr(host_side, "unshape", full)
+    assert host_side.end("0a", str(tmp_path / "a"), "eth9", "[]") == [f"directory {tmp_path / 'a'}"]
+
+
+def test_a_device_that_its_last_run_was_still_putting_back_is_not_claimed(tmp_path, monkeypatch):
+    told_one_after_the_other = iter([1, 64])
+    monkeypatch.setattr(host_side, "CLAIM", str(tmp_path / "claim."))
+    monkeypatch.setattr(host_side, "segments", lambda device: next(told_one_after_the_other))
+    with pytest.raises(SystemExit, match="eth9 was changed while it was claimed; try again"):
+        host_side.begin("0a", str(tmp_path / "a"), "eth9")
     assert host_side.claimed_by("eth9") is None
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import live_world
 import numpy as np
 import pytest
 import virtual_world
-from test_virtual_links import VECTOR, scripted
+from test_virtual_links import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Worker
@@ -105,32 +104,6 @@ def test_parameters_that_change_under_their_gradient_are_found() -> None:
         virtual_world.run(scripted(script), size=1, links={}, computes=linear(1))
 
 
-def test_a_deadlock_names_who_waits_for_what() -> None:
-    async def script(worker: Worker) -> None:
-        if worker.rank == 0:
-            await worker.receive("never", src=1, iteration=3)
-        elif worker.rank == 1:
-            await worker.spawn(worker.receive_any("any", sources=[0]))
-        else:
-            await worker.receive("never", src=2)
-
-    with pytest.raises(TrainingError) as raised:
-        virtual_world.run(scripted(script), size=3, links=DELAYED)
-    for told in ("rank 0 task 0 for message 'never' from rank 1, iteration 3", "rank 1 task 1 for any message 'any'",
-                 "rank 1 task 0 for its task 1", "rank 2 task 0"):  # fmt: skip
-        assert told in str(raised.value)
-
-
-def test_a_link_that_is_down_for_ever_is_a_deadlock() -> None:
-    async def script(worker: Worker) -> None:
-        if worker.rank == 0:
-            await worker.send(1, Message(kind="a", payload=VECTOR))
-
-    links = {(0, 1): LinkModel(conditions=lambda: iter([(0.0, LinkModel(rate_bps=1e6)), (0.01, LinkModel(down=True))]))}
-    with pytest.raises(TrainingError, match="its message 'a' to leave for rank 1"):
-        virtual_world.run(scripted(script), size=2, links=links)
-
-
 def test_waiting_for_a_rank_that_is_done_fails() -> None:
     async def script(worker: Worker) -> None:
         if worker.rank == 0:
@@ -141,34 +114,6 @@ def test_waiting_for_a_rank_that_is_done_fails() -> None:
 
     with pytest.raises(PeerLost, match="lost rank 0: it has ended its training"):
         virtual_world.run(scripted(script), size=2, links=DELAYED)
-
-
-def test_a_killed_rank_is_lost_to_its_peers_and_its_trace_breaks_off() -> None:
-    seen: list[str] = []
-
-    async def script(worker: Worker) -> None:
-        if worker.rank == 0:
-            worker.send(1, Message(kind="hello"))
-            async for _ in worker.iterations():
-                async for _ in worker.gradient():
-                    pass
-            return
-        await worker.receive("hello", src=0)
-        try:
-            await worker.receive("more", src=0)
-        except PeerLost as lost:
-            seen.append(str(lost))
-        with pytest.raises(PeerLost):
-            await worker.send(0, Message(kind="too late"))
-
-    hosts = virtual_world.hosts(2)
-    hosts = (replace(hosts[0], killed_at_s=0.015), hosts[1])
-    run = virtual_world.run(scripted(script), size=2, links=DELAYED, on_hosts=hosts)
-    assert seen == ["lost rank 0: its process was killed"]
-    assert run.result.killed == (0,)
-    assert run.result.end_ns == 25_000_000
-    assert not run.trace.ranks[0].complete
-    assert run.spans(0)["end_ns"].max() <= 15_000_000
 
 
 def test_background_tasks_serve_until_all_are_done() -> None:

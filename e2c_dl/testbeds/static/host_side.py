@@ -148,23 +148,32 @@ def probe(request: str) -> dict[str, Any]:
 
 def begin(run: str, run_dir: str, device: str) -> dict[str, str]:
     """The run's directory and claim. Fails if either is there already."""
-    if device:
-        try:
-            os.symlink(run, CLAIM + device)
-        except FileExistsError:
-            other = claimed_by(device)
-            sys.exit(f"{device} is shaped by run {other}; `e2c-dl destroy {other}` where that was started")
     os.mkdir(run_dir, 0o700)
     for part in ("work", "ansible"):
         os.mkdir(os.path.join(run_dir, part), 0o700)
+    before = segments(device) if device else None
     with open(os.path.join(run_dir, SEGMENTS), "w", encoding="utf-8") as file:
-        json.dump(segments(device) if device else None, file)
+        json.dump(before, file)
+    if device:  # last: whatever is claimed is on record, so that ``end`` can put it back
+        claim(run, device, before)
     return {}
+
+
+def claim(run: str, device: str, segments_before: int | None) -> None:
+    """``device`` is that of ``run``. Exits if it is another's, or was while ``segments_before`` was recorded."""
+    try:
+        os.symlink(run, CLAIM + device)
+    except FileExistsError:
+        other = claimed_by(device)
+        sys.exit(f"{device} is shaped by run {other}; `e2c-dl destroy {other}` where that was started")
+    if segments(device) != segments_before:
+        os.unlink(CLAIM + device)
+        sys.exit(f"{device} was changed while it was claimed; try again")
 
 
 def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
     """What was removed, one line each. Whatever is gone already is passed over."""
-    removed = end_processes(run_dir)
+    removed = end_processes(run, run_dir)
     if device and claimed_by(device) == run:
         unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
         os.unlink(CLAIM + device)
@@ -190,7 +199,7 @@ def unshape(device: str, commands: list[list[str]], segments_before: int | None)
             sys.exit(f"{name} is still there; ip link del dev {name}")
 
 
-def end_processes(run_dir: str) -> list[str]:
+def end_processes(run: str, run_dir: str) -> list[str]:
     """Kill all that was started from ``run_dir``, and their children; one line each.
 
     What Ansible has there ends by itself once the program that it waits for is gone, and removes what it unpacked in
@@ -199,7 +208,7 @@ def end_processes(run_dir: str) -> list[str]:
     removed: dict[int, str] = {}
     begun_s = time.monotonic()
     while True:
-        found = started_from(run_dir)
+        found = started_from(run, run_dir)
         if not found:
             return list(removed.values())
         waited_s = time.monotonic() - begun_s
@@ -216,11 +225,15 @@ def end_processes(run_dir: str) -> list[str]:
         time.sleep(0.02)
 
 
-def started_from(run_dir: str) -> set[int]:
-    """Pids that have ``run_dir`` in command line or environment, or are in it, and their children's; not our own."""
+def started_from(run: str, run_dir: str) -> set[int]:
+    """Pids that have ``run_dir`` in command line or environment, or are in it, and their children's; not our own.
+
+    Our own are this process, what it descends from, and whoever asks for the end of ``run``: where the run was started
+    on this very host, its ssh names ``run_dir`` too, and is no ancestor.
+    """
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     parents = {pid: parent for pid in pids for parent in [parent_of(pid)] if parent is not None}
-    own, pid = set(), os.getpid()
+    own, pid = {pid for pid in pids if asks_for_the_end(pid, run)}, os.getpid()
     while pid > 0:
         own.add(pid)
         pid = parents.get(pid, 0)
@@ -235,6 +248,11 @@ def started_from(run_dir: str) -> set[int]:
         if not more:
             return found
         found |= more
+
+
+def asks_for_the_end(pid: int, run: str) -> bool:
+    """Whether a process is this program told to ``end`` the run, or what takes that to a host: ssh, a shell."""
+    return f" - end {run} " in content(f"/proc/{pid}/cmdline").replace("\0", " ")
 
 
 def parent_of(pid: int) -> int | None:

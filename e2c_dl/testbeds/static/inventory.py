@@ -148,7 +148,7 @@ def _ipv4(field: Field) -> str:
 
 def _key(field: Field, folder: Path) -> str:
     """The private key's absolute path: there, readable, and for its owner's eyes only, as ssh wants it."""
-    path = Path(os.path.abspath(folder / Path(field.text()).expanduser()))
+    path = Path(_absolute(field.text(), folder))
     if not path.is_file():
         raise field.error(f"{path} does not exist", "name the private key that the host knows")
     if not os.access(path, os.R_OK):
@@ -166,12 +166,17 @@ def _host_keys(said: Fields, folder: Path) -> str | None:
     field = said["known_hosts"]
     if "host_keys" in said:
         raise said["host_keys"].error("stands beside known_hosts, which decides alone", "leave one of them out")
-    path = os.path.abspath(folder / Path(field.text()).expanduser())
+    path = _absolute(field.text(), folder)
     if not os.access(path, os.R_OK) or os.path.isdir(path):
         raise field.error(f"{path} cannot be read", "name a file that `ssh-keyscan HOST ...` wrote and you compared")
     if not _PATH.fullmatch(path):
         raise field.error(f"{path}: ssh would take it for something else", "use letters, digits and _ . / + - alone")
     return path
+
+
+def _absolute(text: str, folder: Path) -> str:
+    """Seen from ``folder``; ``~`` is a home, unless there is no such user: then a file that is not there, as others."""
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
 
 
 def _check_distinct(machines: list[Machine]) -> None:

@@ -43,6 +43,11 @@ class Capacity:
         index = self._index(time_ns) + 1
         return self._times[index] if index < len(self._times) else FOREVER
 
+    @property
+    def last_change_ns(self) -> int:
+        """When the rate changed for the last time, as far as it was asked for."""
+        return self._times[-1]
+
     def finish_ns(self, start_ns: int, bits: float) -> int:
         """When ``bits`` that begin to leave at ``start_ns`` have left."""
         if start_ns >= FOREVER:

@@ -124,6 +124,7 @@ class Kernel:
             task.done = True
             self._tasks.pop(task, None)
             task.close()
+            self.ready.append((task, None))  # so that run learns of its end
 
     def cancel_all(self) -> None:
         """End every task where it waits."""
@@ -131,7 +132,7 @@ class Kernel:
             self.cancel(task)
 
     def run(self, unfinished: Callable[[], bool]) -> None:
-        """Let time pass while ``unfinished()``, which is asked whenever a task has ended.
+        """Let time pass while ``unfinished()``, which is asked whenever a task has ended, or was ended.
 
         Raises: TrainingError, if nothing can happen any more; whatever a task or an action raises.
         """
@@ -141,7 +142,10 @@ class Kernel:
             while not ended:
                 while ready:
                     task, value = take()
-                    if task.done or (stopped and self.held(task.owner, ready.append, (task, value))):
+                    if task.done:
+                        ended = True
+                        continue
+                    if stopped and self.held(task.owner, ready.append, (task, value)):
                         continue
                     self.current = task
                     try:

@@ -124,8 +124,10 @@ class Fluid:
             unfrozen = [flow for flow in unfrozen if flow not in frozen]
 
     def _next_ns(self, flow: Flow) -> int:
-        changing = (flow.capacity, *(self._rates[index] for index in flow.bottlenecks))
-        change_ns = min(capacity.next_change_ns(self._at_ns) for capacity in changing)
+        change_ns = flow.capacity.next_change_ns(self._at_ns)
+        if change_ns >= FOREVER and not flow.capacity.rate_at(self._at_ns):
+            return FOREVER  # down for good, whatever becomes of the bottlenecks
+        change_ns = min([change_ns, *(self._rates[index].next_change_ns(self._at_ns) for index in flow.bottlenecks)])
         if not flow.rate:
             return change_ns
         missing = max(0.0, min(flow.marks[0][0], flow.taken) - flow.position)

@@ -39,7 +39,7 @@ _LEAST_PENDING = 32
 class Result:
     """How a simulated run ended."""
 
-    end_ns: int  # when the last rank's strategy returned; messages may have arrived later
+    end_ns: int  # when the last rank's strategy returned, or was killed; messages may have arrived later
     killed: tuple[int, ...]  # ranks that were killed before their strategy had returned
     messages: int  # sent
 
@@ -49,14 +49,15 @@ def simulate(
     iterations: int, seed: int, bottlenecks: Sequence[Bottleneck] = (), computes: Sequence[Compute] | None = None,
     evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[Progress], None] | None = None,
     as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
-    unsteady: Collection[RankPair] = (),
+    unsteady: Collection[RankPair] = (), on_end: Callable[[int], None] | None = None,
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
     ``on_iteration`` says what begins with an iteration of a rank; links that it ever names are ``unsteady``, and so are
     those from ranks that it ever pauses.
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
-    parameters that change while their gradient is computed, are errors: they would train differently live.
+    parameters that change while their gradient is computed, are errors: they would train differently live. ``on_end``
+    hears at what time, in ns, the run ended, also of one that fails.
 
     Raises: InputError; TrainingError, what a strategy raises, and PeerLost where it does not handle one: what was
     recorded until then is in ``sink``.
@@ -75,7 +76,7 @@ def simulate(
     )
     sink.open([(host.name, host.layer) for host in hosts])
     simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)
-    return simulation.run(strategy, as_seen)
+    return simulation.run(strategy, as_seen, on_end)
 
 
 class _Simulation:
@@ -93,24 +94,35 @@ class _Simulation:
         self._unfinished = len(hosts)
         self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
 
-    def run(self, strategy: Callable[[], Strategy], as_seen: Callable[[VirtualWorker], Worker] | None) -> Result:
+    def run(
+        self, strategy: Callable[[], Strategy], as_seen: Callable[[VirtualWorker], Worker] | None,
+        on_end: Callable[[int], None] | None,
+    ) -> Result:  # fmt: skip
         kernel = self._kernel
         for worker, host in zip(self._workers, self._hosts, strict=True):
             worker.start(strategy(), as_seen(worker) if as_seen else worker)
             if host.killed_at_s is not None:
                 kernel.at(round(host.killed_at_s * 1e9), worker.kill, None)
         try:
-            kernel.run(lambda: self._unfinished > 0)
-            end_ns = kernel.now_ns
+            end_ns = self._train(on_end)
             kernel.cancel_all()
             kernel.drain()
         finally:
             kernel.cancel_all()
             for worker in self._workers:
                 self._write(worker)
-        killed = tuple(worker.rank for worker in self._workers if worker.dead)
+        killed = tuple(worker.rank for worker in self._workers if worker.killed)
         messages = sum(wire.begun for worker in self._workers for wire in worker.wires.values())
         return Result(end_ns=end_ns, killed=killed, messages=messages)
+
+    def _train(self, on_end: Callable[[int], None] | None) -> int:
+        """When all ranks had ended, in ns."""
+        try:
+            self._kernel.run(lambda: self._unfinished > 0)
+        finally:
+            if on_end is not None:
+                on_end(self._kernel.now_ns)
+        return self._kernel.now_ns
 
     def _worker(self, rank: int, computes: Sequence[Compute] | None) -> VirtualWorker:
         host = self._hosts[rank]

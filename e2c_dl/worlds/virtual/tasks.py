@@ -33,6 +33,11 @@ class Tasks:
         """Whether there are any; once the strategy has returned, those in the background."""
         return bool(self._tasks)
 
+    @property
+    def training(self) -> bool:
+        """Whether the strategy has not returned."""
+        return MAIN in self._tasks
+
     def start(self, coroutine: Coroutine[Any, Any, Any], *, background: bool = False, iteration: int = -1) -> Task:
         """Run ``coroutine``; the first is the strategy's own."""
         task = Task(

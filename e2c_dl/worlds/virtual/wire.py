@@ -159,6 +159,8 @@ class Wire:
         first_ns = capacity.finish_ns(start_ns, wire_bits(MESSAGE_HEADER_BYTES))
         if capacity.constant is not None and self._random is None:
             self._service_ns[parcel.nbytes] = departed_ns - start_ns
+        if departed_ns >= FOREVER:  # time goes on until the link is down for good, which is why
+            self.kernel.at(max(now_ns, capacity.last_change_ns), self._down_for_good, None)
         self._wire_free_ns, self.pump_free_ns = departed_ns, gone_ns
         parcel.gone(gone_ns)
         self.number(parcel)
@@ -199,6 +201,9 @@ class Wire:
             at_ns = max(self.arrived_ns, self.kernel.now_ns + self._delay_ns)
             self.kernel.at(at_ns, self._part, self.goodbye)
             self.goodbye = None
+
+    def _down_for_good(self, _: object) -> None:
+        """What is under way never leaves."""
 
     def _part(self, goodbye: tuple[PeerLost, bool]) -> None:
         if not self.kernel.held(self.dst, self._part, goodbye):

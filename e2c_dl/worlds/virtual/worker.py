@@ -70,8 +70,8 @@ class Setting:
 class VirtualWorker(Messenger):
     """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
 
-    ``flush`` is called at the end of every iteration, ``ended`` when the strategy has returned here, or was killed,
-    ``changed`` with links whose conditions are others from now on.
+    ``flush`` is called at the end of every iteration, ``ended`` when the strategy has returned here, or was killed
+    before, ``changed`` with links whose conditions are others from now on.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class VirtualWorker(Messenger):
         self.parameters: Vector = compute.parameters
         self.gradients: Vector = compute.gradients
         self.compute_s = 0.0
+        self.killed = False  # before the strategy had returned
         self._setting, self._compute, self._pace, self._flush, self._ended = setting, compute, pace, flush, ended
         self._changed = changed
         self._tasks = Tasks(kernel, rank, self._main_ended, self._awaited_task)
@@ -116,12 +117,14 @@ class VirtualWorker(Messenger):
         """End everything here, as kill -9 would; peers learn it from their connections."""
         if not self._tasks.serving:
             return
+        self.killed = self._tasks.training
         self.die()
         now_ns = self.kernel.now_ns
         self._tasks.kill()
         self.records[:] = [record for record in self.records if RECORD.unpack(record)[2] <= now_ns]
         self.farewell("its process was killed", orderly=False)
-        self._ended()
+        if self.killed:
+            self._ended()
 
     def resize(self, samples: int, total_samples: int) -> None:
         self.samples, self.total_samples = samples, total_samples
