@@ -50,6 +50,19 @@ def explained(archive: ReadArchive, scenario: Scenario) -> tuple[tuple[str, ...]
     return sentences, TrainingError(f"{sentences[0]}; see hosts/ in the archive")
 
 
+def not_slowed(archive: ReadArchive) -> tuple[str, ...]:
+    """A sentence if hosts could not be made slow: where a gradient measures 0 s there is nothing to pace by."""
+    found = []
+    for host in archive.hosts:
+        if (archive.path / layout.HOSTS / host / layout.FACTS).is_file():
+            compute = archive.host_facts(host).get("compute", {})
+            if compute.get("speed") is not None and "agreed_s" in compute and not any(compute["agreed_s"]):
+                found.append(host)
+    if not found:
+        return ()
+    return (f"{', '.join(found)}: the clock of CPU time is too coarse for so short a gradient: computed at full speed",)
+
+
 def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
     """Write links.json: every link designed, asked, measured; one sentence per link that is not as asked."""
     rows = joined(archive, scenario)

@@ -156,7 +156,11 @@ def collected(campaign: Campaign) -> None:
         archive.could_not_honour(caveat)
     campaign.the_session.workflow("finalize")
     collect.unpack(campaign.the_session.output_dir, scenario, archive.path)
-    sentences, cause = judge.explained(open_archive(archive.path), scenario)
+    left = open_archive(archive.path)
+    for caveat in judge.not_slowed(left):
+        archive.could_not_honour(caveat)
+        campaign.console.say(caveat)
+    sentences, cause = judge.explained(left, scenario)
     for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)
     campaign.cause = campaign.cause or cause
