@@ -39,12 +39,12 @@ lint: setup
 	@.venv-lint/bin/lint-imports --no-cache --no-logo
 
 .PHONY: test-fast
-test-fast: lint ## lint, types, import contracts, unit tests and laws (under 2 minutes)
+test-fast: lint ## lint, types, import contracts, unit tests and laws (about 3 minutes)
 	@echo '== unit tests and laws'
 	@$(BIN)/python -m pytest tests/unit tests/laws
 
 .PHONY: test
-test: setup-docker setup-uml test-fast ## test-fast, then real runs on this machine; as root (under 25 minutes)
+test: setup-docker setup-uml test-fast ## test-fast, then real runs on this machine; as root (under 30 minutes)
 	@echo '== tc in User-Mode Linux'
 	@$(BIN)/python -m pytest tests/uml
 	@echo '== runs on this machine'
