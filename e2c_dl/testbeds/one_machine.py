@@ -20,43 +20,21 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from e2c_dl.emulation import compute, relay_report, tc
 from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay_process import RelayProcess
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import asked, described, registry, shaping
-from e2c_dl.testbeds.base import Access, Backend, Told
+from e2c_dl.testbeds.base import Backend, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
+from e2c_dl.testbeds.hosts import Hosts
 from e2c_dl.testbeds.local import addresses
 from e2c_dl.testbeds.local.testbed import Data, HostSpec
 from e2c_dl.testbeds.machine import Probe, has_netem
 
 BACKENDS = {Data.TAP: Backend.RELAY, Data.VETH: Backend.TC}
-
-
-class Hosts(Protocol):
-    """The hosts of one registered run. For one thread, and one ``up``."""
-
-    run: registry.Run  # as saved last: its hosts and details among it
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What of the settings could not be honoured, one sentence each; grows until ``settle``."""
-        ...
-
-    def up(self) -> tuple[Access, ...]:
-        """Bring all hosts up, sshd answering, ``netns_pid`` known. Raises: TestbedError, and nothing is left then."""
-        ...
-
-    def settle(self) -> None:
-        """Set what needs the data devices: called when the relay has made them. Raises: TestbedError."""
-        ...
-
-    def down(self) -> tuple[str, ...]:
-        """Release everything of the run, what others started under its id too; what that was, one line each."""
-        ...
 
 
 class OneMachine(ABC):

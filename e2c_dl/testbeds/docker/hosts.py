@@ -22,6 +22,7 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.docker import remains
 from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
 from e2c_dl.testbeds.docker.engine import asked, docker
+from e2c_dl.testbeds.hosts import Hosts
 from e2c_dl.testbeds.local import addresses, tcp
 from e2c_dl.testbeds.local.commands import run
 from e2c_dl.testbeds.local.cpu import PERIOD_US, Quota
@@ -34,8 +35,8 @@ _SSHD_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 
 
-class DockerHosts:
-    """The hosts of one run. For one thread, and one ``up``. Conforms to ``one_machine.Hosts``."""
+class DockerHosts(Hosts):
+    """The hosts of one run. For one thread, and one ``up``."""
 
     def __init__(
         self,
@@ -63,29 +64,12 @@ class DockerHosts:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What of the settings could not be honoured, one sentence each."""
         return tuple(self._caveats)
 
-    def up(self) -> tuple[Access, ...]:
-        """Bring all hosts up, sshd answering; how to reach them, in the order they were given in.
-
-        Raises: TestbedError; then, and on any other exception, all that was brought up is gone.
-        """
-        try:
-            return self._up()
-        except BaseException:
-            self.down()
-            raise
-
     def down(self) -> tuple[str, ...]:
-        """Release everything of the run, what others started under its id too; what that was, one line each."""
         return remains.destroy(self.run.id, self.run.directory.parent)
 
     def settle(self) -> None:
-        """Set what needs the data devices: call it when a relay has made them; ``up`` does so for VETH.
-
-        Changes ``caveats``. Raises: TestbedError.
-        """
         wanted = self._tcp.congestion_control
         if congestion_control_is_free(wanted):
             return  # every container has it from the beginning

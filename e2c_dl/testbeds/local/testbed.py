@@ -26,6 +26,7 @@ from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.hosts import Hosts
 from e2c_dl.testbeds.local import addresses, cables, cpu, tcp
 from e2c_dl.testbeds.local.access import enter_network
 from e2c_dl.testbeds.local.commands import run
@@ -53,7 +54,7 @@ class HostSpec:
     cores: float | None = None
 
 
-class LocalTestbed:
+class LocalTestbed(Hosts):
     """The hosts of one registered run. For one thread, and one ``up``."""
 
     def __init__(
@@ -78,22 +79,9 @@ class LocalTestbed:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What of the settings could not be honoured, one sentence each."""
         return (*self._caveats, *self._refused_congestion_control.values())
 
-    def up(self) -> tuple[Access, ...]:
-        """Bring all hosts up, sshd answering; how to reach them, in the order they were given in.
-
-        Raises: TestbedError; then, and on any other exception, all that was brought up is gone.
-        """
-        try:
-            return self._up()
-        except BaseException:
-            self.down()
-            raise
-
     def down(self) -> tuple[str, ...]:
-        """Release everything of the run, what others started under its id too; what that was, one line each."""
         removed = destroy(self.run.id, self.run.directory.parent)
         for holder in self._holders:
             holder.reap()
@@ -101,10 +89,6 @@ class LocalTestbed:
         return removed
 
     def settle(self) -> None:
-        """Set what needs the data devices: call it when a relay has made them; ``up`` does so for VETH.
-
-        Changes ``caveats``. Raises: TestbedError.
-        """
         for access in self.run.hosts:
             if access.name in self._refused_congestion_control:
                 change = tcp.route_change(access.data_address, self._tcp.congestion_control)
