@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import virtual_world
@@ -12,6 +14,7 @@ from quadratic import Problem, Quadratic, difference
 from e2c_dl import strategies
 from e2c_dl.strategies.base import Setting, Strategy, Worker
 from e2c_dl.strategies.batching import CONTROLLERS, controlled, divided
+from e2c_dl.strategies.collectives.links import any_pair
 from e2c_dl.trace.model import Phase
 
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]
@@ -25,8 +28,8 @@ class Batched(Strategy):
         self.inner, self.controller = inner, controller
 
     @classmethod
-    def links(cls, size: int) -> list[tuple[int, int]]:
-        raise NotImplementedError
+    def links(cls, size: int) -> Sequence[tuple[int, int]]:
+        return any_pair(size)
 
     async def run(self, worker: Worker) -> None:
         await self.inner.run(controlled(worker, self.controller))
