@@ -28,7 +28,7 @@ from typing import Any
 
 import click
 
-from e2c_dl.whole_file import whole
+from e2c_dl.atomic_write import whole
 
 RESULTS = Path(__file__).parent / "results"
 _QUICK = f"{__name__}.quick"

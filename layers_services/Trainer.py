@@ -7,7 +7,7 @@ Its ``env:`` says how to train (see experiments/first-light). Under ``_self`` it
 
 from e2clab.services import Service
 
-from e2c_dl.testbeds import trainer
+from e2c_dl.testbeds.e2clab import trainer
 
 
 class Trainer(Service):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 def main() -> None:
     config = {**json.loads(sys.argv[1]), "worker_pid": os.getpid()}
-    command = [sys.executable, "-m", "e2c_dl.emulation.agent"]
+    command = [sys.executable, "-m", "e2c_dl.emulation.agent.main"]
     agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     agent.stdin.write(json.dumps(config) + "\n")
     agent.stdin.flush()

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds import machine
 from e2c_dl.testbeds.docker import build, debootstrap
 from e2c_dl.testbeds.docker.engine import docker
 from e2c_dl.testbeds.docker.image import default_name, find, version_key
+from e2c_dl.testbeds.this_machine import probes as machine
 
 _QUIET = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false")
 _READY_S = 60

@@ -7,7 +7,7 @@ import struct
 
 from hypothesis import strategies as st
 
-from e2c_dl.emulation.frames import GSO_TCPV4, GSO_TCPV6, VNET
+from e2c_dl.emulation.relay.frames import GSO_TCPV4, GSO_TCPV6, VNET
 
 ETHERNET = bytes.fromhex("020000000002020000000001")
 FIN, SYN, PSH, ACK = 1, 2, 8, 16

@@ -39,7 +39,7 @@ class Run:
     def start(self, largest_file_bytes: dict[int, int] | None = None) -> None:
         """Start all workers. A rank in ``largest_file_bytes`` cannot make a file larger: like a disk that is full."""
         for rank, host in enumerate(self.scenario.topology.ranks):
-            command = [sys.executable, "-m", "e2c_dl.host", "train", str(self.directory(rank)), host.service_id]
+            command = [sys.executable, "-m", "e2c_dl.drivers.live", "train", str(self.directory(rank)), host.service_id]
             limit = (largest_file_bytes or {}).get(rank)
             if limit is not None:
                 command = ["prlimit", f"--fsize={limit}", *command]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.topology import Link, Pair
 
 FORTH, BACK = ("h1", "h2"), ("h2", "h1")

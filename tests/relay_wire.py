@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.switch import LinkReport, Switch
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.switch import LinkReport, Switch
 from e2c_dl.topology import Bottleneck, Link, Pair
 
 IP, ARP = b"\x08\x00", b"\x08\x06"

@@ -12,11 +12,11 @@ from typing import Any
 
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.access import ssh_argv
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
-from e2c_dl.testbeds.static import remains
+from e2c_dl.testbeds.machines import cleanup
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 
@@ -52,7 +52,7 @@ def known_hosts(accesses: tuple[Access, ...], path: Path) -> Path:
 _LOOK = """
 import json, os, tempfile
 from pathlib import Path
-from e2c_dl.testbeds.static import host_side
+from e2c_dl.testbeds.machines import host_side
 
 own, pid = set(), os.getpid()
 while pid > 0:
@@ -79,4 +79,4 @@ def seen(access: Access) -> dict[str, Any]:
 
 def directories(run_id: str) -> list[Path]:
     """Those of the run on any of the machines, which share this one's /tmp."""
-    return sorted(Path(remains.PLACE).parent.glob(f"{Path(remains.PLACE).name}{run_id}-*"))
+    return sorted(Path(cleanup.PLACE).parent.glob(f"{Path(cleanup.PLACE).name}{run_id}-*"))

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl.analysis.model import Reference
-from e2c_dl.course import Course
+from e2c_dl.diagnosis.model import Reference
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
 
@@ -70,7 +70,7 @@ class Ring:
         links = {(name(r), name((r + 1) % self.size)): link for r, link in enumerate(self.links)}
         base = Reference(
             topology=Topology(hosts=hosts, links=links),
-            compute_factors={name(r): Course.constant(c / min(self.compute_s)) for r, c in enumerate(self.compute_s)},
+            compute_factors={name(r): Schedule.constant(c / min(self.compute_s)) for r, c in enumerate(self.compute_s)},
             batch_sizes={name(r): 32 for r in range(self.size)},
         )
         return replace(base, **changes)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from e2c_dl.analysis.model import Reference
-from e2c_dl.course import Course
+from e2c_dl.diagnosis.model import Reference
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
@@ -62,7 +62,7 @@ class Run:
         )
         return Reference(
             topology=Topology(hosts=hosts, links=links),
-            compute_factors={host.name: Course.constant(host.factor) for host in self.hosts},
+            compute_factors={host.name: Schedule.constant(host.factor) for host in self.hosts},
             batch_sizes={host.name: host.samples for host in self.hosts},
         )
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local import remains
-from e2c_dl.testbeds.local.processes import processes_of
+from e2c_dl.testbeds.namespaces import cleanup
+from e2c_dl.testbeds.this_machine.processes import processes_of
 
 COMMAND = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
 LIMIT_S = 240
@@ -144,20 +144,20 @@ def facts(archive: Path) -> dict:
 
 
 def nothing_left(run_id: str) -> None:
-    assert remains.leftovers(run_id) == ()
+    assert cleanup.leftovers(run_id) == ()
     assert run_id not in {run.id for run in registry.runs()}
 
 
 def worker_pid(run_id: str, host: str) -> int:
     """The pid, on this machine, of the training process of ``host``."""
     wanted = f"/{run_id}/hosts/{host}/"
-    return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.host", "train"] and wanted in f"{words[4]}/")
+    return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.drivers.live", "train"] and wanted in f"{words[4]}/")
 
 
 def relay_pid(run_id: str) -> int:
     """The pid of the run's relay."""
     ours = processes_of(run_id)
-    return _pid(lambda words: words[1:3] == ["-m", "e2c_dl.emulation.relay"], ours)
+    return _pid(lambda words: words[1:3] == ["-m", "e2c_dl.emulation.relay.main"], ours)
 
 
 def _pid(wanted: Callable[[list[str]], bool], among: Iterable[int] | None = None) -> int:

@@ -16,7 +16,7 @@ import click
 from benchmarks import written
 from benchmarks.agreement import bed, cases, virtual
 from benchmarks.agreement.figures import MOST_BUSY, Comparison, compute_s, iteration_s
-from e2c_dl.host.stored import PROFILE
+from e2c_dl.drivers.live.stored import PROFILE
 from e2c_dl.scenario.model import Scenario
 
 STORED = Path(__file__).parents[2] / "experiments" / "first-light" / PROFILE

@@ -17,17 +17,17 @@ from typing import Any
 
 import e2c_dl
 from e2c_dl.archive import layout
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay_process import RelayProcess
-from e2c_dl.host.key import KEY
-from e2c_dl.host.members import MEMBERS
+from e2c_dl.drivers.live.key import KEY
+from e2c_dl.drivers.live.members import MEMBERS
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.process import RelayProcess
+from e2c_dl.scenario.emulation.tcp import DEFAULT_TCP
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.scenario.tcp import DEFAULT_TCP
 from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.access import enter
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.access import enter
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.store import read_trace
 from e2c_dl.worlds.live.handshake import KEY_BYTES
@@ -136,5 +136,14 @@ def _member(scenario: Scenario, access: Access) -> dict[str, Any]:
 def _worker(access: Access, directory: Path, scenario: Scenario) -> list[str]:
     tree = Path(e2c_dl.__file__).parents[1]
     service_id = scenario.topology.host(access.name).service_id
-    command = ["env", f"PYTHONPATH={tree}", access.python, "-m", "e2c_dl.host", "train", str(directory), service_id]
+    command = [
+        "env",
+        f"PYTHONPATH={tree}",
+        access.python,
+        "-m",
+        "e2c_dl.drivers.live",
+        "train",
+        str(directory),
+        service_id,
+    ]
     return enter(access, command)

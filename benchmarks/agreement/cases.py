@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.host.stored import PROFILE
+from e2c_dl.drivers.live.stored import PROFILE
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from e2c_dl import strategies
-from e2c_dl.host.stored import PROFILE, read_profile
+from e2c_dl.drivers.live.stored import PROFILE, read_profile
+from e2c_dl.drivers.virtual import inputs
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.simulation import inputs
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 from e2c_dl.worlds.virtual import InMemory, link_models, simulate
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.batching.workload import BATCH, PARAMETERS, SAMPLE_S, SPEEDS, Measured, Sleeping, by_iteration
-from e2c_dl.course import Course
-from e2c_dl.emulation.tempo import Tempo
+from e2c_dl.dynamics.speed import ChangingSpeed
+from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
-from e2c_dl.training.speed import ChangingSpeed
 from e2c_dl.worlds.live import LiveWorker, Network
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InMemory, LinkModel, simulate
 
@@ -116,8 +116,8 @@ class _Everybody:
 
 def _exchanged(speed: float, later: float, at_s: float) -> ChangingSpeed:
     """``speed``, and from ``at_s`` on another, relative to the highest: a tempo only slows down."""
-    course = Course(points=((0.0, max(SPEEDS) / speed), (at_s, max(SPEEDS) / later)))
-    changing = ChangingSpeed(Tempo(base=1.0, course=course), lambda *_: None, lambda _: None)
+    schedule = Schedule(points=((0.0, max(SPEEDS) / speed), (at_s, max(SPEEDS) / later)))
+    changing = ChangingSpeed(Tempo(base=1.0, schedule=schedule), lambda *_: None, lambda _: None)
     changing.began(0)
     return changing
 

@@ -21,7 +21,7 @@ import click
 from benchmarks import written
 from e2c_dl.emulation import compute
 from e2c_dl.emulation.compute import Method
-from e2c_dl.testbeds.local import cpu
+from e2c_dl.testbeds.this_machine import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTORS = (1.25, 2.0, 4.0, 10.0)
@@ -33,7 +33,7 @@ GROUP, HOST = f"bench-{os.getpid()}", "slower"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """``got``: times slower than k = 1, or than the course says (k then is the course's slower half)."""
+    """``got``: times slower than k = 1, or than the schedule says (k then is the schedule's slower half)."""
 
     method: str
     asked: float
@@ -79,7 +79,7 @@ class Side:
 @click.option("--iterations", default=200, show_default=True, help="Of each k; in turns of 25.")
 @written.options(iterations=TURN)
 def main(iterations: int, write: bool) -> None:
-    """Both methods at every k, and a course; exit code 1 if any is off by more than 5 %."""
+    """Both methods at every k, and a schedule; exit code 1 if any is off by more than 5 %."""
     side = Side()
     try:
         rows = [said(row) for row in measured(side, iterations)]
@@ -102,7 +102,7 @@ def measured(side: Side, iterations: int) -> Iterator[Row]:
         for factor in FACTORS:
             yield by_sleep(side, factor, iterations)
         for factor in FACTORS:
-            yield on_course(side, factor, iterations)
+            yield on_schedule(side, factor, iterations)
 
 
 @contextmanager
@@ -155,10 +155,10 @@ def alternating(method: str, turn: Any, factor: float, iterations: int) -> Row:
     return Row(method=method, asked=factor, got=got, at_1_ms=fmean(whole) * 1e3, iterations=len(slow))
 
 
-def on_course(side: Side, factor: float, iterations: int) -> Row:
+def on_schedule(side: Side, factor: float, iterations: int) -> Row:
     """Half of each 0.37 s at k = 1, half at k = ``factor``."""
-    course = [[0.0, 1.0], [0.185, factor]]
-    seen = side.ask(course=course, period_s=0.37, base=BASE, iterations=iterations)
+    schedule = [[0.0, 1.0], [0.185, factor]]
+    seen = side.ask(schedule=schedule, period_s=0.37, base=BASE, iterations=iterations)
     got = seen["took_s"] / seen["asked_s"]
     return Row(method="changing", asked=factor, got=got, at_1_ms=side.cpu_s / BASE * 1e3, iterations=iterations)
 

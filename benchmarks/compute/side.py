@@ -1,8 +1,8 @@
 """The process that is made slower: iterations at the speeds that are asked for on standard input, one line each.
 
 In: ``{"speed": 0.25 or null, "iterations": 25}``. Out: the seconds of each iteration, a JSON list. The first line out
-is the gradient's calibrated CPU seconds. With ``course`` in place of ``speed``: (seconds, factor) points, a period and
-the base; out is then {"asked_s": ..., "took_s": ...} of all iterations together.
+is the gradient's calibrated CPU seconds. With ``schedule`` in place of ``speed``: (seconds, factor) points, a period
+and the base; out is then {"asked_s": ..., "took_s": ...} of all iterations together.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 import time
 from typing import Any
 
-from e2c_dl.course import Course
-from e2c_dl.emulation.tempo import Tempo
+from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed
+from e2c_dl.dynamics.tempo import Tempo
 from e2c_dl.scenario.model import Training
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.training.compute import TorchCompute, make_deterministic
-from e2c_dl.training.speed import ChangingSpeed, ConstantSpeed
 
 TRAINING = Training(
     strategy="allreduce", model="cnn", dataset="digits", iterations=1, batch_sizes=(64,), learning_rate=0.01,
@@ -33,8 +33,8 @@ def main() -> None:
     print(cpu_s, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        if "course" in asked:
-            answer: Any = _on_course(compute, cpu_s, asked)
+        if "schedule" in asked:
+            answer: Any = _on_schedule(compute, cpu_s, asked)
         else:
             compute.pacing.speed = None if asked["speed"] is None else ConstantSpeed(asked["speed"])
             answer = [_iteration(compute) for _ in range(asked["iterations"])]
@@ -48,10 +48,10 @@ def _iteration(compute: TorchCompute) -> float:
     return time.monotonic() - begin_s
 
 
-def _on_course(compute: TorchCompute, cpu_s: float, asked: dict[str, Any]) -> dict[str, float]:
-    """Gradients one after the other, without a pause: they take the time in which the course yields their work."""
-    course = Course(points=tuple((at_s, factor) for at_s, factor in asked["course"]), period_s=asked["period_s"])
-    tempo = Tempo(base=asked["base"], course=course)
+def _on_schedule(compute: TorchCompute, cpu_s: float, asked: dict[str, Any]) -> dict[str, float]:
+    """Gradients one after the other, without a pause: they take the time in which the schedule yields their work."""
+    schedule = Schedule(points=tuple((at_s, factor) for at_s, factor in asked["schedule"]), period_s=asked["period_s"])
+    tempo = Tempo(base=asked["base"], schedule=schedule)
     speed = ChangingSpeed(tempo, lambda *_: None, lambda _: None)
     compute.pacing.speed = speed
     begin_s = time.monotonic()

@@ -27,11 +27,13 @@ from benchmarks.deploy import scenario as scenarios
 from e2c_dl import resources
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import catalogue, registry, upstream
+from e2c_dl.testbeds import catalogue, registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.experiment import Session
-from e2c_dl.testbeds.local import addresses, remains, rootless
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.e2clab.experiment import Session
+from e2c_dl.testbeds.namespaces import cleanup
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses, rootless
 
 SIDES = ("e2c_dl", "enoslib")
 STAGES = ("hosts", "reach", "services", "emulate", "release")
@@ -94,7 +96,7 @@ def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
                 run.end_emulation()
                 run.release()
     finally:
-        remains.destroy(run.run_id)
+        cleanup.destroy(run.run_id)
     stages.without("services", "reach")
     stages.without("reach", "hosts")
     return stages.seconds

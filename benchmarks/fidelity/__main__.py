@@ -11,7 +11,7 @@ from benchmarks import written
 from benchmarks.fidelity import drawn, relayed
 from benchmarks.fidelity.drawn import Result
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
-from e2c_dl.emulation.measured import Measured
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.topology import Link
 
 FASTEST_BPS = {"relay": drawn.FASTEST_BPS, "tc": drawn.FASTEST_FAR_BPS, "enoslib": drawn.FASTEST_FAR_BPS}

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from e2c_dl.emulation.fidelity import LinkFidelity
-from e2c_dl.emulation.measured import Measured
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.topology import Link, Topology
 
 SLOWEST_BPS, FASTEST_BPS, FASTEST_FAR_BPS = 1e6, 1e9, 200e6

@@ -19,13 +19,13 @@ from typing import Any
 from benchmarks.fidelity.drawn import Result
 from benchmarks.uml import boot, hosts
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
-from e2c_dl.emulation.measured import Measured
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import E2cDlError
 from e2c_dl.topology import Link
 
 LINKS_PER_BOOT = 4
 SECONDS_PER_LINK = 60.0
-PROBER = (sys.executable, "-m", "e2c_dl.emulation.prober")
+PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.prober")
 BUFFERS = {"tcp_rmem": "4096 131072 33554432", "tcp_wmem": "4096 65536 33554432"}
 
 

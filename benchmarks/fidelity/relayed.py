@@ -15,13 +15,13 @@ from typing import Any
 from benchmarks.fidelity.drawn import ENDS, Result
 from benchmarks.relay import bed
 from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.measured import Measured
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay_control import RelayControl
-from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.control import RelayControl
+from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.topology import Link
 
-PROBER = (sys.executable, "-m", "e2c_dl.emulation.prober")
+PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.prober")
 BUFFERS = {"net.ipv4.tcp_rmem": "4096 131072 67108864", "net.ipv4.tcp_wmem": "4096 65536 67108864"}
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.topology import Link
 
 ADDRESSES = ("198.19.0.1", "198.19.0.2")

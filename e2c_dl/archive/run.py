@@ -46,7 +46,7 @@ class Run:
     run_id: str
     outcome: Outcome = Outcome.RUNNING
     what_happened: tuple[str, ...] = ()  # sentences, oldest first: what went wrong or was unusual
-    could_not_honour: tuple[str, ...] = ()  # sentences: what was asked for and not given
+    limitations: tuple[str, ...] = ()  # sentences: what was asked for and not given
     scenario: str = ""  # its name
     testbed: str = ""  # local, docker, g5k, ...
     command: tuple[str, ...] = ()  # what was typed, as words
@@ -126,7 +126,7 @@ def _checked(key: str, value: Any) -> Any:
     """``value`` of a parsed run.json as Run wants it. Raises: TypeError, ValueError."""
     if key == "outcome":
         return Outcome(value)
-    if key in ("what_happened", "could_not_honour", "command", "hosts", "steps"):
+    if key in ("what_happened", "limitations", "command", "hosts", "steps"):
         if not isinstance(value, list):
             raise TypeError(f"{key!r} is not a list")
         return tuple(Step(**v) for v in value) if key == "steps" else tuple(value)

@@ -95,9 +95,9 @@ class Archive:
         """One more sentence of ``what_happened``."""
         self.record(what_happened=[*self._facts["what_happened"], sentence])
 
-    def could_not_honour(self, sentence: str) -> None:
-        """One more sentence of ``could_not_honour``."""
-        self.record(could_not_honour=[*self._facts["could_not_honour"], sentence])
+    def limited(self, sentence: str) -> None:
+        """One more sentence of ``limitations``."""
+        self.record(limitations=[*self._facts["limitations"], sentence])
 
     def step(self, step: str, seconds: float, outcome: str) -> None:
         """One more step of the campaign, in order."""
@@ -127,7 +127,7 @@ class Archive:
         """The archive is closed: no secret in it, traces as Parquet, RO-Crate metadata, checksums of every file.
 
         Each hosts/HOST/spans.bin is removed once ``convert`` returned; one that cannot be converted (cut off in its
-        header, no room) is kept as recorded, and ``could_not_honour`` says so.
+        header, no room) is kept as recorded, and ``limitations`` says so.
         Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
         """
         _refuse_odd_files(self.path)
@@ -148,8 +148,8 @@ class Archive:
             # The Parquet file would be believed first: without a verified one there must be none.
             (raw.parent / SPANS).unlink(missing_ok=True)
             sentence = f"{raw.relative_to(self.path).as_posix()} is kept as recorded: {error}"
-            if sentence not in self.run.could_not_honour:
-                self.could_not_honour(sentence)
+            if sentence not in self.run.limitations:
+                self.limited(sentence)
         else:
             raw.unlink()
 

@@ -6,8 +6,9 @@ from e2c_dl.campaign.request import Request
 from e2c_dl.errors import FidelityError, InputError
 from e2c_dl.scenario.load import load, local_problems
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import catalogue, upstream
+from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed
+from e2c_dl.testbeds.e2clab import upstream
 
 
 def checked(request: Request) -> tuple[Scenario, Testbed]:
@@ -24,7 +25,7 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
         raise problem
     for sentence in testbed.preflight(scenario):
         raise InputError(sentence)
-    for sentence in testbed.could_not_honour(scenario) if request.strict else ():
+    for sentence in testbed.limitations(scenario) if request.strict else ():
         raise FidelityError(f"--strict: {sentence}")
     upstream.check()
     return scenario, testbed

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from e2c_dl.archive import layout
-from e2c_dl.campaign.request import Progress
+from e2c_dl.archive.progress import Progress
+from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local.access import ssh_argv
 
 _WATCH_EVERY_S = 0.5
 
@@ -58,7 +58,7 @@ def stop_workers(accesses: tuple[Access, ...]) -> None:
     """Ask every host's worker to stop: it keeps what it traced and says that it was stopped."""
     asked = [
         subprocess.Popen(
-            ssh_argv(access, access.python, "-m", "e2c_dl.host", "stop", access.run_dir),
+            ssh_argv(access, access.python, "-m", "e2c_dl.drivers.live", "stop", access.run_dir),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

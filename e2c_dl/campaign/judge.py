@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.analysis.analyse import analyse
-from e2c_dl.analysis.model import Reference, Report
-from e2c_dl.analysis.prefix import common_prefix
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
-from e2c_dl.campaign import by_design
-from e2c_dl.campaign.links import joined
+from e2c_dl.campaign.requested_links import joined
+from e2c_dl.diagnosis import activity, by_design
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Reference, Report
+from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.errors import AnalysisError, E2cDlError, FidelityError, TrainingError
-from e2c_dl.report import activity
 from e2c_dl.report import write as report_writing
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario

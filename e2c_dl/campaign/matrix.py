@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from e2c_dl.campaign import on_hosts
-from e2c_dl.emulation import expected
-from e2c_dl.emulation.fidelity import BottleneckFidelity, LinkFidelity, Measured, Share
 from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.measure import CAP_BPS, OVERLOAD, rounds
+from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity, Measured, Share
+from e2c_dl.emulation.measuring.measure import CAP_BPS, OVERLOAD, rounds
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Bottleneck, Pair, Topology
@@ -48,8 +48,8 @@ class Matrix:
         found = [sentence for row in self.links for sentence in row.deviations()]
         return (*found, *(sentence for row in self.bottlenecks for sentence in row.deviations()))
 
-    def caveats(self) -> tuple[str, ...]:
-        return tuple(sentence for row in self.links for sentence in row.caveats())
+    def limitations(self) -> tuple[str, ...]:
+        return tuple(sentence for row in self.links for sentence in row.limitations())
 
 
 @dataclass(frozen=True, kw_only=True)

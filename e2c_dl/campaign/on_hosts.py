@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from e2c_dl.errors import EmulationError
+from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local.access import enter_network, ssh_argv
 
-PROBER = ("-m", "e2c_dl.emulation.prober")
+PROBER = ("-m", "e2c_dl.emulation.measuring.prober")
 READY_S = 30.0
 ANSWER_S = 300.0
 STOP_S = 5.0

@@ -6,12 +6,12 @@ import secrets
 from datetime import datetime, timezone
 from pathlib import Path
 
-from e2c_dl.analysis.model import Report
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, judge
+from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError
 from e2c_dl.scenario import stage
 from e2c_dl.scenario.load import load
@@ -39,7 +39,7 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
         seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
         emulation={"backend": "e2clab", "compute": {"method": "sleep"}},
     )
-    archive.could_not_honour(AS_APPLIED)
+    archive.limited(AS_APPLIED)
     missing = collect.unpack(output_dir, scenario, target)
     if len(missing) == len(scenario.topology.ranks):
         raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")

@@ -13,7 +13,7 @@ def plan(request: Request) -> str:
     lines = [f"scenario {scenario.name} on {testbed.name}"]
     for heading, said in testbed.plan(scenario).items():
         lines += ["", heading, *(f"  {line}" for line in said)]
-    limits = testbed.could_not_honour(scenario)
+    limits = testbed.limitations(scenario)
     if limits:
         lines += ["", "not emulated as asked", *(f"  {sentence}" for sentence in limits)]
     lines += ["", "steps", *(f"  {step.name:<9} {step.what}" for step in STEPS)]

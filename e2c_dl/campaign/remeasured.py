@@ -10,7 +10,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import amend
 from e2c_dl.campaign import judge
 from e2c_dl.campaign.matrix import Matrix
-from e2c_dl.emulation.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.errors import AnalysisError, ArchiveError
 
 

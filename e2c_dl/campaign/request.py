@@ -1,4 +1,4 @@
-"""What a user asks of a run, and what a run tells while it goes on."""
+"""Requests of a run as a user makes them, and the console that a run tells of its steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from e2c_dl.archive.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,18 +24,6 @@ class Request:
     healthy: bool = False  # leaves the injected departures out
     keep: bool = False  # leaves the hosts up when the run has ended
     command: tuple[str, ...] = ()  # what was typed; kept in the archive
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Where training stands, as rank 0 reports it."""
-
-    iteration: int  # finished ones
-    iterations: int
-    loss: float | None
-    accuracy: float | None  # of the last evaluation, 0..1
-    elapsed_s: float
-    remaining_s: float | None
 
 
 class Console(Protocol):

@@ -22,7 +22,7 @@ from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
-from e2c_dl.testbeds.experiment import Session
+from e2c_dl.testbeds.e2clab.experiment import Session
 
 
 @dataclass(kw_only=True)
@@ -37,7 +37,7 @@ class Campaign(Underway):
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
-    caveats: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
+    limitations: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
 
     @property
     def the_testbed(self) -> TestbedRun:
@@ -52,13 +52,13 @@ class Campaign(Underway):
         """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
         return self.archive_path / ".e2clab"
 
-    def say_caveats(self) -> None:
+    def say_limitations(self) -> None:
         """Tell and record what the testbed cannot honour, each once: it may find out more from step to step."""
-        for caveat in self.the_testbed.caveats:
-            if caveat not in self.caveats:
-                self.caveats.add(caveat)
-                self.console.say(caveat)
-                self.the_archive.could_not_honour(caveat)
+        for limitation in self.the_testbed.limitations:
+            if limitation not in self.limitations:
+                self.limitations.add(limitation)
+                self.console.say(limitation)
+                self.the_archive.limited(limitation)
 
 
 def check(campaign: Campaign) -> None:
@@ -92,7 +92,7 @@ def stage(campaign: Campaign) -> None:
         facts={"training": vars(scenario.training), "strict": request.strict, "kernel": platform.release()},
     )
     campaign.console.say(f"run {testbed.run_id}, archive {path}")
-    campaign.say_caveats()
+    campaign.say_limitations()
 
 
 def deploy(campaign: Campaign) -> None:
@@ -115,7 +115,7 @@ def emulate(campaign: Campaign) -> None:
     """Apply the whole topology at once."""
     campaign.the_testbed.emulate()
     campaign.the_archive.record(emulation=campaign.the_testbed.facts())
-    campaign.say_caveats()
+    campaign.say_limitations()
 
 
 def prepare(campaign: Campaign) -> None:
@@ -152,14 +152,14 @@ def collected(campaign: Campaign) -> None:
     if not campaign.launched:
         return
     archive, scenario = campaign.the_archive, campaign.the_scenario
-    for caveat in campaign.the_testbed.end_emulation():
-        archive.could_not_honour(caveat)
+    for limitation in campaign.the_testbed.end_emulation():
+        archive.limited(limitation)
     campaign.the_session.workflow("finalize")
     collect.unpack(campaign.the_session.output_dir, scenario, archive.path)
     left = open_archive(archive.path)
-    for caveat in judge.not_slowed(left):
-        archive.could_not_honour(caveat)
-        campaign.console.say(caveat)
+    for limitation in judge.not_slowed(left):
+        archive.limited(limitation)
+        campaign.console.say(limitation)
     sentences, cause = judge.explained(left, scenario)
     for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)
@@ -188,7 +188,7 @@ def verify(campaign: Campaign) -> None:
     """Every link designed, asked and measured, side by side; what is not as asked is said."""
     for sentence in judge.write_links(open_archive(campaign.archive_path), campaign.the_scenario):
         campaign.console.say(f"not as asked: {sentence}")
-        campaign.the_archive.could_not_honour(f"link {sentence}")
+        campaign.the_archive.limited(f"link {sentence}")
 
 
 def close(campaign: Campaign) -> None:

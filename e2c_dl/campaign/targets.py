@@ -21,7 +21,7 @@ from e2c_dl.testbeds.base import Access, Backend
 from e2c_dl.topology import Host, Topology
 
 if TYPE_CHECKING:
-    from e2c_dl.testbeds.static.facts import Facts
+    from e2c_dl.testbeds.machines.facts import Facts
 
 RELAY_SOCKET = "relay.sock"
 
@@ -77,7 +77,7 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
 
     Raises: InputError for a wrong inventory; TestbedError for a machine that cannot be used, with what to do.
     """
-    from e2c_dl.testbeds.static import facts, inventory, matching
+    from e2c_dl.testbeds.machines import facts, inventory, matching
 
     read = inventory.load(path)
     if scenario is None:
@@ -123,7 +123,7 @@ def _not_ready(its: Facts) -> list[str]:
 
 
 def _access(name: str, its: Facts) -> Access:
-    from e2c_dl.testbeds.static.facts import way_to
+    from e2c_dl.testbeds.machines.facts import way_to
 
     way = way_to(name, its.machine)
     return replace(way, data_address=its.data_address or "", data_device=its.data_device or "")

@@ -11,7 +11,7 @@ import click
 from e2c_dl.cli.exclusive import one_of
 
 if TYPE_CHECKING:
-    from e2c_dl.analysis.model import Report
+    from e2c_dl.diagnosis.model import Report
 
 ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
 
@@ -42,9 +42,9 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
         images.picture(found, link_rows(read.links(), found), f"{read.run.scenario}, run {read.run.run_id}", picture)
         click.echo(picture)
     if figure is not None:
-        from e2c_dl.report import courses
+        from e2c_dl.report.page import schedules
 
-        courses.write_png(open_archive(archive), figure)
+        schedules.write_png(open_archive(archive), figure)
         click.echo(figure)
 
 

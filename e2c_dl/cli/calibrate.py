@@ -21,10 +21,10 @@ import click
 def calibrate(scenario: Path | None, output: Path, batch_sizes: tuple[int, ...]) -> None:
     """Measure how long SCENARIO's computing takes on this host (default: what a scenario that says nothing trains)."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: one thread, as where hosts train
+    from e2c_dl.atomic_write import whole
     from e2c_dl.errors import InputError
     from e2c_dl.scenario.load import load
     from e2c_dl.scenario.training import default_training
-    from e2c_dl.whole_file import whole
 
     if not output.parent.is_dir():  # said before measuring, which takes a while
         raise InputError(f"{output.parent}: no such folder; make it, or name another file with --output")

@@ -105,9 +105,9 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
     if dry_run:
         _print_commands(in_force.commands(target, target.asked))
         return
-    caveats = in_force.apply(target, target.asked)
-    for caveat in caveats:
-        click.echo(f"not honoured: {caveat}", err=True)
+    limitations = in_force.apply(target, target.asked)
+    for limitation in limitations:
+        click.echo(f"not honoured: {limitation}", err=True)
     click.echo(f"{target.name}: {len(target.asked.links)} links in force; `e2c-dl emulate clear` takes them away")
 
 
@@ -193,12 +193,12 @@ def _as_json(found: Matrix) -> dict[str, Any]:
 def _print_matrix(found: Matrix, target: Target) -> None:
     from rich.console import Console
 
-    from e2c_dl.report.matrix import terminal_tables
+    from e2c_dl.report.page.matrix import terminal_tables
 
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
     for table in terminal_tables(found.links, found.bottlenecks):
         console.print(table)
-    for sentence in (*found.deviations(), *found.caveats()):
+    for sentence in (*found.deviations(), *found.limitations()):
         console.print(sentence, markup=False, soft_wrap=True)
     measured = sum(row.measured is not None for row in found.links)
     console.print(

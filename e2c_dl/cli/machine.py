@@ -15,8 +15,8 @@ from e2c_dl.cli import testbeds
 
 if TYPE_CHECKING:
     from e2c_dl.testbeds.base import Access
-    from e2c_dl.testbeds.machine import Probe
     from e2c_dl.testbeds.registry import Run
+    from e2c_dl.testbeds.this_machine.probes import Probe
 
 
 @click.command()
@@ -27,7 +27,8 @@ def doctor(testbed: str | None, inventory: Path | None, image: str | None, memor
 
     Without --on: of everything on this machine, judged for a local run. Exit code 1 if a run would not work there.
     """
-    from e2c_dl.testbeds import catalogue, machine
+    from e2c_dl.testbeds import catalogue
+    from e2c_dl.testbeds.this_machine import probes as machine
 
     bed = catalogue.testbed(testbed or "local", testbeds.options(inventory, image, memory))
     found = machine.probes() if testbed is None else bed.probes()
@@ -97,7 +98,7 @@ def destroy(run: str | None) -> None:
 def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
     """Open a shell on HOST of a run that is up (`deploy --keep` leaves it up), or run COMMAND there."""
     from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.local.access import ssh_argv
+    from e2c_dl.testbeds.access import ssh_argv
 
     argv = ssh_argv(_access(host, registry.up(run_id)), *command)
     os.execvp(argv[0], argv)
@@ -113,7 +114,7 @@ def logs(where: str | None, host: str | None) -> None:
         return
     from e2c_dl.archive import layout
     from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.local.access import ssh_argv
+    from e2c_dl.testbeds.access import ssh_argv
 
     run = registry.up(where)
     for access in [_access(host, run)] if host is not None else run.hosts:

@@ -26,7 +26,7 @@ def list_services() -> None:
 def install(copy: bool) -> None:
     """Register every service with the E2Clab of this environment (`e2clab services add`)."""
     from e2c_dl.errors import TestbedError
-    from e2c_dl.testbeds import upstream
+    from e2c_dl.testbeds.e2clab import upstream
 
     upstream.check()
     command = [str(Path(sys.executable).parent / "e2clab"), "services", "add"]

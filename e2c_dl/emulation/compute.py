@@ -14,7 +14,7 @@ The quota alone would not do: a process that is stopped often needs more CPU tim
 its share (benchmarks/compute), so that it would be slower than asked for. Pacing decides how long computing lasts, the
 quota bounds all that the host does beside it, and leaves room for what is lost by being stopped.
 
-A host whose speed *changes* while training runs (a course, slow windows, heat) is paced by its worker all the same: c
+A host whose speed *changes* while training runs (a schedule, slow windows, heat) is paced by its worker all the same: c
 seconds of CPU end when the integral of ``base / factor(t)`` reaches c. Its quota is by the most it is ever asked for,
 ``base / least factor``. What a testbed publishes as ``Told.speed`` is ``speed.get(host)``, as it stands here: the speed
 of a host with its constant factor (``Scenario.emulated_factor``), so that the worker knows ``base = speed *
@@ -76,11 +76,11 @@ def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
 def least_factors(scenario: Scenario) -> Mapping[str, float]:
     """The hosts whose speed changes while training runs, and the least factor that each of them ever has."""
     slowed = {fault.host for fault in scenario.injected.faults if fault.kind is FaultKind.SLOW_HOST}
-    courses, thermal = scenario.schedules.compute, scenario.schedules.thermal
+    schedules, thermal = scenario.schedules.compute, scenario.schedules.thermal
     least = {}
     for host in scenario.topology.names:
-        if host in courses:
-            least[host] = courses[host].least * scenario.injected.compute.get(host, 1.0)
+        if host in schedules:
+            least[host] = schedules[host].least * scenario.injected.compute.get(host, 1.0)
         elif host in thermal or host in slowed:
             least[host] = scenario.emulated_factor(host)  # from there it only gets slower
     return least

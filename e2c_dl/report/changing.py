@@ -14,15 +14,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from e2c_dl.report import amounts
+from e2c_dl import formatting
 from e2c_dl.trace.changes import Change, ChangeInForce
 
 ARROW = " -> "  # of a link's name
 NAMED = 3  # of the links that are cut together, as many are named
 _WORDS = {"rate_bps": "rate", "delay_s": "delay", "loss": "loss", "factor": "slowness"}
-
-Points = Sequence[tuple[float, float]]
-"""(seconds of training, value)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +85,18 @@ def sentences(changes: Sequence[ChangeInForce]) -> tuple[str, ...]:
     made = []
     for name in whom(changes, Change.LINK):
         own = [change for change in changes if change.what is Change.LINK and change.whom == name]
-        made += _course(f"link {name}", own, ("rate_bps", "delay_s", "loss"))
+        made += _schedule(f"link {name}", own, ("rate_bps", "delay_s", "loss"))
     for name in whom(changes, Change.BOTTLENECK):
         own = [change for change in changes if change.what is Change.BOTTLENECK and change.whom == name]
-        made += _course(f"bottleneck {name}", own, ("rate_bps",))
+        made += _schedule(f"bottleneck {name}", own, ("rate_bps",))
     for name in whom(changes, Change.COMPUTE):
         own = [change for change in changes if change.what is Change.COMPUTE and change.whom == name]
-        made += _course(f"host {name}", own, ("factor",), begins=True)
+        made += _schedule(f"host {name}", own, ("factor",), begins=True)
     for name in whom(changes, Change.THROTTLE):
         hot = [change for change in in_order(changes, Change.THROTTLE) if change.whom == name]
-        made.append(f"host {name}: throttled itself {_times(len(hot))}, first at {amounts.seconds(hot[0].in_force_s)}")
+        made.append(
+            f"host {name}: throttled itself {_times(len(hot))}, first at {formatting.seconds(hot[0].in_force_s)}"
+        )
     found = stretches(changes)
     made += _cuts([stretch for stretch in found if stretch.is_cut])
     made += [_pause(stretch) for stretch in found if not stretch.is_cut]
@@ -105,7 +104,9 @@ def sentences(changes: Sequence[ChangeInForce]) -> tuple[str, ...]:
     return (*made, *(_clock(change) for change in in_order(changes, Change.CLOCK)))
 
 
-def _course(name: str, changes: Sequence[ChangeInForce], properties: Sequence[str], begins: bool = False) -> list[str]:
+def _schedule(
+    name: str, changes: Sequence[ChangeInForce], properties: Sequence[str], begins: bool = False
+) -> list[str]:
     """At most one sentence: of changes that did more than cut a link and mend it.
 
     The first in the log is a change, unless it is a cut, or the log ``begins`` with what holds at first.
@@ -154,7 +155,7 @@ def _pause(stretch: Stretch) -> str:
 def _clock(change: ChangeInForce) -> str:
     did = []
     if step_s := change.value.get("step_s"):
-        did.append(f"stepped by {amounts.seconds(step_s)}")
+        did.append(f"stepped by {formatting.seconds(step_s)}")
     if drift := change.value.get("drift"):
         did.append(f"gains {drift * 1e6:.3g} ppm more from then on")
     return f"host {change.whom}: clock {' and '.join(did) or 'set'}, {_asked(change)}"
@@ -167,18 +168,18 @@ def _asked(change: ChangeInForce) -> str:
 def _moment(change: ChangeInForce) -> str:
     if change.asked_iteration is not None:
         return f"iteration {change.asked_iteration}"
-    return amounts.seconds(change.asked_s)
+    return formatting.seconds(change.asked_s)
 
 
 def _late(changes: Sequence[ChangeInForce]) -> str:
     worst_s = max(change.lateness_s for change in changes)
     if worst_s <= 0:
         return "in force on time"
-    return f"in force {'at most ' if len(changes) > 1 else ''}{amounts.seconds(worst_s)} later"
+    return f"in force {'at most ' if len(changes) > 1 else ''}{formatting.seconds(worst_s)} later"
 
 
 def _length(seconds: float) -> str:
-    return "for good" if math.isinf(seconds) else f"for {amounts.seconds(seconds)}"
+    return "for good" if math.isinf(seconds) else f"for {formatting.seconds(seconds)}"
 
 
 def _reach(key: str, values: Sequence[float | None]) -> str:
@@ -192,8 +193,14 @@ def _shown(key: str, value: float | None) -> str:
     if value is None:
         return "unlimited"
     if key == "rate_bps":
-        return amounts.rate(value)
-    return amounts.seconds(value) if key == "delay_s" else amounts.percent(value) if key == "loss" else f"{value:.3g} ×"
+        return formatting.rate(value)
+    return (
+        formatting.seconds(value)
+        if key == "delay_s"
+        else formatting.percent(value)
+        if key == "loss"
+        else f"{value:.3g} ×"
+    )
 
 
 def _times(number: int) -> str:

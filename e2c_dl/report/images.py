@@ -11,14 +11,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from e2c_dl.analysis.model import ElementKind, HostSummary, Report
+from e2c_dl import formatting
+from e2c_dl.atomic_write import whole
+from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.errors import ArchiveError
-from e2c_dl.report import amounts, colours, words
-from e2c_dl.report.map import LOOKS, link_kind, positions
+from e2c_dl.report import colours, words
+from e2c_dl.report.page.map import LOOKS, link_kind, positions
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 from e2c_dl.trace.model import State
-from e2c_dl.whole_file import whole
 
 INK, SOFT, PAPER = "#1b1f24", "#59636e", "#ffffff"
 DPI = 100
@@ -54,7 +55,7 @@ def _draw_states(axes: Any, report: Report) -> None:
         axes.barh(rows, spent, left=before, height=0.62, color=colours.STATES[state], label=state.value)
         for row, (start, length) in enumerate(zip(before, spent, strict=True)):
             if length > 0.07 * longest:
-                share = amounts.percent(length / report.hosts[row].wall_s)
+                share = formatting.percent(length / report.hosts[row].wall_s)
                 look = {"color": colours.STATE_TEXT[state], "fontsize": 11, "ha": "center", "va": "center"}
                 axes.text(start + length / 2, row, share, **look)
         before = [a + b for a, b in zip(before, spent, strict=True)]
@@ -95,7 +96,7 @@ def _draw_topology(axes: Any, report: Report, links: Sequence[LinkRow]) -> None:
 def _draw_host(axes: Any, host: HostSummary, place: tuple[float, float], slow: bool) -> None:
     colour = colours.CULPRIT if slow else colours.STATES[State.COMPUTE]
     axes.plot(*place, marker="o", markersize=26, color=colour, zorder=3)
-    text = f"{_literal(host.host)}\n{amounts.seconds(host.compute_per_iteration_s)}"
+    text = f"{_literal(host.host)}\n{formatting.seconds(host.compute_per_iteration_s)}"
     look = {"fontsize": 12, "color": colours.CULPRIT if slow else INK, "ha": "left", "va": "bottom", "zorder": 4}
     axes.annotate(text, place, xytext=(14, 12), textcoords="offset points", **look)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from e2c_dl.analysis.model import Report
+from e2c_dl.diagnosis.model import Report
 
 
 def to_json(report: Report) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2c_dl.analysis.model import LinkSummary, Report
-from e2c_dl.emulation.fidelity import BottleneckFidelity, LinkFidelity
+from e2c_dl import formatting
+from e2c_dl.diagnosis.model import LinkSummary, Report
+from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.errors import ArchiveError, EmulationError
-from e2c_dl.report import amounts
 from e2c_dl.topology import Pair
 
 
@@ -67,32 +67,32 @@ class LinkRow:
     def designed(self) -> str:
         """Rate and one-way delay, for people."""
         if self.fidelity is None:
-            return amounts.DASH
+            return formatting.DASH
         designed = self.fidelity.designed
-        rate = "unlimited" if designed.rate_bps is None else amounts.rate(designed.rate_bps)
-        return f"{rate}, {amounts.seconds(designed.delay_s)} one way"
+        rate = "unlimited" if designed.rate_bps is None else formatting.rate(designed.rate_bps)
+        return f"{rate}, {formatting.seconds(designed.delay_s)} one way"
 
     @property
     def asked_rate(self) -> str:
         unlimited = self.fidelity is not None and self.asked_rate_bps is None
-        return "unlimited" if unlimited else amounts.rate(self.asked_rate_bps)
+        return "unlimited" if unlimited else formatting.rate(self.asked_rate_bps)
 
     @property
     def designed_rate(self) -> str:
         unlimited = self.fidelity is not None and self.designed_rate_bps is None
-        return "unlimited" if unlimited else amounts.rate(self.designed_rate_bps)
+        return "unlimited" if unlimited else formatting.rate(self.designed_rate_bps)
 
     @property
     def measured_rate(self) -> str:
-        return f"{'≥ ' if self._is_floor else ''}{amounts.rate(self.measured_rate_bps)}"
+        return f"{'≥ ' if self._is_floor else ''}{formatting.rate(self.measured_rate_bps)}"
 
     @property
     def asked_round_trip(self) -> str:
-        return amounts.seconds(self.fidelity.asked_round_trip_s if self.fidelity else None)
+        return formatting.seconds(self.fidelity.asked_round_trip_s if self.fidelity else None)
 
     @property
     def measured_round_trip(self) -> str:
-        return amounts.seconds(
+        return formatting.seconds(
             self.fidelity.measured.round_trip_s if self.fidelity and self.fidelity.measured else None
         )
 

@@ -15,10 +15,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from e2c_dl.analysis.model import ElementKind, HostSummary, Report
+from e2c_dl import formatting
 from e2c_dl.archive import layout
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.report import amounts, changing, words
+from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
+from e2c_dl.report import changing, words
 from e2c_dl.report.rows import LinkRow, link_rows
 from e2c_dl.trace.changes import ChangeInForce
 from e2c_dl.trace.model import State
@@ -54,9 +55,9 @@ def summary(
         parts += [Text(""), _links(rows, report)]
     if changes:
         parts += [Text(""), Text("What changed while it trained", style="bold"), *_changes(changes)]
-    doubts = [*report.caveats, *run.could_not_honour]
+    doubts = [*report.limitations, *run.limitations]
     if doubts:
-        parts += [Text(""), Text("Caveats", style="bold"), *_bullets(doubts)]
+        parts += [Text(""), Text("Limitations", style="bold"), *_bullets(doubts)]
     if archive is not None:
         parts += [Text(""), *_places(archive)]
     return Group(*parts)
@@ -75,14 +76,14 @@ def _bullets(sentences: Sequence[str]) -> list[RenderableType]:
 def _changes(changes: Sequence[ChangeInForce]) -> list[RenderableType]:
     said = changing.sentences(changes)
     hidden = len(said) - CHANGES
-    more = [f"... and {amounts.count(hidden, 'element')} more, on the page"] if hidden > 0 else []
+    more = [f"... and {formatting.count(hidden, 'element')} more, on the page"] if hidden > 0 else []
     return _bullets([*said[:CHANGES], *more])
 
 
 def _totals(report: Report) -> Text:
     return Text(
-        f"{amounts.count(report.iterations, 'iteration')} in {amounts.seconds(report.run_s)}, "
-        f"{amounts.seconds(report.iteration_s)} each (median), on {amounts.count(len(report.hosts), 'worker')}."
+        f"{formatting.count(report.iterations, 'iteration')} in {formatting.seconds(report.run_s)}, "
+        f"{formatting.seconds(report.iteration_s)} each (median), on {formatting.count(len(report.hosts), 'worker')}."
     )
 
 
@@ -98,19 +99,19 @@ def _states(report: Report) -> Table:
         table.add_row(
             Text(host.host if host.complete else f"{host.host} (breaks off)"),
             *(_spent(host, state) for state in State),
-            amounts.seconds(host.compute_per_iteration_s),
+            formatting.seconds(host.compute_per_iteration_s),
             style="red" if host.host in culprits else None,
         )
     hidden = len(report.hosts) - TABLE_WORKERS
     if hidden > 0:
-        table.caption = f"... and {amounts.count(hidden, 'worker')} more, on the page"
+        table.caption = f"... and {formatting.count(hidden, 'worker')} more, on the page"
     return table
 
 
 def _spent(host: HostSummary, state: State) -> str:
     spent_s = host.states_s.get(state, 0.0)
-    share = amounts.percent(spent_s / host.wall_s) if host.wall_s else amounts.DASH
-    return f"{amounts.seconds(spent_s)} {share:>7}"
+    share = formatting.percent(spent_s / host.wall_s) if host.wall_s else formatting.DASH
+    return f"{formatting.seconds(spent_s)} {share:>7}"
 
 
 def _links(rows: Sequence[LinkRow], report: Report) -> Table:
@@ -128,14 +129,14 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
             row.designed_rate,
             row.asked_rate,
             row.measured_rate,
-            amounts.rate(row.used_rate_bps) if row.used else "not used",
+            formatting.rate(row.used_rate_bps) if row.used else "not used",
             row.asked_round_trip,
             row.measured_round_trip,
             style="red" if row.pair in culprits else "yellow" if row.deviates else None,
         )
     hidden = len(others) - UNUSED_LINKS
     if hidden > 0:
-        table.caption = f"... and {amounts.count(hidden, 'link')} more that training did not use, on the page"
+        table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, on the page"
     return table
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from e2c_dl.analysis.model import MATERIAL_SPEEDUP, Bottleneck, Element, ElementKind, Finding, Report
+from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.report import amounts
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Bottleneck, Element, ElementKind, Finding, Report
 
 
 class Tone(Enum):
@@ -55,12 +55,12 @@ def accusation(finding: Finding, run_s: float) -> str:
     said = []
     if finding.slowdown > 1:
         verb = "computes" if finding.element.kind is ElementKind.HOST else "carries data"
-        said.append(f"{verb} {amounts.times(finding.slowdown)} slower than asked")
+        said.append(f"{verb} {formatting.times(finding.slowdown)} slower than asked")
     if finding.stalled_s:
-        said.append(f"stood still for {amounts.seconds(finding.stalled_s)}")
-    saving = f"would save {amounts.seconds(saved_s(finding))} of {amounts.seconds(run_s)}"
+        said.append(f"stood still for {formatting.seconds(finding.stalled_s)}")
+    saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
-        saving += f" with all else as asked, {amounts.seconds(max(0.0, finding.saved_s))} by itself"
+        saving += f" with all else as asked, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{named(finding.element)} {' and '.join(said)} ({saving})"
 
 
@@ -89,10 +89,13 @@ def outcome(run: Run) -> str:
 def observed(finding: Finding) -> tuple[str, str]:
     """(observed, asked for) of a finding, with units."""
     if finding.slowdown <= 1:
-        return f"stood still for {amounts.seconds(finding.stalled_s)}", "never"
+        return f"stood still for {formatting.seconds(finding.stalled_s)}", "never"
     if finding.element.kind is ElementKind.HOST:
-        return f"{amounts.seconds(finding.observed)} / iteration", f"{amounts.seconds(finding.expected)} / iteration"
-    return amounts.rate(finding.observed), amounts.rate(finding.expected)
+        return (
+            f"{formatting.seconds(finding.observed)} / iteration",
+            f"{formatting.seconds(finding.expected)} / iteration",
+        )
+    return formatting.rate(finding.observed), formatting.rate(finding.expected)
 
 
 def _is_hidden(finding: Finding) -> bool:
@@ -101,9 +104,9 @@ def _is_hidden(finding: Finding) -> bool:
 
 def _no_culprit(report: Report) -> str:
     if report.findings:
-        departures = amounts.count(len(report.findings), "departure")
+        departures = formatting.count(len(report.findings), "departure")
         return f"No culprit: {departures} from what was asked, none costs {(MATERIAL_SPEEDUP - 1) * 100:.0f} % or more."
-    if report.caveats:
+    if report.limitations:
         return "No culprit: nothing that could be judged departs from what was asked."
     return "No culprit: everything ran as asked."
 
@@ -121,5 +124,5 @@ def _bottleneck_points(report: Report) -> tuple[str, ...]:
 
 
 def _speed_up(bottleneck: Bottleneck, run_s: float) -> str:
-    saving = f"twice as fast, it would save {amounts.seconds(bottleneck.saved_s)} of {amounts.seconds(run_s)}"
+    saving = f"twice as fast, it would save {formatting.seconds(bottleneck.saved_s)} of {formatting.seconds(run_s)}"
     return f"{named(bottleneck.element)}: {saving}"

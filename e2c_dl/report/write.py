@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from e2c_dl.analysis.model import Report
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.write import amend
+from e2c_dl.diagnosis.activity import Activity
+from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError
-from e2c_dl.report.activity import Activity
-from e2c_dl.report.html import Source, build
-from e2c_dl.report.panels import read as read_courses
+from e2c_dl.report.page.html import Source, build
+from e2c_dl.report.page.panels import read as read_schedules
 from e2c_dl.report.plain import to_json
 
 
@@ -42,5 +42,5 @@ def source(archive: ReadArchive, report: Report, activity: Activity | None = Non
         bottlenecks=archive.bottlenecks(),
         activity=activity,
         progress=archive.progress(leader) if leader is not None else (),
-        changed=read_courses(archive),
+        changed=read_schedules(archive),
     )

@@ -24,7 +24,7 @@ from typing import Any
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir, strategies_dir
 from e2c_dl.scenario.document import Document, read
-from e2c_dl.scenario.emulation import Design, names_traces, read_emulation
+from e2c_dl.scenario.emulation.file import Design, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.layers import Layers, read_layers

@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
-from e2c_dl.course import Course
-from e2c_dl.thermal import Thermal
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Link, Pair, Topology
 
 
@@ -54,21 +54,21 @@ class ComputeEmulation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkCourse:
+class LinkSchedule:
     """How one directed link changes by design, in absolute values; None: as the topology has it, all the time."""
 
-    rate_bps: Course | None = None
-    delay_s: Course | None = None
-    loss: Course | None = None
+    rate_bps: Schedule | None = None
+    delay_s: Schedule | None = None
+    loss: Schedule | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedules:
     """What changes by design while training runs: diagnosis knows of it."""
 
-    links: Mapping[Pair, LinkCourse] = field(default_factory=lambda: MappingProxyType({}))
-    bottlenecks: Mapping[str, Course] = field(default_factory=lambda: MappingProxyType({}))  # name -> bits per second
-    compute: Mapping[str, Course] = field(default_factory=lambda: MappingProxyType({}))
+    links: Mapping[Pair, LinkSchedule] = field(default_factory=lambda: MappingProxyType({}))
+    bottlenecks: Mapping[str, Schedule] = field(default_factory=lambda: MappingProxyType({}))  # name -> bits per second
+    compute: Mapping[str, Schedule] = field(default_factory=lambda: MappingProxyType({}))
     """host -> times slower than the reference, instead of its ``compute.factors``."""
     thermal: Mapping[str, Thermal] = field(default_factory=lambda: MappingProxyType({}))
     """host -> how it throttles itself, on top of its factor."""

@@ -28,9 +28,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from e2c_dl import units
-from e2c_dl.course import Course
 from e2c_dl.errors import ScenarioError
 from e2c_dl.scenario.field import Field, described
+from e2c_dl.scenario.schedule import Schedule
 
 FOLDER = "traces"
 MAX_BYTES = 8 * 2**20
@@ -48,7 +48,7 @@ Segment = tuple[float, float, float]
 """(begin, end, bits per second), in seconds of the trace."""
 
 
-def read_trace(field: Field, folder: Path, window_s: float | None) -> Course:
+def read_trace(field: Field, folder: Path, window_s: float | None) -> Schedule:
     """The rates of the trace that ``field`` names, below the scenario's ``folder``. Raises: ScenarioError."""
     name = field.text()
     file = name.removeprefix(f"{FOLDER}/")
@@ -64,7 +64,7 @@ def read_trace(field: Field, folder: Path, window_s: float | None) -> Course:
             raise field.error(f"changes within less than {SHORTEST_S:g}s", "add e.g. window: 100ms to average it")
     else:
         segments = list(_of_mahimahi(name, lines, window_s or WINDOW_S))
-    return _course(segments)
+    return _schedule(segments)
 
 
 def files(folder: Path) -> tuple[Path, ...]:
@@ -196,7 +196,7 @@ def _edges(length_s: float, window_s: float) -> list[float]:
     return [*(number * window_s for number in range(whole)), length_s]
 
 
-def _course(segments: Sequence[Segment]) -> Course:
+def _schedule(segments: Sequence[Segment]) -> Schedule:
     """Again and again; rates that no emulator has are replaced once what is equal is one."""
     points: list[tuple[float, float]] = []
     for begin_s, _, rate_bps in segments:
@@ -210,4 +210,4 @@ def _course(segments: Sequence[Segment]) -> Course:
         for (begin_s, held), end_s in zip(points, ends, strict=True)
     ]
     times = [begin_s for begin_s, _ in points]
-    return Course(points=tuple(zip(times, rates, strict=True)), period_s=length_s)
+    return Schedule(points=tuple(zip(times, rates, strict=True)), period_s=length_s)

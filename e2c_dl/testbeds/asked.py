@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from e2c_dl.scenario.model import LinkCourse, Scenario
+from e2c_dl.scenario.model import LinkSchedule, Scenario
 from e2c_dl.topology import Link, Pair, Topology
 
 
@@ -12,13 +12,13 @@ def at_most(scenario: Scenario) -> Topology:
     """The emulated topology, each link with the greatest delay and loss that its schedule ever gives it."""
     topology = scenario.emulated_topology()
     links: dict[Pair, Link] = dict(topology.links)
-    for pair, course in scenario.schedules.links.items():
-        links[pair] = _grown(topology.link(*pair), course)
+    for pair, schedule in scenario.schedules.links.items():
+        links[pair] = _grown(topology.link(*pair), schedule)
     return replace(topology, links=links)
 
 
-def _grown(link: Link, course: LinkCourse) -> Link:
-    delay_s = link.delay_s if course.delay_s is None else max(link.delay_s, course.delay_s.greatest)
-    loss = link.loss if course.loss is None else max(link.loss, course.loss.greatest)
-    rate_bps = link.rate_bps if course.rate_bps is None else course.rate_bps.greatest
+def _grown(link: Link, schedule: LinkSchedule) -> Link:
+    delay_s = link.delay_s if schedule.delay_s is None else max(link.delay_s, schedule.delay_s.greatest)
+    loss = link.loss if schedule.loss is None else max(link.loss, schedule.loss.greatest)
+    rate_bps = link.rate_bps if schedule.rate_bps is None else schedule.rate_bps.greatest
     return replace(link, rate_bps=rate_bps, delay_s=delay_s, loss=loss)

@@ -20,7 +20,7 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import host_keys as keys
 
 if TYPE_CHECKING:
-    from e2c_dl.testbeds.machine import Probe
+    from e2c_dl.testbeds.this_machine.probes import Probe
 
 
 VENV = "/opt/e2c_dl"
@@ -96,7 +96,7 @@ class TestbedRun(Protocol):
     def rank0(self) -> Access: ...
 
     @property
-    def caveats(self) -> tuple[str, ...]:
+    def limitations(self) -> tuple[str, ...]:
         """What of the scenario cannot be honoured here, in sentences; may grow until the hosts are emulated."""
         ...
 
@@ -157,7 +157,7 @@ class Testbed(Protocol):
         """What stands in the way of running ``scenario``, one line each, with its remedy; starts nothing."""
         ...
 
-    def could_not_honour(self, scenario: Scenario) -> tuple[str, ...]:
+    def limitations(self, scenario: Scenario) -> tuple[str, ...]:
         """What ``scenario`` asks of network and processors and cannot have here, in sentences, as far as it is known.
 
         ``preflight`` comes before. ``--strict`` refuses to start for them; else they stand in the archive.

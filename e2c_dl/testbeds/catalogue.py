@@ -6,7 +6,7 @@
     docker   containers on this machine          --image, --memory
     static   hosts that are there, over SSH      --inventory
 
-A testbed's module has a class with ``of(options) -> Testbed``, and its package a module ``remains`` with
+A testbed's module has a class with ``of(options) -> Testbed``, and its package a module ``cleanup`` with
 ``destroy(run_id) -> lines``, which needs no more than the run's id: that is all that a crash leaves.
 """
 
@@ -27,7 +27,7 @@ from e2c_dl.testbeds.base import Testbed
 class _Entry:
     module: str
     kind: str  # its class
-    remains: str  # module
+    cleanup: str  # module
     options: tuple[str, ...]  # what a user may say about it
     required: tuple[str, ...] = ()
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
@@ -35,22 +35,22 @@ class _Entry:
 
 _ENTRIES = {
     "local": _Entry(
-        module="e2c_dl.testbeds.local_run",
+        module="e2c_dl.testbeds.namespaces.testbed",
         kind="Local",
-        remains="e2c_dl.testbeds.local.remains",
+        cleanup="e2c_dl.testbeds.namespaces.cleanup",
         options=(),
-        entrance="e2c_dl.testbeds.local.rootless",
+        entrance="e2c_dl.testbeds.this_machine.rootless",
     ),
     "docker": _Entry(
         module="e2c_dl.testbeds.docker.testbed",
         kind="Docker",
-        remains="e2c_dl.testbeds.docker.remains",
+        cleanup="e2c_dl.testbeds.docker.cleanup",
         options=("image", "memory"),
     ),
     "static": _Entry(
-        module="e2c_dl.testbeds.static.testbed",
+        module="e2c_dl.testbeds.machines.testbed",
         kind="Static",
-        remains="e2c_dl.testbeds.static.remains",
+        cleanup="e2c_dl.testbeds.machines.cleanup",
         options=("inventory",),
         required=("inventory",),
     ),
@@ -99,7 +99,7 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
 
     Raises: TestbedError if something cannot be removed; InputError if it is no run's id.
     """
-    module = importlib.import_module(_entry(registry.name_of_testbed(run_id, base)).remains)
+    module = importlib.import_module(_entry(registry.name_of_testbed(run_id, base)).cleanup)
     remove: Callable[[str, Path | None], tuple[str, ...]] = module.destroy
     return remove(run_id, base)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import described, registry, upstream
+from e2c_dl.testbeds import described, registry
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.e2clab import upstream
 
 
 class ClaimedRun(ABC):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from e2c_dl import units
-from e2c_dl.course import Course
-from e2c_dl.emulation import tc
 from e2c_dl.emulation.compute import ComputePlan
+from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.scenario.model import Fault, Scenario
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.testbeds.base import Access, Backend
 from e2c_dl.topology import Link, Pair
 
-_POINTS = 6  # of a course, that are shown
+_POINTS = 6  # of a schedule, that are shown
 
 
 def rank0(scenario: Scenario, accesses: Sequence[Access]) -> Access:
@@ -113,15 +113,15 @@ def _pairs(pairs: Iterable[Pair]) -> str:
 def _schedules(scenario: Scenario) -> tuple[str, ...]:
     schedules = scenario.schedules
     links = (
-        f"{src} -> {dst}: {what.partition('_')[0]} {_course(course)}"
+        f"{src} -> {dst}: {what.partition('_')[0]} {_schedule(schedule)}"
         for (src, dst), its in schedules.links.items()
-        for what, course in vars(its).items()
-        if course is not None
+        for what, schedule in vars(its).items()
+        if schedule is not None
     )
     return (
         *links,
-        *(f"bottleneck {name}: rate {_course(course)}" for name, course in schedules.bottlenecks.items()),
-        *(f"{host}: times slower {_course(course)}" for host, course in schedules.compute.items()),
+        *(f"bottleneck {name}: rate {_schedule(schedule)}" for name, schedule in schedules.bottlenecks.items()),
+        *(f"{host}: times slower {_schedule(schedule)}" for host, schedule in schedules.compute.items()),
         *(
             f"{host}: from {heat.limit_c:g} degrees on {heat.factor:g} times slower, until {heat.hysteresis_c:g} cooler"
             for host, heat in schedules.thermal.items()
@@ -129,12 +129,12 @@ def _schedules(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def _course(course: Course) -> str:
+def _schedule(schedule: Schedule) -> str:
     """Its first points, in SI units."""
-    shown = ", ".join(f"{time_s:g} s: {value:g}" for time_s, value in course.points[:_POINTS])
-    more = f" ... {len(course.points)} points" if len(course.points) > _POINTS else ""
-    again = "" if course.period_s is None else f", again every {course.period_s:g} s"
-    return f"{'ramp' if course.ramp else 'steps'} {{{shown}{more}}}{again}"
+    shown = ", ".join(f"{time_s:g} s: {value:g}" for time_s, value in schedule.points[:_POINTS])
+    more = f" ... {len(schedule.points)} points" if len(schedule.points) > _POINTS else ""
+    again = "" if schedule.period_s is None else f", again every {schedule.period_s:g} s"
+    return f"{'ramp' if schedule.ramp else 'steps'} {{{shown}{more}}}{again}"
 
 
 def _fault(fault: Fault) -> str:

@@ -51,7 +51,7 @@ class Run:
     archive: str  # where the run is kept; may be empty
     slot: int  # which of the machine's management networks this run has
     hosts: tuple[Access, ...] = ()
-    testbed: str = "local"  # whose ``remains`` end it
+    testbed: str = "local"  # whose ``cleanup`` end it
     details: Mapping[str, Any] = field(default_factory=dict)  # what that testbed needs to end it: plain JSON
     kept: bool = False  # its hosts stay up on purpose, though its controller is gone
 

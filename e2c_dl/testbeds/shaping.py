@@ -3,7 +3,7 @@
 ::
 
     controller                                       host
-    tc.commands(topology, host, ...) = values  --->  python -m e2c_dl.emulation.on_host apply    JSON on stdin
+    tc.commands(topology, host, ...) = values  --->  python -m e2c_dl.emulation.tc.on_host apply    JSON on stdin
                                                      every command checked, then what is in force read back
                                        <-----------  JSON on stdout, one line of reason if it failed
 
@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from e2c_dl.emulation import tc
+from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.errors import EmulationError
+from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local.access import enter_network, ssh_argv
 from e2c_dl.topology import Topology
 
 _TIMEOUT_S = 60.0
@@ -64,7 +64,7 @@ def _found_by(access: Access) -> list[str]:
 
 
 def _on_one(access: Access, verb: str, commands: Sequence[tc.Command]) -> Any:
-    program = ["-m", "e2c_dl.emulation.on_host", verb]
+    program = ["-m", "e2c_dl.emulation.tc.on_host", verb]
     if access.netns_pid is None:
         argv = ssh_argv(access, *_found_by(access), access.python, *program)
     else:

@@ -31,9 +31,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.whole_file import whole
 
 ROUNDS = 100
 ENOUGH_ROUNDS = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, Phase, Trace
-from e2c_dl.whole_file import whole
 
 _FIELDS = tuple(name for name in SPAN.names or () if name not in ("phase", "reserved"))
 HEADER = ("host", "layer", "rank", "phase", *_FIELDS)

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
-from e2c_dl.whole_file import whole
 
 Event = dict[str, Any]
 

@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clock import read_alignment
 from e2c_dl.trace.model import SPAN, SPAN_VERSION, ClockAlignment, RankTrace, Spans, Trace
 from e2c_dl.trace.recorder import read_spans
-from e2c_dl.whole_file import whole
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"

@@ -8,7 +8,7 @@
 The c of each segment are calibrated once, before training: what a segment takes while other hosts of an emulation
 compete for the same cores is noise, which must not be multiplied. Deadlines count from the gradient's begin, so that a
 segment which was late is made up for by the next. A batch of another size takes c = fixed + per sample * samples.
-A speed that changes (:mod:`e2c_dl.training.speed`) makes it: ends when the integral of speed(t) dt reaches c.
+A speed that changes (:mod:`e2c_dl.dynamics.speed`) makes it: ends when the integral of speed(t) dt reaches c.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from itertools import accumulate
 
 import numpy as np
 
+from e2c_dl.dynamics.speed import ConstantSpeed, Speed
 from e2c_dl.errors import TrainingError
-from e2c_dl.training.speed import ConstantSpeed, Speed
 
 QUANTILE = 0.25
 """Of the calibration's repetitions: low, because interruptions only ever add; not the lowest, which may be luck."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.report.carried import Carried, together
+from e2c_dl.diagnosis.carried import Carried, together
 
 MESSAGES = st.lists(st.tuples(st.floats(0, 90), st.floats(0, 9), st.floats(1, 1e8)), min_size=1, max_size=20)
 

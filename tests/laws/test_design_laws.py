@@ -12,12 +12,12 @@ import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2c_dl.analysis.analyse import analyse
-from e2c_dl.analysis.held import Held, least
-from e2c_dl.analysis.model import Element, ElementKind, Report
-from e2c_dl.analysis.sharing import left_for
-from e2c_dl.course import Course
-from e2c_dl.scenario.model import LinkCourse, Schedules
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.held import Held, least
+from e2c_dl.diagnosis.model import Element, ElementKind, Report
+from e2c_dl.diagnosis.sharing import left_for
+from e2c_dl.scenario.model import LinkSchedule, Schedules
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.topology import Bottleneck as Shared
@@ -27,17 +27,17 @@ BUCKETS = (120_000, 60_000)
 UNTIL_S = 500.0
 SIZE = 4
 
-courses = st.builds(
-    lambda values, gaps: Course(points=tuple(zip(np.cumsum([0.0, *gaps]).tolist(), values, strict=False))),
+schedules = st.builds(
+    lambda values, gaps: Schedule(points=tuple(zip(np.cumsum([0.0, *gaps]).tolist(), values, strict=False))),
     st.lists(st.floats(1e6, 1e8), min_size=1, max_size=6),
     st.lists(st.floats(0.1, 5.0), min_size=5, max_size=5),
 )
 
 
 @settings(max_examples=50, deadline=None)
-@given(course=courses, begin_s=st.floats(-5.0, 40.0), bits=st.floats(0.0, 1e9))
-def test_what_came_together_until_a_moment_tells_the_moment(course: Course, begin_s: float, bits: float) -> None:
-    held = Held.of(course, UNTIL_S)
+@given(schedule=schedules, begin_s=st.floats(-5.0, 40.0), bits=st.floats(0.0, 1e9))
+def test_what_came_together_until_a_moment_tells_the_moment(schedule: Schedule, begin_s: float, bits: float) -> None:
+    held = Held.of(schedule, UNTIL_S)
     end_s = held.when(held.total(np.array([begin_s])) + bits)
     assert end_s[0] >= begin_s - 1e-9
     assert held.total(end_s)[0] - held.total(np.array([begin_s]))[0] == pytest.approx(bits, abs=1.0)
@@ -64,29 +64,29 @@ def test_shares_use_the_whole_and_no_more_while_somebody_needs_it(seed: int, lin
         assert taken == pytest.approx(min(needed, capacity.at(now)[0]))
 
 
-def changing(course: Course, slower: float = 1.0) -> LinkModel:
-    """A link that follows ``course``, ``slower`` times slower."""
-    steps = [(time_s, LinkModel(rate_bps=value / slower, delay_s=0.002)) for time_s, value in course.steps(UNTIL_S)]
+def changing(schedule: Schedule, slower: float = 1.0) -> LinkModel:
+    """A link that follows ``schedule``, ``slower`` times slower."""
+    steps = [(time_s, LinkModel(rate_bps=value / slower, delay_s=0.002)) for time_s, value in schedule.steps(UNTIL_S)]
     return LinkModel(delay_s=0.002, conditions=lambda: iter(steps))
 
 
-def trace_of_a_link(seed: int) -> Course:
-    draw = random.Random(f"course {seed}")
-    return Course(points=tuple((0.5 * i, draw.uniform(4e6, 40e6)) for i in range(20)), period_s=10.0)
+def trace_of_a_link(seed: int) -> Schedule:
+    draw = random.Random(f"schedule {seed}")
+    return Schedule(points=tuple((0.5 * i, draw.uniform(4e6, 40e6)) for i in range(20)), period_s=10.0)
 
 
 @pytest.mark.parametrize("slower", [1.0, 4.0])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_link_on_its_course_is_accused_only_if_it_is_slower_than_that(seed: int, slower: float) -> None:
-    course, pair = trace_of_a_link(seed), (seed % SIZE, (seed + 1) % SIZE)
+def test_a_link_on_its_schedule_is_accused_only_if_it_is_slower_than_that(seed: int, slower: float) -> None:
+    schedule, pair = trace_of_a_link(seed), (seed % SIZE, (seed + 1) % SIZE)
     names = (f"edge-{pair[0] + 1}", f"edge-{pair[1] + 1}")
     steady = virtual_world.everywhere(SIZE, LinkModel(rate_bps=20e6, delay_s=0.002))
     run = virtual_world.run(
-        Allreduce, size=SIZE, seed=seed, links={**steady, pair: changing(course, slower)}, noise=0.02, iterations=30,
+        Allreduce, size=SIZE, seed=seed, links={**steady, pair: changing(schedule, slower)}, noise=0.02, iterations=30,
         of=virtual_world.profile(BUCKETS),
     )  # fmt: skip
     reference = replace(run, links=steady).reference()
-    asked = replace(reference, schedules=Schedules(links={names: LinkCourse(rate_bps=course)}))
+    asked = replace(reference, schedules=Schedules(links={names: LinkSchedule(rate_bps=schedule)}))
     report = analyse(run.trace, asked)
     assert [str(culprit.element) for culprit in report.culprits] == ([" -> ".join(names)] if slower > 1 else [])
     if slower > 1:
@@ -95,10 +95,10 @@ def test_a_link_on_its_course_is_accused_only_if_it_is_slower_than_that(seed: in
         assert report.findings == ()
 
 
-class OnCourse:
+class OnSchedule:
     """Computes as slowly as ``factor`` says, exactly: a Speed."""
 
-    def __init__(self, factor: Course) -> None:
+    def __init__(self, factor: Schedule) -> None:
         self._speed = Held.of(factor, UNTIL_S).mapped(np.reciprocal)
 
     def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
@@ -110,16 +110,16 @@ class OnCourse:
 
 @pytest.mark.parametrize("slower", [1.0, 2.5])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_host_on_its_course_is_accused_only_if_it_is_slower_than_that(seed: int, slower: float) -> None:
+def test_a_host_on_its_schedule_is_accused_only_if_it_is_slower_than_that(seed: int, slower: float) -> None:
     slow = seed % SIZE
     asked = virtual_world.hosts(SIZE)
-    course = Course(points=((0.0, 1.0), (0.1, 5.0), (0.3, 2.0)))
-    built = Course(points=tuple((time_s, factor * slower) for time_s, factor in course.points))
-    hosts = tuple(replace(host, speed=OnCourse(built)) if rank == slow else host for rank, host in enumerate(asked))
+    schedule = Schedule(points=((0.0, 1.0), (0.1, 5.0), (0.3, 2.0)))
+    built = Schedule(points=tuple((time_s, factor * slower) for time_s, factor in schedule.points))
+    hosts = tuple(replace(host, speed=OnSchedule(built)) if rank == slow else host for rank, host in enumerate(asked))
     links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=50e6, delay_s=0.002))
     run = virtual_world.run(Allreduce, size=SIZE, seed=seed, links=links, on_hosts=hosts, iterations=20)
     reference = run.reference()
-    report = analyse(run.trace, replace(reference, compute_factors={f"edge-{slow + 1}": course}))
+    report = analyse(run.trace, replace(reference, compute_factors={f"edge-{slow + 1}": schedule}))
     assert [str(each.element) for each in report.findings] == ([f"edge-{slow + 1}"] if slower > 1 else [])
     assert [each.slowdown for each in report.findings] == pytest.approx([slower] * (slower > 1), rel=0.02)
 
@@ -232,8 +232,8 @@ def test_a_link_that_stood_still_is_named_and_what_it_cost(seed: int) -> None:
 
 def test_a_host_that_stood_still_while_it_computed_is_named() -> None:
     hosts = virtual_world.hosts(SIZE)
-    course = Course(points=((0.0, 1.0), (0.1, 1e6), (4.1, 1.0)))
-    built = tuple(replace(host, speed=OnCourse(course)) if rank == 1 else host for rank, host in enumerate(hosts))
+    schedule = Schedule(points=((0.0, 1.0), (0.1, 1e6), (4.1, 1.0)))
+    built = tuple(replace(host, speed=OnSchedule(schedule)) if rank == 1 else host for rank, host in enumerate(hosts))
     links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=50e6, delay_s=0.002))
     run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=built, iterations=20)
     (culprit,) = analyse(run.trace, run.reference()).culprits
@@ -244,14 +244,14 @@ def test_a_host_that_stood_still_while_it_computed_is_named() -> None:
 
 
 def test_a_gradient_that_is_slow_by_design_is_no_stall() -> None:
-    course = Course(points=((0.0, 1.0), (0.1, 2000.0), (8.1, 1.0)))
+    schedule = Schedule(points=((0.0, 1.0), (0.1, 2000.0), (8.1, 1.0)))
     hosts = virtual_world.hosts(SIZE)
-    built = tuple(replace(host, speed=OnCourse(course)) if rank == 1 else host for rank, host in enumerate(hosts))
+    built = tuple(replace(host, speed=OnSchedule(schedule)) if rank == 1 else host for rank, host in enumerate(hosts))
     links = virtual_world.everywhere(SIZE, LinkModel(rate_bps=50e6, delay_s=0.002))
     run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=built, iterations=30)
     reference = run.reference()
     assert [str(each.element) for each in analyse(run.trace, reference).culprits] == ["edge-2"]
-    assert analyse(run.trace, replace(reference, compute_factors={"edge-2": course})).findings == ()
+    assert analyse(run.trace, replace(reference, compute_factors={"edge-2": schedule})).findings == ()
 
 
 @pytest.mark.parametrize("batches", [(8, 8, 8, 2), (16, 16, 16, 4)])
@@ -261,9 +261,11 @@ def test_a_small_batch_on_a_slow_host_is_no_departure(batches: tuple[int, ...]) 
     run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=hosts, iterations=10)
     report = analyse(run.trace, run.reference())
     assert report.findings == ()
-    assert any("edge-4: fewer than 3 hosts of that hardware and batch size" in caveat for caveat in report.caveats)
+    assert any(
+        "edge-4: fewer than 3 hosts of that hardware and batch size" in limitation for limitation in report.limitations
+    )
     changing_batches = analyse(run.trace, replace(run.reference(), batches_change=True))
-    assert any("batches changed" in caveat for caveat in changing_batches.caveats)
+    assert any("batches changed" in limitation for limitation in changing_batches.limitations)
 
 
 def test_what_a_line_of_both_directions_was_asked_for_is_counted_once() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.course import SAME_S, Course
-from e2c_dl.emulation.effective import Effective, started_by, windows
+from e2c_dl.dynamics.links import Effective, started_by, windows
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.model import Fault, FaultKind, Injected, LinkCourse, Scenario, Schedules
+from e2c_dl.scenario.model import Fault, FaultKind, Injected, LinkSchedule, Scenario, Schedules
+from e2c_dl.scenario.schedule import SAME_S, Schedule
 from e2c_dl.topology import BurstLoss, Link
 
 FIRST_LIGHT = load(Path(__file__).parents[2] / "experiments" / "first-light")
@@ -21,7 +21,7 @@ MBIT = 1e6
 
 
 def scenario(
-    *, course: LinkCourse | None = None, factor: float | None = None, faults: tuple[Fault, ...] = (),
+    *, schedule: LinkSchedule | None = None, factor: float | None = None, faults: tuple[Fault, ...] = (),
     link: Link | None = None,
 ) -> Scenario:  # fmt: skip
     """First light without what is injected there, but with these on link A."""
@@ -30,7 +30,7 @@ def scenario(
         topology = replace(topology, links={**topology.links, A: link})
     return replace(
         FIRST_LIGHT, topology=topology,
-        schedules=Schedules(links=MappingProxyType({A: course} if course else {})),
+        schedules=Schedules(links=MappingProxyType({A: schedule} if schedule else {})),
         injected=Injected(seed=1, compute={}, links={A: factor} if factor else {}, faults=faults),
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ timed = st.builds(slow, st.floats(0.1, 1), st.floats(0, 20), st.floats(0.1, 20))
     cut, st.floats(0, 20), st.none() | st.floats(0.1, 20)
 )
 rates = st.builds(
-    lambda values, period_s: Course(
+    lambda values, period_s: Schedule(
         points=tuple((float(index), value * MBIT) for index, value in enumerate(values)), period_s=period_s
     ),
     st.lists(st.floats(1, 100), min_size=1, max_size=5),
@@ -66,8 +66,8 @@ def test_without_changes_a_link_is_as_emulated(time_s: float) -> None:
 
 
 @given(st.lists(timed, max_size=6), rates, st.floats(0, 40))
-def test_nothing_changes_before_the_next_change(faults: list[Fault], rate: Course, time_s: float) -> None:
-    effective = Effective(scenario(course=LinkCourse(rate_bps=rate), faults=tuple(faults)))
+def test_nothing_changes_before_the_next_change(faults: list[Fault], rate: Schedule, time_s: float) -> None:
+    effective = Effective(scenario(schedule=LinkSchedule(rate_bps=rate), faults=tuple(faults)))
     now, at_s = effective.link(A, time_s, {}), effective.next_change_s([A], (), time_s, {})
     assert at_s > time_s
     for share in (0.3, 0.99):
@@ -79,9 +79,9 @@ def test_nothing_changes_before_the_next_change(faults: list[Fault], rate: Cours
 
 @given(st.lists(timed, max_size=6), rates, st.floats(0.1, 1), st.floats(0, 40))
 def test_slow_windows_multiply_and_a_cut_is_down(
-    faults: list[Fault], rate: Course, factor: float, time_s: float
+    faults: list[Fault], rate: Schedule, factor: float, time_s: float
 ) -> None:
-    link = Effective(scenario(course=LinkCourse(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
+    link = Effective(scenario(schedule=LinkSchedule(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
         A, time_s, {}
     )
     found = windows(enumerate(faults), {})
@@ -103,25 +103,25 @@ def test_the_order_of_faults_does_not_matter(faults: list[Fault], time_s: float)
     assert link.rate_bps == pytest.approx(sorted_link.rate_bps)
 
 
-def test_a_course_takes_the_place_of_what_was_designed() -> None:
+def test_a_schedule_takes_the_place_of_what_was_designed() -> None:
     bursts = BurstLoss(good_to_bad=0.01, bad_to_good=0.3)
-    course = LinkCourse(delay_s=Course(points=((0.0, 0.01), (5.0, 0.02))), loss=Course.constant(0.03))
+    schedule = LinkSchedule(delay_s=Schedule(points=((0.0, 0.01), (5.0, 0.02))), loss=Schedule.constant(0.03))
     designed = Link(rate_bps=10 * MBIT, delay_s=0.5, jitter_s=0.001, burst=bursts, queue_bytes=90_000)
-    effective = Effective(scenario(course=course, link=designed, factor=0.5))
+    effective = Effective(scenario(schedule=schedule, link=designed, factor=0.5))
     assert effective.link(A, 5.0, {}) == replace(designed, rate_bps=5 * MBIT, delay_s=0.02, loss=0.03, burst=None)
     assert effective.next_change_s([A], (), 0.0, {}) == 5.0
 
 
 def test_a_cut_for_good_is_the_last_change_of_its_link_alone() -> None:
-    course = LinkCourse(rate_bps=Course(points=((0.0, MBIT), (1.0, 2 * MBIT)), period_s=2.0))
+    schedule = LinkSchedule(rate_bps=Schedule(points=((0.0, MBIT), (1.0, 2 * MBIT)), period_s=2.0))
     faults = (cut(3.5, None), slow(0.5, 9.0, 1.0))
-    effective = Effective(scenario(course=course, faults=faults))
+    effective = Effective(scenario(schedule=schedule, faults=faults))
     assert effective.next_change_s([A], (), 3.0, {}) == 3.5
     cut_link = effective.link(A, 3.5, {})
     assert (cut_link.down, cut_link.rate_bps) == (True, 2 * MBIT)
     assert all(effective.link(A, time_s, {}) == cut_link for time_s in (4.0, 9.5, 1e6))
     assert effective.next_change_s([A], (), 3.5, {}) == math.inf
-    other = Schedules(links=MappingProxyType({A: course, B: course}))
+    other = Schedules(links=MappingProxyType({A: schedule, B: schedule}))
     both = Effective(replace(scenario(faults=faults), schedules=other))
     assert both.next_change_s([A, B], (), 3.5, {}) == 4.0
 

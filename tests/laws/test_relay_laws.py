@@ -6,7 +6,7 @@ from gso_frames import FIN, PSH, Parsed, frames
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.emulation.frames import cut, shape
+from e2c_dl.emulation.relay.frames import cut, shape
 
 
 @st.composite

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Ring, simulate
 
-from e2c_dl.analysis.analyse import analyse
+from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.topology import Link
 from e2c_dl.trace.clock import Exchange, align
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace

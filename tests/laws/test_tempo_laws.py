@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from e2c_dl.course import Course
-from e2c_dl.emulation.tempo import Tempo
+from e2c_dl.dynamics.tempo import Tempo
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.thermal import Heat, Thermal
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.scenario.thermal import Heat, Thermal
 
 
 @st.composite
@@ -25,7 +25,7 @@ def tempos(draw: st.DrawFn, hot: bool = False) -> Tempo:
     ]
     return Tempo(
         base=draw(st.floats(0.05, 1)),
-        course=Course(points=tuple(zip(times, factors, strict=True)), ramp=draw(st.booleans()), period_s=period_s),
+        schedule=Schedule(points=tuple(zip(times, factors, strict=True)), ramp=draw(st.booleans()), period_s=period_s),
         injected=draw(st.sampled_from([1.0, 2.5])),
         slow=tuple(slow),
         device=Thermal(tau_s=3.0) if hot else None,
@@ -58,7 +58,7 @@ def test_two_pieces_of_work_end_when_both_at_once_do(tempo: Tempo, begin_s: floa
 
 @given(tempos(hot=True), st.floats(0, 10), st.floats(0.01, 1))
 def test_heat_and_slow_windows_only_slow_down(tempo: Tempo, begin_s: float, cpu_s: float) -> None:
-    free = Tempo(base=tempo.base, course=tempo.course, injected=tempo.injected)
+    free = Tempo(base=tempo.base, schedule=tempo.schedule, injected=tempo.injected)
     slowed_s = tempo.computed(at(begin_s), cpu_s, {})[-1].time_s
     assert slowed_s >= free.computed(at(begin_s), cpu_s, {})[-1].time_s - 1e-6
     assert cpu_s / tempo.greatest_speed <= slowed_s - begin_s + 1e-6
@@ -66,7 +66,7 @@ def test_heat_and_slow_windows_only_slow_down(tempo: Tempo, begin_s: float, cpu_
 
 @given(st.floats(0.1, 1), st.floats(1, 8), st.floats(0, 100), st.floats(0, 10))
 def test_a_speed_that_does_not_change_divides(base: float, factor: float, begin_s: float, cpu_s: float) -> None:
-    tempo = Tempo(base=base, course=Course.constant(factor))
+    tempo = Tempo(base=base, schedule=Schedule.constant(factor))
     assert not tempo.changes
     end_s = tempo.computed(at(begin_s), cpu_s, {})[-1].time_s
     assert end_s == pytest.approx(begin_s + cpu_s * factor / base)
@@ -75,7 +75,7 @@ def test_a_speed_that_does_not_change_divides(base: float, factor: float, begin_
 @given(st.floats(0.5, 20), st.floats(0.1, 5))
 def test_a_window_that_an_iteration_begins_counts_from_there(begun_s: float, for_s: float) -> None:
     fault = Fault(kind=FaultKind.SLOW_HOST, host="edge-1", at_iteration=7, for_s=for_s, value=2.0)
-    tempo = Tempo(base=1.0, course=Course.constant(1.0), slow=((3, fault),))
+    tempo = Tempo(base=1.0, schedule=Schedule.constant(1.0), slow=((3, fault),))
     assert tempo.computed(at(0.0), begun_s + for_s, {})[-1].time_s == pytest.approx(begun_s + for_s)
     assert tempo.factor(begun_s, {3: begun_s}) == 2.0
     assert tempo.computed(at(0.0), begun_s + for_s / 2, {3: begun_s})[-1].time_s == pytest.approx(begun_s + for_s)

@@ -16,8 +16,8 @@ import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2c_dl.analysis.analyse import analyse
-from e2c_dl.analysis.replay import prepare
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.replay.replay import prepare
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import conservation, join
 from e2c_dl.trace.model import Phase

@@ -12,14 +12,14 @@ import pytest
 
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import catalogue, registry
+from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.docker import interpreter, probes
+from e2c_dl.testbeds.docker.cleanup import destroy, find, leftovers
 from e2c_dl.testbeds.docker.engine import docker
 from e2c_dl.testbeds.docker.hosts import DockerHosts
 from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, default_name, images
-from e2c_dl.testbeds.docker.remains import destroy, find, leftovers
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.access import enter_network, ssh_argv
-from e2c_dl.testbeds.local.testbed import Data, HostSpec
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
+from e2c_dl.testbeds.this_machine import addresses
 
 pytestmark = pytest.mark.local
 
@@ -32,8 +32,8 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.docker.engine import meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts
 from e2c_dl.testbeds.docker.image import default_name
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.testbed import Data, HostSpec
+from e2c_dl.testbeds.namespaces import addresses
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 
 print("ready", flush=True)
 run = registry.begin(
@@ -100,7 +100,7 @@ def test_an_image_that_lacks_what_a_host_needs_is_refused(image: str) -> None:
 def test_hosts_have_names_addresses_limits_and_reach_each_other(brought_up: Callable[..., DockerHosts]) -> None:
     hosts = brought_up(HostSpec(name="edge-1", cores=0.5), HostSpec(name="fog-1"), memory_bytes=512 * 2**20)
     edge, fog = hosts.run.hosts
-    assert hosts.caveats == ()
+    assert hosts.limitations == ()
     assert said(ssh_argv(edge, "hostname")) == "edge-1"
     assert said(ssh_argv(edge, "cat", "/proc/sys/net/ipv4/tcp_slow_start_after_idle")) == "0"
     assert said(ssh_argv(edge, edge.python, "-c", "import e2c_dl; print(e2c_dl.__file__)")).endswith("__init__.py")

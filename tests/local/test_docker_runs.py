@@ -14,7 +14,7 @@ from whole_runs import COMMAND, STAGES, broken, facts, starting
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.docker import remains
+from e2c_dl.testbeds.docker import cleanup
 from e2c_dl.trace.messages import conservation
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
@@ -30,18 +30,18 @@ def image():
 def start(tmp_path, repository):
     """Starts a run in containers; what it leaves is removed when the test is over."""
     workflow = repository / "experiments/first-light/workflow.yaml"
-    yield from starting(tmp_path, workflow, testbed="docker", destroy=remains.destroy)
+    yield from starting(tmp_path, workflow, testbed="docker", destroy=cleanup.destroy)
 
 
 def nothing_left(run_id):
-    assert remains.leftovers(run_id) == ()
+    assert cleanup.leftovers(run_id) == ()
     assert run_id not in {run.id for run in registry.runs()}
 
 
 def until(run, stage):
     """Return when ``run`` is in ``stage``, of the first one when there is a container."""
     run.until(f"{stage:<9} ")
-    while stage == "deploy" and not remains.find(run.run_id).containers:
+    while stage == "deploy" and not cleanup.find(run.run_id).containers:
         assert run.process.poll() is None, run.said
         time.sleep(0.02)  # polling another program
 

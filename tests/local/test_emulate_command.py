@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from static_hosts import inventory, machines
 
 from e2c_dl.cli.emulate import emulate
-from e2c_dl.emulation.relay_config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.resources import layers_services_dir
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry

@@ -68,7 +68,7 @@ def test_the_agent_changes_links_and_pauses_its_worker(run):
     assert not ((ends_ns > pause.in_force_ns + margin_ns) & (ends_ns < resume.in_force_ns - margin_ns)).any()
 
 
-def test_pacing_follows_courses_windows_and_heat(run):
+def test_pacing_follows_schedules_windows_and_heat(run):
     run, _ = run
     slow = [change for change in changes(run, 0, layout.WORKER_CHANGES) if change.what is Change.COMPUTE]
     assert [(change.value["factor"], change.asked_iteration) for change in slow] == [
@@ -134,7 +134,7 @@ def agent_of(worker):
     children = [
         int(child) for task in os.listdir(f"/proc/{worker}/task") for child in _text(worker, task).split()
     ]  # fmt: skip
-    (agent,) = [child for child in children if b"e2c_dl.emulation.agent" in _command(child)]
+    (agent,) = [child for child in children if b"e2c_dl.emulation.agent.main" in _command(child)]
     return agent
 
 

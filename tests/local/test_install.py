@@ -8,11 +8,12 @@ import pytest
 
 from e2c_dl import __version__, resources
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.testbeds import registry, upstream
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.access import ssh_argv
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
-from e2c_dl.testbeds.wheel import wheel_of_this_tree
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.access import ssh_argv
+from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 

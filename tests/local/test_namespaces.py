@@ -10,11 +10,11 @@ import pytest
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.access import enter, ssh_argv
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.local import addresses, cpu
-from e2c_dl.testbeds.local.access import enter, ssh_argv
-from e2c_dl.testbeds.local.remains import destroy, leftovers
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.cleanup import destroy, leftovers
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses, cpu
 
 pytestmark = pytest.mark.local
 
@@ -109,7 +109,7 @@ def test_a_terminal_can_be_had(hosts: tuple[Access, ...]) -> None:
 
 
 def test_tcp_settings_are_in_force(testbed: LocalTestbed) -> None:
-    assert testbed.caveats == ()
+    assert testbed.limitations == ()
     for host in testbed.run.hosts:
         assert answer(ssh_argv(host, "cat", "/proc/sys/net/ipv4/tcp_slow_start_after_idle")) == "0"
         for buffer in ("tcp_rmem", "tcp_wmem"):
@@ -143,9 +143,9 @@ def test_cpu_quota_is_in_force(testbed: LocalTestbed) -> None:
 def test_cpu_quota_can_be_changed_while_a_host_runs(testbed: LocalTestbed) -> None:
     if cpu.controller() is None:
         pytest.skip("this machine has no cgroup cpu controller")
-    caveats = cpu.set_cores(testbed.run.id, "edge-1", 0.1)
+    limitations = cpu.set_cores(testbed.run.id, "edge-1", 0.1)
     assert cpu.read_quota(testbed.run.id, "edge-1") == cpu.Quota(quota_us=1000, period_us=10_000)
-    assert "period of 10 ms" in caveats[0]
+    assert "period of 10 ms" in limitations[0]
     assert cpu.set_cores(testbed.run.id, "edge-1", 0.5) == ()
 
 
@@ -177,17 +177,17 @@ def test_with_tap_the_data_device_comes_later() -> None:
             ):
                 answer(enter(host, ["ip", *command.split()]))
         testbed.settle()
-        assert testbed.caveats == ()
+        assert testbed.limitations == ()
     finally:
         testbed.down()
 
 
-def test_an_unknown_congestion_control_is_a_caveat() -> None:
+def test_an_unknown_congestion_control_is_a_limitation() -> None:
     testbed = make(congestion_control="warp")
     try:
         testbed.up()
-        assert len(testbed.caveats) == 3
-        assert "tcp_congestion_control was asked to be warp" in testbed.caveats[0]
+        assert len(testbed.limitations) == 3
+        assert "tcp_congestion_control was asked to be warp" in testbed.limitations[0]
     finally:
         testbed.down()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local.remains import destroy, leftovers
+from e2c_dl.testbeds.namespaces.cleanup import destroy, leftovers
 
 pytestmark = pytest.mark.local
 
@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local import addresses, cpu
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces import addresses, cpu
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 print("ready", flush=True)
 base = Path(sys.argv[2])

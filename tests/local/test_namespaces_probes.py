@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.testbeds import machine
-from e2c_dl.testbeds.local import cpu
-from e2c_dl.testbeds.local.preflight import preflight
-from e2c_dl.testbeds.local.testbed import Data
+from e2c_dl.testbeds.namespaces.hosts import Data
+from e2c_dl.testbeds.this_machine import cpu
+from e2c_dl.testbeds.this_machine import probes as machine
+from e2c_dl.testbeds.this_machine.preflight import preflight
 
 pytestmark = pytest.mark.local
 

@@ -19,8 +19,8 @@ from e2c_dl import resources
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry, static_hosts, upstream
 from e2c_dl.testbeds.base import Told
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces import addresses
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 scenario = load(Path(sys.argv[1]))
 run = registry.begin(registry.new_run_id(), scenario=scenario.name, choose_slot=addresses.free_slot)
@@ -65,5 +65,5 @@ def test_plain_e2clab_deploys_trains_and_is_collected(tmp_path, repository):
     assert verify(archive) == ()
     run = facts(archive)
     assert run["outcome"] == "finished"
-    assert any("as E2Clab applied it" in sentence for sentence in run["could_not_honour"])
+    assert any("as E2Clab applied it" in sentence for sentence in run["limitations"])
     assert len(list((archive / "hosts").iterdir())) == 6

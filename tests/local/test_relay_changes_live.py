@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from relay_namespaces import BACK, FORTH, config, namespaces, running
 
-from e2c_dl.emulation.relay_control import RelayControl
+from e2c_dl.emulation.relay.control import RelayControl
 from e2c_dl.topology import Link
 
 pytestmark = pytest.mark.local

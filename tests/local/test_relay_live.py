@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from relay_namespaces import BACK, CLEAN, FORTH, Namespace, config, namespaces, running
 
-from e2c_dl.emulation import tc
-from e2c_dl.emulation.fidelity import LinkFidelity, Measured
 from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.measure import asked_round_trip_s
-from e2c_dl.emulation.relay_process import RelayProcess
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
+from e2c_dl.emulation.measuring.measure import asked_round_trip_s
+from e2c_dl.emulation.relay.process import RelayProcess
+from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Host, Link, Topology
 
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.local
 
 RESPOND = """
 import sys
-from e2c_dl.emulation.measure import Responder
+from e2c_dl.emulation.measuring.measure import Responder
 with Responder(sys.argv[1], 7000):
     print("up", flush=True)
     sys.stdin.read()
 """
 MEASURE = """
 import dataclasses, json, sys
-from e2c_dl.emulation.measure import measure_link
+from e2c_dl.emulation.measuring.measure import measure_link
 from e2c_dl.emulation.link_values import link_from_json
 there, back = (link_from_json(link) for link in json.loads(sys.argv[3]))
 seen = measure_link(src_address=sys.argv[1], dst_address=sys.argv[2], port=7000, there=there, back=back)
@@ -152,7 +152,7 @@ def test_through_the_relay_a_link_measures_as_asked(tmp_path: Path) -> None:
 
 def on_host(host: Namespace, verb: str, commands: Sequence[tc.Command] = ()) -> None:
     request = json.dumps({"device": "eth1", "commands": commands})
-    argv = host.argv(sys.executable, "-m", "e2c_dl.emulation.on_host", verb)
+    argv = host.argv(sys.executable, "-m", "e2c_dl.emulation.tc.on_host", verb)
     done = subprocess.run(argv, input=request, capture_output=True, text=True, check=False, env=CLEAN)
     assert done.returncode == 0, done.stderr
 

@@ -17,7 +17,7 @@ from whole_runs import COMMAND, Started, facts, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local import remains
+from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
@@ -33,9 +33,9 @@ VETH = """
 import subprocess
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.local import addresses, rootless
-from e2c_dl.testbeds.local.access import enter, ssh_argv
-from e2c_dl.testbeds.local.testbed import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces import addresses, rootless
+from e2c_dl.testbeds.access import enter, ssh_argv
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 rootless.enter()
 run = registry.begin(registry.new_run_id(), scenario="test", choose_slot=addresses.free_slot)
@@ -43,7 +43,7 @@ hosts = [HostSpec(name=name) for name in ("edge-1", "fog-1")]
 testbed = LocalTestbed(run, hosts, data=Data.VETH, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
 try:
     edge, fog = testbed.up()
-    print(testbed.caveats)
+    print(testbed.limitations)
     shaped = "tc qdisc add dev eth1 root handle 1: htb default 1 && tc class add dev eth1 classid 1:1 htb rate 10mbit"
     subprocess.run(ssh_argv(edge, "sh", "-c", f"{shaped} && tc class show dev eth1"), check=True)
     client = "import socket; print(len(socket.create_connection(('fog-1', 22), timeout=9).recv(1)))"
@@ -72,7 +72,7 @@ def said_by(user: OrdinaryUser, *arguments: str, prefix: tuple[str, ...] = ()) -
 
 
 def nothing_left(user: OrdinaryUser, run_id: str) -> None:
-    assert remains.leftovers(run_id, user.state) == ()
+    assert cleanup.leftovers(run_id, user.state) == ()
     assert run_id not in {run.id for run in registry.runs(user.state)}
     mine = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and owner(entry) == UID]
     assert [entry for entry in mine if registry.start_ticks(int(entry.name)) is not None] == []
@@ -101,7 +101,7 @@ def kept(user: OrdinaryUser, repository: Path) -> Iterator[tuple[Path, str]]:
         yield archive, started.run_id
     finally:
         for run_id in [run.id for run in registry.runs(user.state)]:
-            remains.destroy(run_id, user.state)
+            cleanup.destroy(run_id, user.state)
 
 
 def test_first_light_without_root(kept: tuple[Path, str]) -> None:
@@ -121,7 +121,7 @@ def test_all_of_the_archive_belongs_to_the_user(kept: tuple[Path, str]) -> None:
 
 
 def test_the_machine_itself_has_no_device_of_the_run(kept: tuple[Path, str], user: OrdinaryUser) -> None:
-    found = remains.find(kept[1], user.state)
+    found = cleanup.find(kept[1], user.state)
     assert found.processes
     assert (found.devices, found.groups, found.mounts) == ((), (), ())
     assert registry.load(kept[1], user.state).directory.stat().st_mode & 0o777 == 0o700
@@ -173,7 +173,7 @@ def training(user: OrdinaryUser, repository: Path, tmp_path: Path) -> Iterator[S
     finally:
         run.process.kill()
         for each in registry.runs(user.state):
-            remains.destroy(each.id, user.state)
+            cleanup.destroy(each.id, user.state)
 
 
 def test_ctrl_c(training: Started, user: OrdinaryUser, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_ctrl_c(training: Started, user: OrdinaryUser, tmp_path: Path) -> None:
 def test_after_kill_9_destroy_removes_everything(training: Started, user: OrdinaryUser) -> None:
     os.kill(training.process.pid, signal.SIGKILL)
     training.ended()
-    assert remains.leftovers(training.run_id, user.state) != ()
+    assert cleanup.leftovers(training.run_id, user.state) != ()
     told = said_by(user, "destroy")
     assert told.returncode == 0, told.stderr
     assert training.run_id in told.stdout
@@ -198,8 +198,8 @@ def test_hosts_for_tc_without_root(user: OrdinaryUser) -> None:
     argv = [*user.argv(), sys.executable, "-u", "-c", VETH]
     told = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert told.returncode == 0, told.stderr
-    caveats, rate, through, removed = told.stdout.splitlines()
-    assert caveats == "()"
+    limitations, rate, through, removed = told.stdout.splitlines()
+    assert limitations == "()"
     assert "rate 10Mbit" in rate
     assert through == "1"
     assert "process" in removed

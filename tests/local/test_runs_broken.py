@@ -8,7 +8,7 @@ import pytest
 from whole_runs import COMMAND, Started, facts, nothing_left, relay_pid, scenario, worker_pid
 
 from e2c_dl.archive.verify import verify
-from e2c_dl.testbeds.local import remains
+from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 LONG = 100_000  # iterations: it does not end by itself
@@ -23,7 +23,7 @@ def started(tmp_path, repository):
     run = Started("deploy", source, tmp_path / "artifacts", "--archive", tmp_path / "a", log=tmp_path / "log")
     run.until(TRAINING)
     yield run
-    remains.destroy(run.run_id)
+    cleanup.destroy(run.run_id)
 
 
 def test_ctrl_c(started, tmp_path):
@@ -62,7 +62,7 @@ def test_after_kill_9_of_the_program_destroy_removes_everything(started, tmp_pat
     os.kill(started.process.pid, signal.SIGKILL)
     started.ended()
     assert facts(tmp_path / "a")["outcome"] == "running"
-    assert remains.leftovers(started.run_id) != ()
+    assert cleanup.leftovers(started.run_id) != ()
     destroyed = subprocess.run([*COMMAND, "destroy"], capture_output=True, text=True, check=False)
     assert destroyed.returncode == 0
     assert started.run_id in destroyed.stdout

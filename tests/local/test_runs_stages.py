@@ -8,7 +8,7 @@ import pytest
 from whole_runs import COMMAND, STAGES, broken, facts, nothing_left, starting
 
 from e2c_dl.archive.verify import verify
-from e2c_dl.testbeds.local import remains
+from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 LONG = 100_000  # iterations: it does not end by itself
@@ -19,13 +19,13 @@ BEFORE_TRAINING = STAGES[: STAGES.index("train")]  # test_runs_broken.py interru
 def start(tmp_path, repository):
     """Starts a run in namespaces; what it leaves is removed when the test is over."""
     workflow = repository / "experiments/first-light/workflow.yaml"
-    yield from starting(tmp_path, workflow, testbed="local", destroy=remains.destroy)
+    yield from starting(tmp_path, workflow, testbed="local", destroy=cleanup.destroy)
 
 
 def until(run, stage):
     """Return when ``run`` is in ``stage``, of the first one when there is something to be left."""
     run.until(f"{stage:<9} ")
-    while stage == "deploy" and not remains.find(run.run_id).devices:
+    while stage == "deploy" and not cleanup.find(run.run_id).devices:
         assert run.process.poll() is None, run.said
 
 

@@ -13,8 +13,8 @@ from static_hosts import directories, inventory, known_hosts, machines, seen
 from whole_runs import COMMAND, EMULATION, Started, broken, facts, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
-from e2c_dl.testbeds.machine import has_netem
-from e2c_dl.testbeds.static import remains
+from e2c_dl.testbeds.machines import cleanup
+from e2c_dl.testbeds.this_machine.probes import has_netem
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 LONG = 100_000  # iterations: it does not end by itself
@@ -85,7 +85,7 @@ def site(tmp_path, repository, listed, untouched):
             run.process.kill()
             run.process.wait()
         if ", archive " in run.said:
-            remains.destroy(run.run_id)
+            cleanup.destroy(run.run_id)
 
 
 def nothing_left_anywhere(nodes, untouched, run_id):
@@ -108,7 +108,7 @@ def test_a_run_trains_and_says_what_was_not_emulated(site, nodes, untouched):
     told = facts(site.folder / "a")
     assert told["outcome"] == "finished" and told["testbed"] == "static"
     assert told["emulation"]["backend"] == ("tc" if has_netem() else "htb")
-    assert any("delay" in sentence for sentence in told["could_not_honour"]) is not has_netem()
+    assert any("delay" in sentence for sentence in told["limitations"]) is not has_netem()
     assert [host["address"] for host in told["hosts"]] == [node.address for node in nodes]
     for row in json.loads((site.folder / "a/links.json").read_text()):
         if row["measured"]:
@@ -247,7 +247,7 @@ from e2c_dl.testbeds.base import Access, Told
 from e2c_dl.topology import Host, Topology
 
 upstream.check()
-from e2c_dl.testbeds.static.run import for_ansible
+from e2c_dl.testbeds.machines.run import for_ansible
 
 static_hosts._RETRIES = 1
 access = Access(**json.loads(sys.argv[1]))

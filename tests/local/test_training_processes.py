@@ -128,7 +128,7 @@ def test_stopping_one_worker_stops_all_and_keeps_the_trace(prepare: Prepare) -> 
     run = prepare([4, 4], iterations=1_000_000, evaluate_every=0, members={"speed": 0.01})
     run.start()
     run.until_training(iterations=1)
-    stop = [sys.executable, "-m", "e2c_dl.host", "stop", str(run.directory(1))]
+    stop = [sys.executable, "-m", "e2c_dl.drivers.live", "stop", str(run.directory(1))]
     assert subprocess.run(stop, check=False, env=loopback.environ()).returncode == 0
     assert run.wait() == [143, 143]
     for rank in range(2):
@@ -154,7 +154,7 @@ def test_strict_refuses_a_network_that_is_not_as_asked(prepare: Prepare) -> None
 def test_a_rank_that_cannot_even_start_is_told_in_its_outcome(prepare: Prepare) -> None:
     run = prepare([4, 4], iterations=2)
     (run.directory(0) / "members.json").write_text("[]")
-    command = [sys.executable, "-m", "e2c_dl.host", "train", str(run.directory(0)), "1_1_1"]
+    command = [sys.executable, "-m", "e2c_dl.drivers.live", "train", str(run.directory(0)), "1_1_1"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, env=loopback.environ())
     assert ended.returncode == 2
     outcome = run.read(0, "outcome.json")
@@ -175,7 +175,7 @@ def test_without_a_key_of_the_run_nobody_starts(prepare: Prepare, key: str | Non
     if key is not None:
         loopback.write_key(run.directory(0), key)
         path.chmod(mode)
-    command = [sys.executable, "-m", "e2c_dl.host", "train", str(run.directory(0)), "1_1_1"]
+    command = [sys.executable, "-m", "e2c_dl.drivers.live", "train", str(run.directory(0)), "1_1_1"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, env=loopback.environ())
     assert ended.returncode == 2
     assert why in run.read(0, "outcome.json")["reason"]

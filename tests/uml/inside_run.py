@@ -24,9 +24,9 @@ from benchmarks.uml import hosts
 from e2c_dl.archive import layout
 from e2c_dl.cli.emulate import emulate
 from e2c_dl.cli.machine import destroy
-from e2c_dl.emulation import on_host
+from e2c_dl.emulation.tc import on_host
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.machine import has_netem
+from e2c_dl.testbeds.this_machine.probes import has_netem
 
 PROGRAM = str(Path(sys.executable).with_name("e2c-dl"))
 LOOKS_EVERY_S = 0.5

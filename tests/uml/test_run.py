@@ -14,7 +14,7 @@ import pytest
 from benchmarks.uml import boot
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.verify import verify
-from e2c_dl.report import panels
+from e2c_dl.report.page import panels
 from e2c_dl.trace.changes import ChangeInForce
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
@@ -150,10 +150,10 @@ def test_the_kernel_had_what_the_log_says_and_lost_nothing_of_what_waited(ran: R
     assert packets == sorted(packets)  # one and the same queue from beginning to end
 
 
-def test_messages_took_the_course_that_was_asked_for(ran: Ran) -> None:
-    courses = panels.read(ran.archive)
-    assert courses is not None
-    [rates] = [panel for panel in courses.panels if panel.title == "edge-1 -> cloud-1: rate"]
+def test_messages_took_the_schedule_that_was_asked_for(ran: Ran) -> None:
+    schedules = panels.read(ran.archive)
+    assert schedules is not None
+    [rates] = [panel for panel in schedules.panels if panel.title == "edge-1 -> cloud-1: rate"]
     for begin_s, end_s, asked_mbps in ((0.0, 1.5, 16.0), (1.5, 4.0, 4.0), (4.0, 5.5, 16.0), (7.0, 9.0, 4.8)):
         measured = [rate for at_s, rate in rates.measured if begin_s + 0.3 < at_s < end_s - 0.1]
         print(f"{begin_s:g} to {end_s:g} s: {statistics.median(measured):.2f} Mbit/s, asked for {asked_mbps:g}")

@@ -18,10 +18,10 @@ from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 
 from e2c_dl.testbeds.docker.interpreter import bound, mount
-from e2c_dl.testbeds.local import addresses
-from e2c_dl.testbeds.local.cpu import Quota
-from e2c_dl.testbeds.local.testbed import Data
+from e2c_dl.testbeds.namespaces.hosts import Data
 from e2c_dl.testbeds.registry import RUN_VARIABLE
+from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.cpu import Quota
 
 LABEL = "e2cdl.run"
 WORK = "/var/lib/e2c_dl/run"  # in a container; empty when it starts

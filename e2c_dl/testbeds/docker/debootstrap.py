@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds import machine
 from e2c_dl.testbeds.docker.engine import SETTINGS, program
+from e2c_dl.testbeds.this_machine import probes as machine
 
 PACKAGES = ("openssh-server", "python3", "iproute2", "iputils-ping", "fping", "procps", "netbase", "ca-certificates")
 """What the Dockerfile would install: so it has nothing to download."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds import machine
+from e2c_dl.testbeds.this_machine import probes as machine
 
 SETTINGS = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 """Environment variables that say which daemon is meant."""

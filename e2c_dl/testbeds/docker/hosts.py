@@ -19,15 +19,15 @@ from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.docker import remains
+from e2c_dl.testbeds.docker import cleanup
 from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
 from e2c_dl.testbeds.docker.engine import asked, docker
-from e2c_dl.testbeds.hosts import Hosts
-from e2c_dl.testbeds.local import addresses, tcp
-from e2c_dl.testbeds.local.commands import run
-from e2c_dl.testbeds.local.cpu import PERIOD_US, Quota
-from e2c_dl.testbeds.local.files import SYSTEM_PATH, sshd_config
-from e2c_dl.testbeds.local.testbed import Data, HostSpec
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
+from e2c_dl.testbeds.this_machine import addresses, tcp
+from e2c_dl.testbeds.this_machine.commands import run
+from e2c_dl.testbeds.this_machine.cpu import PERIOD_US, Quota
+from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, sshd_config
+from e2c_dl.testbeds.this_machine.hosts import Hosts
 
 SSH_PORT = 22
 _AT_ONCE = 8  # command lines; the daemon works on few things side by side
@@ -60,21 +60,21 @@ class DockerHosts(Hosts):
             sysctls=sysctls(tcp_settings),
             memory_bytes=memory_bytes,
         )
-        self._caveats: list[str] = []
+        self._limitations: list[str] = []
 
     @property
-    def caveats(self) -> tuple[str, ...]:
-        return tuple(self._caveats)
+    def limitations(self) -> tuple[str, ...]:
+        return tuple(self._limitations)
 
     def down(self) -> tuple[str, ...]:
-        return remains.destroy(self.run.id, self.run.directory.parent)
+        return cleanup.destroy(self.run.id, self.run.directory.parent)
 
     def settle(self) -> None:
         wanted = self._tcp.congestion_control
         if congestion_control_is_free(wanted):
             return  # every container has it from the beginning
         if not tcp.known(wanted):
-            self._caveats += [
+            self._limitations += [
                 f"host {spec.name}: this machine has no congestion control {wanted}" for spec in self._specs
             ]
             return
@@ -160,7 +160,7 @@ class DockerHosts(Hosts):
         said = in_force(self._plan.said(spec.name).read_text(encoding="utf-8"))
         found = {path: said.get(f"/proc/sys/{path}", "absent") for path in self._plan.sysctls}
         for path, value in tcp.refused(self._plan.sysctls, found).items():
-            self._caveats.append(tcp.caveat(spec.name, path, self._plan.sysctls[path], value))
+            self._limitations.append(tcp.limitation(spec.name, path, self._plan.sysctls[path], value))
         if spec.cores is None:
             return
         quota, limit = Quota.of(spec.cores), quota_in_force(said)
@@ -170,7 +170,7 @@ class DockerHosts(Hosts):
                 "emulate compute by sleep instead"
             )
         if quota.period_us != PERIOD_US:
-            self._caveats.append(
+            self._limitations.append(
                 f"host {spec.name}: {spec.cores:g} cores need a period of {quota.period_us / 1000:g} ms "
                 f"instead of {PERIOD_US // 1000}"
             )

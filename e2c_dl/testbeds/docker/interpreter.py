@@ -34,7 +34,7 @@ done
 ip link set dev lo txqueuelen 999 || exit {NO_NET_ADMIN}
 "$@" || exit {NO_PYTHON}
 """
-_IMPORTS = "import e2c_dl.host, ctypes, hashlib, numpy, sqlite3, ssl, zlib"
+_IMPORTS = "import e2c_dl.drivers.live, ctypes, hashlib, numpy, sqlite3, ssl, zlib"
 
 
 def bound() -> tuple[str, ...]:

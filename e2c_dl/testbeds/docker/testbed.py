@@ -11,14 +11,14 @@ from e2c_dl import units
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import described, registry
-from e2c_dl.testbeds.docker import image, interpreter, probes, remains
+from e2c_dl.testbeds.docker import cleanup, image, interpreter, probes
 from e2c_dl.testbeds.docker.containers import Plan
 from e2c_dl.testbeds.docker.engine import asked, meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts, sysctls
-from e2c_dl.testbeds.local import addresses, preflight
-from e2c_dl.testbeds.local.testbed import Data, HostSpec
-from e2c_dl.testbeds.machine import Probe
-from e2c_dl.testbeds.one_machine import BACKENDS, OneMachine, compute_plan, data_network
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
+from e2c_dl.testbeds.this_machine import addresses, preflight
+from e2c_dl.testbeds.this_machine.probes import Probe
+from e2c_dl.testbeds.this_machine.testbed import BACKENDS, OneMachine, compute_plan, data_network
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 
@@ -90,7 +90,7 @@ class Docker(OneMachine):
         return DockerHosts(run, specs, data=data, tcp_settings=tcp, image=self._image, memory_bytes=self._memory_bytes)
 
     def destroy(self, run_id: str) -> tuple[str, ...]:
-        return remains.destroy(run_id)
+        return cleanup.destroy(run_id)
 
     def details(self) -> dict[str, Any]:
         """Which daemon it is: `destroy` asks the same one."""

@@ -6,7 +6,7 @@
                       | 0  |                       a link that is down has rate 0
     carried(t) = integral of rate from 0 to t      finish and start are its inverse
 
-Steps may go on for ever, as those of a periodic course do: they are asked for as far as time has come.
+Steps may go on for ever, as those of a periodic schedule do: they are asked for as far as time has come.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from itertools import islice
 
 from e2c_dl.errors import PeerLost
 from e2c_dl.worlds.virtual.kernel import Failure, Kernel, Task
-from e2c_dl.worlds.virtual.parcel import Parcel
+from e2c_dl.worlds.virtual.transfer import Transfer
 
 Key = tuple[int, str, int, int, int]
 """src, kind, iteration, bucket, step."""
@@ -38,67 +38,67 @@ class Mailbox:
 
     def __init__(self, kernel: Kernel, rank: int) -> None:
         self._kernel, self._rank = kernel, rank
-        self._mail: dict[Key, list[Parcel]] = {}
+        self._mail: dict[Key, list[Transfer]] = {}
         self._receivers: dict[Key, list[Task]] = {}
-        self._by_kind: dict[str, deque[Parcel]] = {}
+        self._by_kind: dict[str, deque[Transfer]] = {}
         self._any: list[AnySource] = []
         self._arrived = 0
         self.lost: dict[int, PeerLost] = {}
         self._departed: dict[int, PeerLost] = {}
 
-    def put(self, parcel: Parcel) -> None:
-        """Hand ``parcel`` to the first who waits for it, or keep it."""
-        message = parcel.message
+    def put(self, transfer: Transfer) -> None:
+        """Hand ``transfer`` to the first who waits for it, or keep it."""
+        message = transfer.message
         key = (message.src, message.kind, message.iteration, message.bucket, message.step)
         receivers = self._receivers.pop(key, None)
         if receivers is not None:
-            self._kernel.ready.append((receivers.pop(0), parcel))
+            self._kernel.ready.append((receivers.pop(0), transfer))
             if receivers:
                 self._receivers[key] = receivers
             return
         self._arrived += 1
-        parcel.arrived = self._arrived
+        transfer.arrived = self._arrived
         if self._by_kind and message.kind in self._by_kind:
-            if self._any and self._serve_any(parcel):
+            if self._any and self._serve_any(transfer):
                 return
-            self._by_kind[message.kind].append(parcel)
+            self._by_kind[message.kind].append(transfer)
         mail = self._mail.get(key)
         if mail is None:
-            self._mail[key] = [parcel]
+            self._mail[key] = [transfer]
         else:
-            mail.append(parcel)
+            mail.append(transfer)
 
-    def take(self, key: Key) -> Parcel | None:
+    def take(self, key: Key) -> Transfer | None:
         """The first message under ``key``, if there is one."""
         mail = self._mail.pop(key, None)
         if mail is None:
             return None
-        parcel = mail.pop(0)
+        transfer = mail.pop(0)
         if mail:
             self._mail[key] = mail
-        parcel.taken = True
-        return parcel
+        transfer.taken = True
+        return transfer
 
-    def take_any(self, kind: str, sources: Collection[int]) -> Parcel | None:
+    def take_any(self, kind: str, sources: Collection[int]) -> Transfer | None:
         """The message of ``kind`` that came first from one of ``sources``, if there is one."""
         queue = self._queue(kind)
         while queue and queue[0].taken:
             queue.popleft()
-        for index, parcel in enumerate(queue):
-            if not parcel.taken and parcel.message.src in sources:
+        for index, transfer in enumerate(queue):
+            if not transfer.taken and transfer.message.src in sources:
                 del queue[index]
-                self._forget(parcel)
-                return parcel
+                self._forget(transfer)
+                return transfer
         return None
 
-    def take_all(self, kind: str) -> list[Parcel]:
+    def take_all(self, kind: str) -> list[Transfer]:
         """All messages of ``kind``, in order of arrival."""
         queue = self._queue(kind)
-        parcels = [parcel for parcel in queue if not parcel.taken]
+        transfers = [transfer for transfer in queue if not transfer.taken]
         queue.clear()
-        for parcel in parcels:
-            self._forget(parcel)
-        return parcels
+        for transfer in transfers:
+            self._forget(transfer)
+        return transfers
 
     def wait(self, key: Key, task: Task) -> None:
         """Resume ``task`` with the next message under ``key``. Raises: PeerLost, if none can come."""
@@ -161,30 +161,30 @@ class Mailbox:
                 return None
         return why
 
-    def _serve_any(self, parcel: Parcel) -> bool:
+    def _serve_any(self, transfer: Transfer) -> bool:
         for index, receiver in enumerate(self._any):
-            if receiver.kind == parcel.message.kind and parcel.message.src in receiver.sources:
+            if receiver.kind == transfer.message.kind and transfer.message.src in receiver.sources:
                 del self._any[index]
                 receiver.served = True
-                self._kernel.resume(receiver.task, parcel)
+                self._kernel.resume(receiver.task, transfer)
                 return True
         return False
 
-    def _queue(self, kind: str) -> deque[Parcel]:
+    def _queue(self, kind: str) -> deque[Transfer]:
         """The messages of ``kind`` in order of arrival; from now on they are queued as they come."""
         queue = self._by_kind.get(kind)
         if queue is None:
-            found = [parcel for key, mail in self._mail.items() if key[1] == kind for parcel in mail]
-            found.sort(key=lambda parcel: parcel.arrived)
+            found = [transfer for key, mail in self._mail.items() if key[1] == kind for transfer in mail]
+            found.sort(key=lambda transfer: transfer.arrived)
             queue = self._by_kind[kind] = deque(found)
         return queue
 
-    def _forget(self, parcel: Parcel) -> None:
-        """``parcel`` was taken from its queue: take it from under its key, too."""
-        message = parcel.message
+    def _forget(self, transfer: Transfer) -> None:
+        """``transfer`` was taken from its queue: take it from under its key, too."""
+        message = transfer.message
         key = (message.src, message.kind, message.iteration, message.bucket, message.step)
         mail = self._mail[key]
-        mail.remove(parcel)
+        mail.remove(transfer)
         if not mail:
             del self._mail[key]
-        parcel.taken = True
+        transfer.taken = True

@@ -11,11 +11,11 @@ from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
-from e2c_dl.worlds.virtual.parcel import Parcel, stamped, travelling
 from e2c_dl.worlds.virtual.pauses import Pauses
 from e2c_dl.worlds.virtual.shared import SharedWire
 from e2c_dl.worlds.virtual.tasks import NO_TASK
 from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
+from e2c_dl.worlds.virtual.transfer import Transfer, stamped, travelling
 from e2c_dl.worlds.virtual.wire import Wire
 
 _AWAIT_MESSAGE = int(Phase.AWAIT_MESSAGE)
@@ -41,7 +41,7 @@ class Messenger:
         self.records: list[bytes] = []
         self.record = self.records.append
         self.mailbox = Mailbox(kernel, rank)
-        self.put: Callable[[Parcel], None] = self.mailbox.put
+        self.put: Callable[[Transfer], None] = self.mailbox.put
         self.wires: dict[int, Wire] = {}
         self._open_wire = open_wire
         self._deadlines: dict[str, Deadline] = {}
@@ -65,27 +65,27 @@ class Messenger:
             watched = original if self.checked else None
             copy = stamped(message, self.rank, None if original is None else original.copy())
         nbytes = MESSAGE_HEADER_BYTES if original is None else MESSAGE_HEADER_BYTES + original.nbytes
-        parcel = Parcel(self.kernel, self, dst, copy, watched, nbytes)
+        transfer = Transfer(self.kernel, self, dst, copy, watched, nbytes)
         wire = self.wires.get(dst)
         if wire is None:
             wire = self.wires[dst] = self._open(dst)
-        wire.post(parcel, priority)
-        return parcel
+        wire.post(transfer, priority)
+        return transfer
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         kernel = self.kernel
         task, posted_ns = kernel.current, kernel.now_ns
         key = (src, kind, iteration, bucket, step)
-        parcel = self.mailbox.take(key)
-        if parcel is None:
+        transfer = self.mailbox.take(key)
+        if transfer is None:
             self.mailbox.wait(key, task)
             task.waits = key
-            parcel = await suspend()
+            transfer = await suspend()
         self.record(_pack(
-            posted_ns, posted_ns, kernel.now_ns, 0, parcel.seq, task.iteration, task.number, NO_TASK,
+            posted_ns, posted_ns, kernel.now_ns, 0, transfer.seq, task.iteration, task.number, NO_TASK,
             bucket, src, self.rank, 0, _AWAIT_MESSAGE, 0,
         ))  # fmt: skip
-        message: Message = parcel.message
+        message: Message = transfer.message
         return message
 
     async def receive_any(
@@ -94,22 +94,22 @@ class Messenger:
         kernel = self.kernel
         task, posted_ns = kernel.current, kernel.now_ns
         wanted = range(self.size) if sources is None else sources
-        parcel = self.mailbox.take_any(kind, wanted)
-        if parcel is None:
+        transfer = self.mailbox.take_any(kind, wanted)
+        if transfer is None:
             receiver = AnySource(task, kind, wanted)
             self.mailbox.wait_any(receiver)
             task.waits = receiver
             if timeout_s is not None:
                 kernel.at(posted_ns + round(timeout_s * 1e9), self._time_is_over, receiver)
-            parcel = await suspend()
+            transfer = await suspend()
         deadline = self._deadlines.setdefault(kind, Deadline())
         waited_s = (kernel.now_ns - posted_ns) / 1e9
-        if parcel is None:  # a pause of the task's own choosing: no span, as in the live world
+        if transfer is None:  # a pause of the task's own choosing: no span, as in the live world
             deadline.gave_up(waited_s)
             return None
         deadline.came(waited_s)
-        self._came(parcel, posted_ns, task)
-        message: Message = parcel.message
+        self._came(transfer, posted_ns, task)
+        message: Message = transfer.message
         return message
 
     def deadline_s(self, kind: str) -> float | None:
@@ -118,10 +118,10 @@ class Messenger:
 
     def arrived(self, kind: str) -> Sequence[Message]:
         kernel = self.kernel
-        parcels = self.mailbox.take_all(kind)
-        for parcel in parcels:
-            self._came(parcel, kernel.now_ns, kernel.current)
-        return [parcel.message for parcel in parcels]
+        transfers = self.mailbox.take_all(kind)
+        for transfer in transfers:
+            self._came(transfer, kernel.now_ns, kernel.current)
+        return [transfer.message for transfer in transfers]
 
     def lose(self, why: PeerLost, orderly: bool) -> None:
         """Nothing more comes from ``why.rank``, and if it was not ``orderly``, nothing reaches it."""
@@ -155,11 +155,11 @@ class Messenger:
             self.kernel.go_on(self.rank, dead=True)
         self.dead = self.deaf = True
 
-    def awaited_sent(self, parcel: Parcel, task: Task, posted_ns: int) -> None:
+    def awaited_sent(self, transfer: Transfer, task: Task, posted_ns: int) -> None:
         """An await of what was sent has ended."""
         self.span(
             Phase.AWAIT_SENT, posted_ns, posted_ns, self.kernel.now_ns, task,
-            src=self.rank, dst=parcel.dst, seq=parcel.seq, bucket=parcel.message.bucket,
+            src=self.rank, dst=transfer.dst, seq=transfer.seq, bucket=transfer.message.bucket,
         )  # fmt: skip
 
     def span(
@@ -192,11 +192,11 @@ class Messenger:
         else:
             self.mailbox.give_up(receiver)
 
-    def _came(self, parcel: Parcel, posted_ns: int, task: Task) -> None:
-        message = parcel.message
+    def _came(self, transfer: Transfer, posted_ns: int, task: Task) -> None:
+        message = transfer.message
         self.span(
             Phase.AWAIT_MESSAGE, posted_ns, posted_ns, self.kernel.now_ns, task,
-            src=message.src, dst=self.rank, seq=parcel.seq, bucket=message.bucket,
+            src=message.src, dst=self.rank, seq=transfer.seq, bucket=message.bucket,
         )  # fmt: skip
 
     def _open(self, dst: int) -> Wire:

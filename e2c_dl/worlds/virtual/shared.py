@@ -24,8 +24,8 @@ from typing import Any
 from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import Bottleneck, RankPair
-from e2c_dl.worlds.virtual.parcel import Parcel
 from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, wire_bits
+from e2c_dl.worlds.virtual.transfer import Transfer
 from e2c_dl.worlds.virtual.wire import Wire
 
 _TOLERANCE_BITS = 1e-3  # what rounding to nanoseconds and floats may leave
@@ -159,14 +159,14 @@ class SharedWire(Wire):
         self._flow.taken = math.inf
         self._fluid.changed()
 
-    def begin(self, parcel: Parcel) -> None:
-        """Hand ``parcel`` to the kernel, which is free."""
+    def begin(self, transfer: Transfer) -> None:
+        """Hand ``transfer`` to the kernel, which is free."""
         flow, fluid = self._flow, self._fluid
         fluid.changed()
-        self.number(parcel)
+        self.number(transfer)
         self.pump_free_ns = FOREVER
-        start, flow.end = flow.end, flow.end + wire_bits(parcel.nbytes)
-        leaving = _Leaving(parcel, self.kernel.now_ns)
+        start, flow.end = flow.end, flow.end + wire_bits(transfer.nbytes)
+        leaving = _Leaving(transfer, self.kernel.now_ns)
         header_bits = min(flow.end - start, wire_bits(MESSAGE_HEADER_BYTES))
         fluid.mark(flow, flow.end - self.buffer_bits, self._gone, leaving)
         fluid.mark(flow, start + header_bits, self._first, leaving)
@@ -181,9 +181,9 @@ class SharedWire(Wire):
     def _gone(self, leaving: _Leaving) -> None:
         if self.kernel.held(self.src, self._gone, leaving):
             return
-        parcel = leaving.parcel
-        parcel.gone(self.kernel.now_ns)
-        self.sent(parcel, leaving.start_ns)
+        transfer = leaving.transfer
+        transfer.gone(self.kernel.now_ns)
+        self.sent(transfer, leaving.start_ns)
         self.pump_free_ns = self.kernel.now_ns
         self.pump(None)
 
@@ -191,7 +191,7 @@ class SharedWire(Wire):
         leaving.first_ns = self.kernel.now_ns
 
     def _departed(self, leaving: _Leaving) -> None:
-        self.deliver(leaving.parcel, leaving.first_ns, self.kernel.now_ns)
+        self.deliver(leaving.transfer, leaving.first_ns, self.kernel.now_ns)
         if not self._flow.busy and not self.queue:
             self.say_goodbye()
 
@@ -204,8 +204,8 @@ def _rates(bottleneck: Bottleneck) -> Iterator[Step]:
 class _Leaving:
     """A message on a shared link, and when the kernel began to take it, and when its header had left."""
 
-    __slots__ = ("first_ns", "parcel", "start_ns")
+    __slots__ = ("first_ns", "start_ns", "transfer")
 
-    def __init__(self, parcel: Parcel, start_ns: int) -> None:
-        self.parcel, self.start_ns = parcel, start_ns
+    def __init__(self, transfer: Transfer, start_ns: int) -> None:
+        self.transfer, self.start_ns = transfer, start_ns
         self.first_ns = start_ns

@@ -23,7 +23,6 @@ from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import LinkModel
-from e2c_dl.worlds.virtual.parcel import Parcel
 from e2c_dl.worlds.virtual.pauses import Pauses
 from e2c_dl.worlds.virtual.tcp import (
     FULL_FRAME_BITS,
@@ -31,6 +30,7 @@ from e2c_dl.worlds.virtual.tcp import (
     lossy_rate_bps,
     wire_bits,
 )
+from e2c_dl.worlds.virtual.transfer import Transfer
 
 _SEND, _RECEIVE = int(Phase.SEND), int(Phase.RECEIVE)
 _NO_TASK = -2
@@ -44,7 +44,7 @@ class Receiver(Protocol):
     resumed_ns: int  # when it last went on; 0: it was never stopped
     pauses: Pauses
     record: Callable[[bytes], None]
-    put: Callable[[Parcel], None]
+    put: Callable[[Transfer], None]
 
     def lose(self, why: PeerLost, orderly: bool) -> None:
         """Nothing more comes from ``why.rank``."""
@@ -63,7 +63,7 @@ class Wire:
         self.lost: PeerLost | None = None
         self.capacity = Capacity(_steps(model, round_trip_s))
         self._in_force = InForce(model.over_time())
-        self.queue: list[tuple[int, int, Parcel]] = []
+        self.queue: list[tuple[int, int, Transfer]] = []
         self.pump_free_ns = 0
         self.arrived_ns = 0  # of the last message that is under way
         self.goodbye: tuple[PeerLost, bool] | None = None
@@ -80,17 +80,17 @@ class Wire:
         self.begun = 0
         self._wire_free_ns = 0
 
-    def post(self, parcel: Parcel, priority: int = 0) -> None:
-        """Send ``parcel``, after what is queued with the same or a lower value of ``priority``."""
+    def post(self, transfer: Transfer, priority: int = 0) -> None:
+        """Send ``transfer``, after what is queued with the same or a lower value of ``priority``."""
         if self.lost is not None:
-            parcel.fail(self.lost)
+            transfer.fail(self.lost)
         elif not self.queue and self.pump_free_ns <= self.kernel.now_ns:
-            self.begin(parcel)
+            self.begin(transfer)
         else:
             if not self.queue:
                 self.kernel.at(self.pump_free_ns, self.pump, None)
             self._posted += 1
-            heappush(self.queue, (priority, self._posted, parcel))
+            heappush(self.queue, (priority, self._posted, transfer))
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
@@ -118,16 +118,16 @@ class Wire:
         """The receiver is dead: nothing that is queued or posted later leaves."""
         self.lost = why
         queue, self.queue = self.queue, []
-        for _, _, parcel in queue:
-            parcel.fail(why)
+        for _, _, transfer in queue:
+            transfer.fail(why)
 
-    def begin(self, parcel: Parcel) -> None:
-        """Hand ``parcel`` to the kernel, which is free: all of its times are known now."""
-        service_ns = self._service_ns.get(parcel.nbytes)
+    def begin(self, transfer: Transfer) -> None:
+        """Hand ``transfer`` to the kernel, which is free: all of its times are known now."""
+        service_ns = self._service_ns.get(transfer.nbytes)
         if service_ns is None:
-            self._begin_slowly(parcel)
+            self._begin_slowly(transfer)
             return
-        kernel, message, delay_ns = self.kernel, parcel.message, self._delay_ns
+        kernel, message, delay_ns = self.kernel, transfer.message, self._delay_ns
         now_ns = kernel.now_ns
         start_ns = self._wire_free_ns if self._wire_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
         self._wire_free_ns = departed_ns = start_ns + service_ns
@@ -135,65 +135,65 @@ class Wire:
         if gone_ns < now_ns:  # noqa: PLR1730
             gone_ns = now_ns
         self.pump_free_ns = gone_ns
-        if parcel.waiting is None and parcel.original is None:
-            parcel.gone_ns = gone_ns
+        if transfer.waiting is None and transfer.original is None:
+            transfer.gone_ns = gone_ns
         else:
-            parcel.gone(gone_ns)
-        parcel.seq = seq = self.begun
+            transfer.gone(gone_ns)
+        transfer.seq = seq = self.begun
         self.begun = seq + 1
         self.record(_pack(
-            parcel.posted_ns, now_ns, gone_ns, parcel.nbytes, seq, message.iteration, parcel.task, -2,
+            transfer.posted_ns, now_ns, gone_ns, transfer.nbytes, seq, message.iteration, transfer.task, -2,
             message.bucket, self.src, self.dst, 0, _SEND, 0,
         ))  # fmt: skip
-        parcel.begun_ns = start_ns + self._header_ns + delay_ns
+        transfer.begun_ns = start_ns + self._header_ns + delay_ns
         self.arrived_ns = arrived_ns = departed_ns + delay_ns
-        heappush(kernel.heap, (arrived_ns, next(kernel.numbers), self._on_arrival, parcel))
+        heappush(kernel.heap, (arrived_ns, next(kernel.numbers), self._on_arrival, transfer))
 
-    def _begin_slowly(self, parcel: Parcel) -> None:
+    def _begin_slowly(self, transfer: Transfer) -> None:
         """As :meth:`begin`, where rates change, segments are lost, or a service time is not known yet."""
         now_ns = self.kernel.now_ns
         capacity = self.capacity
         start_ns = max(self._wire_free_ns, now_ns)
-        departed_ns = capacity.finish_ns(start_ns, wire_bits(parcel.nbytes))
+        departed_ns = capacity.finish_ns(start_ns, wire_bits(transfer.nbytes))
         gone_ns = max(now_ns, capacity.begin_ns(departed_ns, self.buffer_bits))
         first_ns = capacity.finish_ns(start_ns, wire_bits(MESSAGE_HEADER_BYTES))
         if capacity.constant is not None and self._random is None:
-            self._service_ns[parcel.nbytes] = departed_ns - start_ns
+            self._service_ns[transfer.nbytes] = departed_ns - start_ns
         if departed_ns >= FOREVER:  # time goes on until the link is down for good, which is why
             self.kernel.at(max(now_ns, capacity.last_change_ns), self._down_for_good, None)
         self._wire_free_ns, self.pump_free_ns = departed_ns, gone_ns
-        parcel.gone(gone_ns)
-        self.number(parcel)
-        self.sent(parcel, now_ns)
-        self.deliver(parcel, first_ns, departed_ns)
+        transfer.gone(gone_ns)
+        self.number(transfer)
+        self.sent(transfer, now_ns)
+        self.deliver(transfer, first_ns, departed_ns)
 
-    def number(self, parcel: Parcel) -> None:
-        """Give ``parcel`` its number in the order on the wire."""
-        parcel.seq = self.begun
+    def number(self, transfer: Transfer) -> None:
+        """Give ``transfer`` its number in the order on the wire."""
+        transfer.seq = self.begun
         self.begun += 1
 
-    def sent(self, parcel: Parcel, start_ns: int) -> None:
+    def sent(self, transfer: Transfer, start_ns: int) -> None:
         """Leave the span of a message that the kernel began to take at ``start_ns``; of one that never goes, none."""
-        if parcel.gone_ns >= FOREVER:
+        if transfer.gone_ns >= FOREVER:
             return
-        message = parcel.message
+        message = transfer.message
         self.record(_pack(
-            parcel.posted_ns, start_ns, parcel.gone_ns, parcel.nbytes, parcel.seq, message.iteration, parcel.task, -2,
-            message.bucket, self.src, self.dst, 0, _SEND, 0,
+            transfer.posted_ns, start_ns, transfer.gone_ns, transfer.nbytes, transfer.seq, message.iteration,
+            transfer.task, -2, message.bucket, self.src, self.dst, 0, _SEND, 0,
         ))  # fmt: skip
 
-    def deliver(self, parcel: Parcel, first_ns: int, departed_ns: int) -> None:
-        """Let ``parcel``, whose header has left at ``first_ns``, and all at ``departed_ns``, arrive after the delay."""
+    def deliver(self, transfer: Transfer, first_ns: int, departed_ns: int) -> None:
+        """Let ``transfer`` arrive after the delay: its header has left at ``first_ns``, all at ``departed_ns``."""
         arrived_ns = departed_ns + self._delay_ns
         if self._random is not None:  # chance or change
             now = self._in_force.at(departed_ns)
             self._delay_ns = round(now.delay_s * 1e9)
-            arrived_ns = departed_ns + self._delay_ns + self._late_ns(self._random, now, parcel.nbytes, departed_ns)
+            arrived_ns = departed_ns + self._delay_ns + self._late_ns(self._random, now, transfer.nbytes, departed_ns)
         arrived_ns = max(arrived_ns, self.arrived_ns)
         begun_ns = max(first_ns + self._delay_ns, self.arrived_ns)  # read after the previous one
         self.arrived_ns = arrived_ns
-        parcel.begun_ns = min(arrived_ns, begun_ns)
-        self.kernel.at(arrived_ns, self._arrive, parcel)
+        transfer.begun_ns = min(arrived_ns, begun_ns)
+        self.kernel.at(arrived_ns, self._arrive, transfer)
 
     def say_goodbye(self) -> None:
         """Tell the receiver what the farewell was, after everything that is under way."""
@@ -209,19 +209,19 @@ class Wire:
         if not self.kernel.held(self.dst, self._part, goodbye):
             self.receiver.lose(*goodbye)
 
-    def _arrive(self, parcel: Parcel) -> None:
+    def _arrive(self, transfer: Transfer) -> None:
         receiver = self.receiver
         if receiver.deaf:  # one that goes on will hear of it
-            self.kernel.held(self.dst, self._on_arrival, parcel)
+            self.kernel.held(self.dst, self._on_arrival, transfer)
             return
-        message, begun_ns = parcel.message, parcel.begun_ns
+        message, begun_ns = transfer.message, transfer.begun_ns
         if begun_ns < receiver.resumed_ns:  # its header may have waited to be read
             begun_ns = receiver.pauses.runs_ns(begun_ns)
         receiver.record(_pack(
-            begun_ns, begun_ns, self.kernel.now_ns, parcel.nbytes, parcel.seq, message.iteration, _NO_TASK, -2,
+            begun_ns, begun_ns, self.kernel.now_ns, transfer.nbytes, transfer.seq, message.iteration, _NO_TASK, -2,
             message.bucket, self.src, self.dst, 0, _RECEIVE, 0,
         ))  # fmt: skip
-        receiver.put(parcel)
+        receiver.put(transfer)
 
     def _late_ns(self, generator: random.Random, now: LinkModel, nbytes: int, departed_ns: int) -> int:
         """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""

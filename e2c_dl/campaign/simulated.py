@@ -1,0 +1,107 @@
+"""The steps of a simulated run, in order; each is one function of the Simulation that they share."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import judge
+from e2c_dl.campaign.simulated_request import Request
+from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
+from e2c_dl.campaign.versions import versions
+from e2c_dl.campaign.walk import Step
+from e2c_dl.drivers.live.stored import PROFILE, read_profile
+from e2c_dl.drivers.virtual import hosts, inputs
+from e2c_dl.drivers.virtual.world import Run
+from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.scenario import stage as staging
+from e2c_dl.scenario.load import load
+from e2c_dl.worlds.virtual.profile import ComputeProfile
+
+RUN_ID_BYTES = 4
+
+
+@dataclass(kw_only=True)
+class Simulation(Underway):
+    """What the steps of one simulated run share."""
+
+    request: Request
+    profile: ComputeProfile | None = None
+
+    @property
+    def profile_file(self) -> Path:
+        return self.request.profile or self.request.scenario / PROFILE
+
+
+def check(simulation: Simulation) -> None:
+    """Read and validate everything. Raises: InputError."""
+    scenario = load(simulation.request.scenario)
+    simulation.scenario = scenario
+    simulation.profile = read_profile(simulation.profile_file, scenario)
+    inputs.check(scenario, simulation.profile)
+    if simulation.request.seed is not None and simulation.request.healthy:
+        raise InputError("a seed places injected departures, and --healthy takes them out; ask for one of the two")
+
+
+def stage(simulation: Simulation) -> None:
+    """Create the archive, and put into it the scenario as it will be run, with the profile."""
+    request = simulation.request
+    started = now()
+    run_id = secrets.token_hex(RUN_ID_BYTES)
+    path = request.archive or default_archive(simulation.the_scenario, run_id, started)
+    archive = Archive.create(path, run_id, started=started.isoformat(timespec="seconds"))
+    simulation.archive = archive
+    staging.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    shutil.copyfile(simulation.profile_file, path / layout.SCENARIO / PROFILE)
+    simulation.scenario = scenario = replace(load(path / layout.SCENARIO), name=simulation.the_scenario.name)
+    archive.record(
+        **asked_for(scenario),
+        testbed="virtual",
+        command=request.command,
+        versions=versions(),
+        emulation=inputs.emulation_facts(scenario),
+        hosts=[{"name": h.name, "layer": h.layer, "rank": h.rank, "role": h.role} for h in scenario.topology.ranks],
+        facts={"training": vars(scenario.training), "mathematics": "shapes only" if request.shapes_only else "real"},
+    )
+    simulation.console.say(f"run {run_id}, archive {path}")
+    for sentence in inputs.not_honoured(scenario):
+        simulation.console.say(sentence)
+        archive.limited(sentence)
+
+
+def simulate(simulation: Simulation) -> None:
+    """Train in the virtual world, and leave what every host would."""
+    scenario, console = simulation.the_scenario, simulation.console
+    models = inputs.host_models(scenario, there(simulation.profile))
+    path = simulation.the_archive.path
+    run = Run(scenario, models, path, shapes_only=simulation.request.shapes_only, tell=console.progress)
+    hosts.write_facts(path, models, real=not simulation.request.shapes_only)
+    reason = "it was stopped"
+    try:
+        run.train()
+        reason = ""
+    except E2cDlError as error:
+        reason = str(error)
+        raise
+    finally:
+        run.conclude(reason)
+    console.say(f"{run.virtual_s:.3f} s of virtual time")
+
+
+def close(simulation: Simulation) -> None:
+    """Say how the run ended, analyse it, write the report, and seal the archive."""
+    judge.write_links(open_archive(simulation.archive_path), simulation.the_scenario)
+    simulation.conclude(f"{step}: {error}" for step, error in simulation.failures)
+
+
+STEPS: tuple[Step[Simulation], ...] = (
+    Step(name="check", what="reading the scenario", act=check),
+    Step(name="stage", what="opening the archive", act=stage),
+    Step(name="simulate", what="training under a virtual clock", act=simulate),
+    Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
+)

@@ -1,0 +1,149 @@
+"""From a Trace to a Report: one pure function, its steps in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from e2c_dl.diagnosis.bottleneck import bottlenecks
+from e2c_dl.diagnosis.culprits import findings
+from e2c_dl.diagnosis.departure import warm_up
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.hosts import compute_s, host_departures
+from e2c_dl.diagnosis.link_departures import carried_by_link, link_departures
+from e2c_dl.diagnosis.links import Carried
+from e2c_dl.diagnosis.model import HostSummary, LinkSummary, Reference, Report
+from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
+from e2c_dl.diagnosis.replay.replay import Replay, prepare
+from e2c_dl.diagnosis.stalls import stalls, with_stalls
+from e2c_dl.diagnosis.states import timeline
+from e2c_dl.trace.messages import Messages, conservation, join
+from e2c_dl.trace.model import Phase, Trace
+
+MAX_REPLAY_ERROR = 0.01
+MAX_UNCERTAINTY_OF_TRANSFER = 0.5
+
+
+def analyse(trace: Trace, reference: Reference) -> Report:
+    """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
+
+    Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
+    """
+    iterations = common_iterations(trace)
+    prefix = common_prefix(trace)
+    messages = join(prefix)
+    design = Design.of(prefix, reference)
+    carried = carried_by_link(prefix, messages, iterations, design)
+    ranks = {rank.host: rank.rank for rank in prefix.ranks}
+    stood = stalls(prefix, carried, design)
+    delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
+    replay = prepare(prefix, messages, delays_ns, stood)
+    slow_hosts, host_limitations = host_departures(prefix, iterations, design)
+    slow_links, link_limitations = link_departures(carried, design)
+    found = findings(with_stalls((*slow_hosts, *slow_links), stood.found), replay)
+    return Report(
+        iterations=iterations,
+        run_s=replay.measured_ns / 1e9,
+        iteration_s=_iteration_s(prefix, iterations),
+        replay_error=replay.error,
+        hosts=_hosts(prefix, messages, iterations),
+        links=_links(trace, carried),
+        bottlenecks=bottlenecks(replay, carried, design),
+        findings=found,
+        culprits=tuple(finding for finding in found if finding.material),
+        clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
+        limitations=(
+            *_about_completeness(trace, iterations, messages, reference),
+            *host_limitations,
+            *link_limitations,
+            *_about_replay(replay),
+            *_about_clocks(trace, carried),
+        ),
+    )
+
+
+def _iteration_s(trace: Trace, iterations: int) -> float:
+    """Median over iterations of the slowest rank's time."""
+    slowest_ns = np.zeros(iterations, dtype=np.int64)
+    for rank in trace.ranks:
+        spans = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+        np.maximum.at(slowest_ns, spans["iteration"], spans["end_ns"] - spans["start_ns"])
+    return float(np.median(slowest_ns)) / 1e9
+
+
+def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSummary, ...]:
+    summaries = []
+    for rank in trace.ranks:
+        states = timeline(rank, messages)
+        summaries.append(
+            HostSummary(
+                host=rank.host,
+                rank=rank.rank,
+                layer=rank.layer,
+                states_s={state: ns / 1e9 for state, ns in states.totals_ns().items()},
+                wall_s=states.wall_ns / 1e9,
+                compute_per_iteration_s=float(np.median(compute_s(rank, iterations)[warm_up(iterations) :])),
+                complete=rank.complete,
+            )
+        )
+    return tuple(summaries)
+
+
+def _links(trace: Trace, carried: Sequence[Carried]) -> tuple[LinkSummary, ...]:
+    """One summary per link that carried a whole message in the prefix; bytes are of the whole trace."""
+    hosts = {rank.rank: rank.host for rank in trace.ranks}
+    totals = {(hosts[row.src], hosts[row.dst]): row for row in conservation(trace)
+              if row.src in hosts and row.dst in hosts}  # fmt: skip
+    return tuple(
+        LinkSummary(
+            src=link.src,
+            dst=link.dst,
+            messages=totals[link.src, link.dst].received_messages,
+            sent_bytes=totals[link.src, link.dst].sent_bytes,
+            received_bytes=totals[link.src, link.dst].received_bytes,
+            rate_bps=link.rate_bps,
+            transfer_s=link.transfer_s,
+        )
+        for link in carried
+    )
+
+
+def _about_completeness(trace: Trace, iterations: int, messages: Messages, reference: Reference) -> list[str]:
+    limitations = []
+    missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
+    if missing:
+        limitations.append(f"No trace of {', '.join(missing)}: their part in this run is not known.")
+    broken = [rank.host for rank in trace.ranks if not rank.complete]
+    if broken:
+        limitations.append(
+            f"The trace of {', '.join(broken)} breaks off: figures are of the {iterations} iterations all finished."
+        )
+    elif messages.unmatched:
+        limitations.append(f"{messages.unmatched} messages have no second half in the trace.")
+    return limitations
+
+
+def _about_replay(replay: Replay) -> list[str]:
+    limitations = []
+    if replay.error > MAX_REPLAY_ERROR:
+        limitations.append(
+            f"The replay of the unchanged trace is {replay.error:.1%} off: do not believe savings and bottlenecks."
+        )
+    if replay.unexplained:
+        limitations.append(f"{replay.unexplained} waits or tasks have no cause in the trace: savings are lower bounds.")
+    return limitations
+
+
+def _about_clocks(trace: Trace, carried: Sequence[Carried]) -> list[str]:
+    unaligned = trace.facts.get("hosts_without_clock", ())
+    if unaligned:
+        return [f"Clocks of {', '.join(unaligned)} were never aligned: one-way times and verdicts on links are void."]
+    doubtful = [
+        f"{link.src} -> {link.dst}"
+        for link in carried
+        if link.uncertainty_ns / 1e9 > MAX_UNCERTAINTY_OF_TRANSFER * link.transfer_s
+    ]
+    if not doubtful:
+        return []
+    return [f"Clocks are not aligned well enough for one-way times on {', '.join(doubtful)}."]

@@ -1,0 +1,61 @@
+"""Which element would save most if it were twice as fast: it always exists, whether or not anything is wrong.
+
+A link that passes a shared bottleneck gains only what the others leave it there, and a bottleneck gives each of its
+links only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.sharing`, with everyone busy as observed::
+
+    twice as fast   scale of a link's services = sum of expected services then / now
+
+One replay for each element: of many links among which much was sent it takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.held import Held, least
+from e2c_dl.diagnosis.links import Carried
+from e2c_dl.diagnosis.model import Bottleneck, Element, ElementKind
+from e2c_dl.diagnosis.replay.replay import Change, Replay
+
+TWICE = 2.0
+
+
+def bottlenecks(replay: Replay, carried: Sequence[Carried], design: Design) -> tuple[Bottleneck, ...]:
+    """Every host's compute, every used link and shared bottleneck, most saving first; equal ones in this order."""
+    found = []
+    for element, change in _twice_as_fast(replay, carried, design):
+        run_ns = replay.run_ns(change)
+        found.append(
+            Bottleneck(
+                element=element,
+                saved_s=(replay.replayed_ns - run_ns) / 1e9,
+                speedup=replay.replayed_ns / run_ns,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.saved_s))
+
+
+def _twice_as_fast(replay: Replay, carried: Sequence[Carried], design: Design) -> Iterator[tuple[Element, Change]]:
+    links = {each.element: each for each in carried}
+    for element in replay.elements:
+        yield element, Change(scale={element: _scale_alone(links[element]) if element in links else 1 / TWICE})
+    for shared in design.bottlenecks:
+        left = design.shared(shared, carried, TWICE)
+        users = {link: each for link, each in links.items() if each.pair in left}
+        if users:
+            scale = {link: _scale(each, each.asked.own, left[each.pair]) for link, each in users.items()}
+            yield Element(kind=ElementKind.SHARED, src=shared.name), Change(scale=scale)
+
+
+def _scale_alone(link: Carried) -> float:
+    """Of the services of a link that is twice as fast itself."""
+    own, left = link.asked.own, link.asked.left
+    if left is None:
+        return 1 / TWICE
+    return _scale(link, None if own is None else own.mapped(lambda bps: bps * TWICE), left)
+
+
+def _scale(link: Carried, own: Held | None, left: Held) -> float:
+    then_ns = link.expected_at_ns(left if own is None else least(own, left))
+    return float(then_ns.sum() / link.expected_ns.sum())

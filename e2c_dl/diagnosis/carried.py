@@ -1,0 +1,147 @@
+"""What a trace tells of links and gradients over time, to be held against what was asked for.
+
+::
+
+    message   wire bits / the time it occupied its link, as analysis.links defines it; at least that from its header's
+              arrival to its end
+    gradient  from its data, or forward, to its last bucket's backward
+
+What links carried together is the sum of their messages, each one's bits spread evenly over the time it occupied its
+link::
+
+    Mbit/s |       ______
+           |  ____|::::::|        two links, each at half of what they share;
+           | |:::::::::::|__      at either end only one of them sends
+           | |////////|:::::|
+           '-------------------> s
+
+Seconds count from the first worker's first iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.links import in_service_order, services_ns, wire_bits
+from e2c_dl.topology import Pair
+from e2c_dl.trace.messages import join
+from e2c_dl.trace.model import Phase, RankTrace, Trace
+
+Points = Sequence[tuple[float, float]]
+"""(seconds of training, value)."""
+
+LARGE_BYTES = 32 * 1024  # smaller messages measure latency
+SHORTEST_S = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """One directed link's messages: when each occupied the link (seconds of training), and its bits on the wire."""
+
+    begin_s: npt.NDArray[np.float64]
+    end_s: npt.NDArray[np.float64]
+    bits: npt.NDArray[np.float64]
+    large: npt.NDArray[np.bool_]
+
+    def rates(self) -> list[tuple[float, float]]:
+        """(middle, Mbit/s) of every large message."""
+        lasted_s = self.end_s - self.begin_s
+        chosen = self.large & (lasted_s > 0)
+        rate = self.bits[chosen] / lasted_s[chosen] / 1e6
+        return list(zip(((self.begin_s + self.end_s) / 2)[chosen].tolist(), rate.tolist(), strict=True))
+
+    def passed_bits(self, moments_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Bits that had passed by each of ``moments_s``, a message's spread evenly over its time; the same shape."""
+        lasted_s = np.maximum(self.end_s - self.begin_s, SHORTEST_S)
+        rate_bps = self.bits / lasted_s
+        knots_s = np.concatenate([self.begin_s, self.begin_s + lasted_s])
+        order = np.argsort(knots_s, kind="stable")
+        together_bps = np.cumsum(np.concatenate([rate_bps, -rate_bps])[order])
+        so_far = np.cumsum(together_bps[:-1] * np.diff(knots_s[order]))
+        return np.asarray(np.interp(moments_s, knots_s[order], np.concatenate([[0.0], so_far])))
+
+    def steps(self, edges_s: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
+        """(begin, mean Mbit/s until the next) at each of ``edges_s``, at least two; the last repeats the one before."""
+        rate = np.diff(self.passed_bits(edges_s)) / np.diff(edges_s) / 1e6
+        return list(zip(edges_s.tolist(), [*rate.tolist(), float(rate[-1])], strict=True))
+
+    def typical_s(self, length_s: float, end_s: float) -> tuple[float, float]:
+        """(begin, end) of ``length_s``, at most ``end_s``, from where the idle link begins to carry.
+
+        Of all such the one in which a median amount passed: the greatest would be the least well measured.
+        """
+        order = np.argsort(self.begin_s, kind="stable")
+        begins_s, busy_until_s = self.begin_s[order], np.maximum.accumulate(self.end_s[order])
+        from_idle = np.concatenate([[True], begins_s[1:] > busy_until_s[:-1]])
+        begins_s = np.clip(begins_s[from_idle], 0.0, end_s - length_s)
+        passed = self.passed_bits(begins_s + length_s) - self.passed_bits(begins_s)
+        begin_s = float(begins_s[np.argsort(passed, kind="stable")[len(passed) // 2]])
+        return begin_s, begin_s + length_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What the trace tells; nothing, if no worker left one."""
+
+    end_s: float = 0.0
+    iteration_s: float = 0.0  # median over all workers
+    carried: Mapping[Pair, Carried] = field(default_factory=dict)
+    gradients: Mapping[str, Points] = field(default_factory=dict)  # host -> (middle, seconds it took)
+
+
+def observed(trace: Trace, delays_s: Mapping[Pair, float]) -> Observed:
+    """What ``trace`` tells of links and gradients; ``delays_s`` of the links where it is asked for, one way."""
+    spans = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+    if not any(len(each) for each in spans):
+        return Observed()
+    iterations = np.concatenate(spans)
+    began_ns, end_ns = int(iterations["start_ns"].min()), int(iterations["end_ns"].max())
+    names = {rank.rank: rank.host for rank in trace.ranks}
+    carried = {}
+    for (src, dst), found in join(trace).by_link().items():
+        pair = names[src], names[dst]
+        rows = in_service_order(found)
+        # What the receiver's clock alone tells is the least: clocks that are not aligned must not make a link fast.
+        read_ns = rows["recv_end_ns"] - rows["recv_start_ns"]
+        service_ns = np.maximum(services_ns(rows, round(delays_s.get(pair, 0.0) * 1e9)), read_ns)
+        end_s = (rows["recv_end_ns"] - began_ns) / 1e9
+        carried[pair] = Carried(
+            begin_s=end_s - service_ns / 1e9,
+            end_s=end_s,
+            bits=wire_bits(rows["nbytes"]),
+            large=rows["nbytes"] >= LARGE_BYTES,
+        )
+    gradients = {rank.host: _gradients(rank, began_ns) for rank in trace.ranks}
+    return Observed(
+        end_s=(end_ns - began_ns) / 1e9,
+        iteration_s=float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9,
+        carried=carried,
+        gradients=gradients,
+    )
+
+
+def together(links: Iterable[Carried]) -> Carried:
+    """All messages of ``links``, at least one, as if one link had carried them."""
+    columns = zip(*((each.begin_s, each.end_s, each.bits, each.large) for each in links), strict=True)
+    begin_s, end_s, bits, large = map(np.concatenate, columns)
+    return Carried(begin_s=begin_s, end_s=end_s, bits=bits, large=large)
+
+
+def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:
+    """(middle, seconds) of every whole gradient: from its data, or forward, to its last bucket's backward."""
+    phases = [Phase.DATA, Phase.FORWARD, Phase.BACKWARD]
+    spans = np.sort(rank.spans[np.isin(rank.spans["phase"], phases)], order="start_ns")
+    if not len(spans):
+        return []
+    backward = spans["phase"] == Phase.BACKWARD
+    first = np.flatnonzero(~backward & np.concatenate([[True], backward[:-1]]))
+    buckets = np.add.reduceat(backward.astype(np.int64), first)
+    whole = buckets == buckets.max()
+    begin_ns = spans["start_ns"][first][whole]
+    end_ns = np.maximum.reduceat(spans["end_ns"], first)[whole]
+    middle_s = ((begin_ns + end_ns) / 2 - began_ns) / 1e9
+    return list(zip(middle_s.tolist(), ((end_ns - begin_ns) / 1e9).tolist(), strict=True))

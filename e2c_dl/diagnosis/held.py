@@ -1,0 +1,75 @@
+"""A value over the seconds of a run that holds from one moment to the next, and its sum over time.
+
+::
+
+    value   a |----.                      total(t)   = the area from the first moment to t
+            b |    '--------.             when(area) = the moment at which so much has come together
+              '----t1-------t2---> s      before the first moment and after the last the value holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.scenario.schedule import Schedule
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Held:
+    """``values[i]`` from ``starts_s[i]`` on, both of shape (moments,); moments rise."""
+
+    starts_s: Doubles
+    values: Doubles
+
+    @classmethod
+    def constant(cls, value: float) -> Held:
+        return cls(starts_s=np.zeros(1), values=np.array([value], dtype=np.float64))
+
+    @classmethod
+    def of(cls, schedule: Schedule, until_s: float) -> Held:
+        """``schedule`` as it is until ``until_s``."""
+        steps = np.array([*schedule.steps(until_s)] or [(0.0, schedule.at(0.0))], dtype=np.float64)
+        return cls(starts_s=steps[:, 0], values=steps[:, 1])
+
+    def at(self, time_s: Doubles) -> Doubles:
+        """The value that holds at each moment, shape as ``time_s``."""
+        return np.asarray(self.values[_place(self.starts_s, time_s)])
+
+    def total(self, time_s: Doubles) -> Doubles:
+        """Value times seconds from the first moment to each of ``time_s``, negative before; shape as ``time_s``."""
+        place = _place(self.starts_s, time_s)
+        return np.asarray(self._sums[place] + self.values[place] * (time_s - self.starts_s[place]))
+
+    def when(self, total: Doubles) -> Doubles:
+        """The moment before which ``total`` came together: the inverse of :meth:`total`, where values are positive."""
+        place = _place(self._sums, total)
+        return np.asarray(self.starts_s[place] + (total - self._sums[place]) / self.values[place])
+
+    def mapped(self, change: Callable[[Doubles], Doubles]) -> Held:
+        """The same moments with other values."""
+        return Held(starts_s=self.starts_s, values=change(self.values))
+
+    @cached_property
+    def _sums(self) -> Doubles:
+        """What has come together at each of the moments."""
+        return np.concatenate([[0.0], np.cumsum(np.diff(self.starts_s) * self.values[:-1])])
+
+
+def least(some: Held, *others: Held) -> Held:
+    """At every moment the least of them."""
+    if not others:
+        return some
+    starts_s = np.unique(np.concatenate([each.starts_s for each in (some, *others)]))
+    return Held(starts_s=starts_s, values=np.min([each.at(starts_s) for each in (some, *others)], axis=0))
+
+
+def _place(moments: Doubles, of: Doubles) -> npt.NDArray[np.intp]:
+    """Of each the last of ``moments`` that is not after it; the first, if all are."""
+    return np.maximum(np.searchsorted(moments, of, side="right") - 1, 0)

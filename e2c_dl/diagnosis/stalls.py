@@ -1,0 +1,151 @@
+"""Who stood still for seconds: a link that carried nothing, a host whose process did not run.
+
+Medians do not see one long pause, so stalls are found by themselves::
+
+    link a -> b    |=|  |=|  |==================|  |=|      a message's service beyond what is expected is a stall if it
+                             |-- stall ---------|           is at least 2 s, and the service 10 times as expected
+    alive, b       .    .    .                  .    .      once a second; more than 1.5 s without: b was stopped, and
+                                                            the stall is b's, not the link's
+
+A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
+its host, but for the first iterations'. Links without expected rate, and links of hosts whose clock or signs of life
+are not known, are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.departure import WARM_UP_ITERATIONS, Departure
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.links import Carried
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.replay.program import GRADIENT, SpanKey
+from e2c_dl.diagnosis.replay.replay import Change, Stall, Stalls
+from e2c_dl.trace.model import RankTrace, Spans, Trace
+
+MIN_STALL_NS = 2_000_000_000
+MIN_RATIO = 10.0
+SILENCE_NS = 1_500_000_000
+
+Longs = npt.NDArray[np.int64]
+
+
+def stalls(trace: Trace, carried: Sequence[Carried], design: Design) -> Stalls:
+    """The stalls of ``trace``, whose links carried ``carried``."""
+    watched = {host: alive for host, alive in trace.alive.items() if len(alive)}
+    unaligned = trace.facts.get("hosts_without_clock", ())
+    messages = {}
+    for link in carried:
+        if link.judgeable and all(host in watched and host not in unaligned for host in link.pair):
+            messages[link.pair] = [*_of_link(link, watched)]
+    segments = {key: stall for rank in trace.ranks for key, stall in _of_gradients(rank, design)}
+    of_links = [stall for each in messages.values() for stall in each if stall is not None]
+    return Stalls(
+        found=(*of_links, *segments.values()),
+        messages={pair: each for pair, each in messages.items() if any(each)},
+        segments=segments,
+    )
+
+
+def with_stalls(departures: Sequence[Departure], found: Sequence[Stall]) -> tuple[Departure, ...]:
+    """``departures``, and what stood still: as a departure of its own, or with the one that its element has already."""
+    by_element: dict[Element, list[Stall]] = {}
+    for stall in found:
+        by_element.setdefault(stall.element, []).append(stall)
+    made = {departure.element: departure for departure in departures}
+    for element, own in by_element.items():
+        stood = _stood(element, own)
+        other = made.get(element)
+        if other is None:
+            made[element] = stood
+        else:
+            restored = replace(other.restored, moving=stood.restored.moving)
+            evidence = f"{other.evidence} {stood.evidence}"
+            made[element] = replace(other, restored=restored, evidence=evidence, stalled_s=stood.stalled_s)
+    return tuple(made.values())
+
+
+def _stood(element: Element, own: Sequence[Stall]) -> Departure:
+    longest_s = max(stall.length_ns for stall in own) / 1e9
+    total_s = _together_s(own)
+    what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
+    return Departure(
+        element=element,
+        slowdown=1.0,
+        observed=0.0,
+        expected=0.0,
+        evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch.",
+        restored=Change(moving=frozenset({element})),
+        stalled_s=total_s,
+    )
+
+
+def _together_s(own: Sequence[Stall]) -> float:
+    """How long at least one of them lasted."""
+    total_ns = until_ns = 0
+    for stall in sorted(own, key=lambda one: one.begin_ns):
+        end_ns = stall.begin_ns + stall.length_ns
+        total_ns += max(0, end_ns - max(stall.begin_ns, until_ns))
+        until_ns = max(until_ns, end_ns)
+    return total_ns / 1e9
+
+
+def _silences(alive_ns: Longs) -> Longs:
+    """Beginnings and ends, shape (silences, 2), of the times in which a host was not seen alive."""
+    long = np.diff(alive_ns) > SILENCE_NS
+    return np.stack([alive_ns[:-1][long], alive_ns[1:][long]], axis=1)
+
+
+def _of_link(link: Carried, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
+    silences = {host: _silences(watched[host]) for host in link.pair}
+    excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
+    stood = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
+    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), stood, strict=True):
+        if not is_stall:
+            yield None
+            continue
+        length_ns = round(float(excess))
+        begin_ns = end_ns - length_ns
+        if not all(_was_watched(watched[host], begin_ns, end_ns) for host in link.pair):
+            yield None
+            continue
+        stopped = [host for host in link.pair if _overlap_ns(silences[host], begin_ns, end_ns) >= length_ns / 2]
+        element = Element(kind=ElementKind.HOST, src=stopped[0]) if stopped else link.element
+        yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
+
+
+def _was_watched(alive_ns: Longs, begin_ns: int, end_ns: int) -> bool:
+    return bool(alive_ns[0] <= begin_ns + SILENCE_NS and alive_ns[-1] >= end_ns - SILENCE_NS)
+
+
+def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
+    together = np.minimum(silences[:, 1], end_ns) - np.maximum(silences[:, 0], begin_ns)
+    return int(np.maximum(together, 0).sum())
+
+
+def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, Stall]]:
+    element = Element(kind=ElementKind.HOST, src=rank.host)
+    speed = design.factor(rank.host).mapped(np.reciprocal)
+    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
+    for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
+        begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+        usual = np.median(speed.total(end_s) - speed.total(begin_s))  # seconds of a host of factor 1
+        expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
+        lengths_ns = same["end_ns"] - same["start_ns"]
+        excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
+        stood = (excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns)
+        for span, excess in zip(same[stood], excess_ns[stood].tolist(), strict=True):
+            key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
+            yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=round(excess))
+
+
+def _alike(spans: Spans) -> Iterator[Spans]:
+    """``spans`` of one phase and bucket together."""
+    kinds = np.stack([spans["phase"].astype(np.int64), spans["bucket"].astype(np.int64)], axis=1)
+    for kind in np.unique(kinds, axis=0):
+        yield spans[(kinds == kind).all(axis=1)]

@@ -1,0 +1,1 @@
+"""The two drivers of the worlds: live, on each host; virtual, of all hosts in one process."""

@@ -1,0 +1,9 @@
+"""The process on each host: joins the live world and real training, and leaves what it saw in its run directory.
+
+``python -m e2c_dl.drivers.live train RUN_DIR ID`` and ``... stop RUN_DIR``. Steps, all ranks together::
+
+    run.key -> join -> prepare (torch, calibration) -> clocks -> measure links -> connect -> train -> clocks -> evaluate
+    -> leave
+
+A rank that fails, is stopped or is lost ends all of them; each writes why in its outcome.json.
+"""

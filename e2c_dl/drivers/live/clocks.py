@@ -1,0 +1,74 @@
+"""The clock exchange of all ranks with rank 0: before, while and after they train; writes ``clock.json``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from e2c_dl.archive import layout
+from e2c_dl.drivers.live.control import Control
+from e2c_dl.drivers.live.members import Assignment
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace import clock
+from e2c_dl.trace.clock import ClockServer, Exchange
+from e2c_dl.trace.model import ClockAlignment
+
+EVERY_S = 3.0
+FEW_ROUNDS = 16  # of an exchange while training: it shall cost nothing that anyone could measure
+_WITHIN_S = 1.0  # then: a rank 0 that is stopped just now does not answer
+
+
+class Clocks:
+    """Made by :meth:`start`; :meth:`followed` while training, then :meth:`finish`. ``own`` is this host's clock."""
+
+    def __init__(self, assignment: Assignment, control: Control, port: int, own: Callable[[], int]) -> None:
+        self._assignment, self._control, self._port, self._own = assignment, control, port, own
+        self._seen: list[Exchange] = []
+
+    @classmethod
+    async def start(
+        cls, assignment: Assignment, control: Control, resources: AsyncExitStack, own: Callable[[], int]
+    ) -> Clocks:
+        """All ranks exchange with rank 0, which serves until ``resources`` are released. Raises: TrainingError."""
+        port = None
+        if assignment.rank == 0:
+            port = resources.enter_context(ClockServer(assignment.own.address, own)).port
+        clocks = cls(assignment, control, await control.broadcast("clock", port), own)
+        await clocks._exchange()
+        await control.barrier("clocks")
+        return clocks
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """While in it, exchange again and again: what the clock does meanwhile cannot be told afterwards."""
+        following = asyncio.ensure_future(self._follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+
+    async def finish(self) -> None:
+        """All ranks exchange a last time. Raises: TrainingError."""
+        await self._control.barrier("clocks again")
+        await self._exchange()
+
+    async def _follow(self) -> None:
+        while self._assignment.rank:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self._exchange(rounds=FEW_ROUNDS, within_s=_WITHIN_S)
+            except TrainingError:
+                continue  # the exchanges before and after tell what this one would have
+
+    async def _exchange(self, rounds: int = clock.ROUNDS, within_s: float = clock.GIVE_UP_AFTER_S) -> None:
+        """One more; rank 0's clock is the reference, and needs none."""
+        if self._assignment.rank:
+            reference = self._assignment.members[0].address
+            seen = await asyncio.to_thread(
+                clock.exchange, reference, self._port, rounds=rounds, within_s=within_s, clock=self._own
+            )
+            self._seen.append(seen)
+        alignment = clock.align(*self._seen) if self._seen else ClockAlignment()
+        clock.write_alignment(self._assignment.run_dir / layout.CLOCK, alignment)

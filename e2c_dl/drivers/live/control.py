@@ -1,0 +1,172 @@
+"""How the ranks act together outside of training: rank 0 coordinates, JSON lines over the management addresses.
+
+::
+
+    rank r <-> (both prove that they hold the run's key, and are ranks r and 0: see worlds.live.handshake)
+            -> {"op": "gather", "name": N, "value": V, "within_s": S}
+            <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank
+            -> {"op": "fail", "reason": ..., "status": ..., "exit_code": ..., "lost": r}
+            <- {"op": "abort", "rank": r, "reason": ..., "status": ..., "exit_code": ...}   nobody goes on
+            -> {"op": "leave"}                                    the orderly end
+
+A connection that ends without leaving is a lost rank. The first cause that reaches the coordinator is the one all are
+told, so that a chain of losses names its beginning. This is a rank's end;
+:mod:`e2c_dl.drivers.live.coordinator` is the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from e2c_dl.errors import TrainingError
+from e2c_dl.worlds.live import handshake
+from e2c_dl.worlds.live.handshake import Introduction, Refused
+from e2c_dl.worlds.live.sockets import SocketOptions, tune
+
+T = TypeVar("T")
+
+WITHIN_S = 60.0
+LARGEST_LINE_BYTES = 1 << 22
+_VERDICT_WITHIN_S = 5.0
+_RETRY_S = 0.2
+
+
+class Aborted(TrainingError):
+    """The run has ended for all ranks. ``rank`` is where it began, ``status`` is failed or stopped."""
+
+    def __init__(self, rank: int, reason: str, *, status: str, exit_code: int) -> None:
+        self.rank, self.status = rank, status
+        self.exit_code = exit_code
+        super().__init__(reason)
+
+
+class Control:
+    """One rank's connection to the coordinator; made by :meth:`join`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coordinator: str) -> None:
+        self._reader, self._writer, self._coordinator = reader, writer, coordinator
+        self._gathering: dict[str, asyncio.Future[list[Any]]] = {}
+        self._ended: asyncio.Future[Aborted] = asyncio.get_running_loop().create_future()
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    @classmethod
+    async def join(cls, address: str, port: int, *, rank: int, names: Sequence[str], key: bytes) -> Control:
+        """The joined connection to the coordinator at ``address``; ``names`` are the hosts by rank, ``key`` the run's.
+
+        Raises: TrainingError if it cannot be reached within a minute.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WITHIN_S
+        own = Introduction(channel=handshake.CONTROL, src=rank, dst=0, size=len(names))
+        while True:
+            try:
+                connection = await _introduced(address, port, own, key)
+                break
+            except (OSError, EOFError, Refused, asyncio.TimeoutError) as error:
+                if loop.time() > deadline:
+                    raise TrainingError(
+                        f"lost rank 0 ({names[0]}): {address}:{port} was not reached within {WITHIN_S:.0f} s: "
+                        f"{str(error) or 'it does not answer'}; look into its worker.log"
+                    ) from error
+                await asyncio.sleep(_RETRY_S)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
+        return cls(reader, writer, names[0])
+
+    async def gather(self, name: str, value: Any, within_s: float | None = WITHIN_S) -> list[Any]:
+        """What each rank gave under ``name``, by rank, once all have; each ``name`` is used once.
+
+        From the first rank's arrival the others have ``within_s`` (None: for ever), or less, once the coordinator has
+        seen how far apart ranks come to gatherings whose names begin with the same word. Raises: Aborted.
+        """
+        gathered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._gathering[name] = gathered
+        self._say(op="gather", name=name, value=value, within_s=within_s)
+        await _first(gathered, self._ended)
+        if not gathered.done():
+            raise self._ended.result()
+        return gathered.result()
+
+    async def barrier(self, name: str, within_s: float | None = WITHIN_S) -> None:
+        """Return when all ranks are here. Raises: Aborted."""
+        await self.gather(name, None, within_s)
+
+    async def broadcast(self, name: str, value: Any) -> Any:
+        """Rank 0's ``value``. Raises: Aborted."""
+        return (await self.gather(name, value))[0]
+
+    async def guard(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of ``coroutine``, cancelled when the run ends for all. Raises: Aborted, or what it does."""
+        work = asyncio.get_running_loop().create_task(coroutine)
+        try:
+            await _first(work, self._ended)
+            if work.done():
+                return work.result()
+            raise self._ended.result()
+        finally:
+            work.cancel()
+            await asyncio.wait({work})
+
+    async def fail(
+        self, reason: str, *, status: str = "failed", exit_code: int = 1, lost: int | None = None
+    ) -> Aborted | None:
+        """Tell that this rank cannot go on, because of itself, or because rank ``lost`` is gone.
+
+        Returns the first cause, as the coordinator sees it; None if it does not answer.
+        """
+        self._say(op="fail", reason=reason, status=status, exit_code=exit_code, lost=lost)
+        await asyncio.wait({self._ended}, timeout=_VERDICT_WITHIN_S)
+        return self._ended.result() if self._ended.done() else None
+
+    async def leave(self) -> None:
+        """The orderly end."""
+        self._say(op="leave")
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """Close the connection; without :meth:`leave` or :meth:`fail` before, the others see this rank lost."""
+        self._listening.cancel()
+        self._writer.close()
+
+    def _say(self, **line: Any) -> None:
+        self._writer.write(json.dumps(line).encode() + b"\n")
+
+    async def _listen(self) -> None:
+        why = "its control connection closed"
+        try:
+            while line := await self._reader.readline():
+                heard = json.loads(line)
+                if heard["op"] == "abort":
+                    self._end(
+                        Aborted(heard["rank"], heard["reason"], status=heard["status"], exit_code=heard["exit_code"])
+                    )
+                else:
+                    self._gathering.pop(heard["name"]).set_result(heard["values"])
+        except (OSError, ValueError, KeyError) as error:
+            why = f"its control connection broke: {error}"
+        self._end(Aborted(0, f"lost rank 0 ({self._coordinator}): {why}", status="failed", exit_code=1))
+
+    def _end(self, aborted: Aborted) -> None:
+        if not self._ended.done():
+            self._ended.set_result(aborted)
+
+
+async def _introduced(address: str, port: int, own: Introduction, key: bytes) -> socket.socket:
+    """A connection to the coordinator, both ends proven. Raises: as :func:`handshake.introduce`."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        tune(connection, SocketOptions())
+        attempt = asyncio.get_running_loop().sock_connect(connection, (address, port))
+        await asyncio.wait_for(attempt, handshake.WITHIN_S)
+        await handshake.introduce(connection, own, key)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)

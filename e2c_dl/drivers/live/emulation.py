@@ -1,0 +1,158 @@
+"""What changes on one host while it trains, seen from its worker: its clock and its speed, and the agent for the rest.
+
+::
+
+    start()             the agent is ready, if there is anything for it to do
+    began()             clock, speed and agent count from now on
+    iteration(n)        what an iteration begins, begins
+    end()               nothing changes any more; the logs are whole
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from e2c_dl.archive import layout
+from e2c_dl.drivers.live.agent import Agent
+from e2c_dl.drivers.live.heat import HeatLog
+from e2c_dl.drivers.live.members import SCENARIO, Assignment
+from e2c_dl.dynamics.clock_faults import clock_faults, skews
+from e2c_dl.dynamics.links import started_by
+from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, Speed
+from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.emulation.agent.config import AgentConfig, Told
+from e2c_dl.emulation.agent.duties import Duties
+from e2c_dl.scenario.thermal import Heat
+from e2c_dl.trace.changes import Change, ChangeLog
+from e2c_dl.trace.skew import TraceClock
+
+_NOT_PACED = "not carried out: this host is not paced, so that its speed cannot change"
+
+
+class HostEmulation:
+    """Everything but :meth:`began` and :meth:`iteration` may take a while. ``clock`` is this host's own."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment, self._host = assignment, assignment.own.name
+        scenario = assignment.scenario
+        self.clock = TraceClock()
+        self._clock_faults = clock_faults(scenario, self._host)
+        self._duties = Duties.of(scenario, self._host, relay=assignment.own.backend == "relay")
+        self._agent: Agent | None = None
+        self._log: ChangeLog | None = None
+        self._heat: HeatLog | None = None
+        self._begun: dict[int, float] = {}
+        self._began_ns = 0
+        self._tempo = Tempo.of(scenario, self._host, assignment.own.speed or 1.0)
+        self.speed = self._speed()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What became of it, for facts.json."""
+        facts: dict[str, Any] = {"agent": None if self._agent is None else self._agent.facts}
+        if self._tempo.changes:
+            facts["speed"] = _NOT_PACED if self.speed is None else "changes, by pacing"
+        return facts
+
+    async def start(self) -> None:
+        """Raises: EmulationError if the agent cannot do what the scenario asks for."""
+        if isinstance(self.speed, ChangingSpeed) or self._clock_faults:
+            self._log = ChangeLog(self._assignment.run_dir / layout.WORKER_CHANGES, self._host, self.clock.own_ns)
+        if self._tempo.device is not None and self.speed is not None:
+            self._heat = HeatLog(self._assignment.run_dir / layout.HEAT, self.clock.own_ns)
+        if self._duties.any:
+            self._agent = await Agent.start(self._config())
+
+    def began(self) -> None:
+        """Training begins now."""
+        self._began_ns = time.monotonic_ns()
+        if self._agent is not None:
+            self._agent.tell(Told(at_ns=self._began_ns))
+        self._skew()
+        for log in (self._log, self._heat):
+            if log is not None:
+                log.began_ns = self._began_ns
+        if isinstance(self.speed, ChangingSpeed):
+            self.speed.began(self._began_ns)
+
+    def iteration(self, number: int) -> None:
+        """This worker begins iteration ``number`` now."""
+        now_ns = time.monotonic_ns()
+        if self._agent is not None and started_by(self._duties.faults, number):
+            self._agent.tell(Told(iteration=number, at_ns=now_ns))
+        time_s = (now_ns - self._began_ns) / 1e9
+        if started := started_by(self._clock_faults, number):
+            self._begun |= dict.fromkeys(started, time_s)
+            self._skew()
+        if isinstance(self.speed, ChangingSpeed) and (slowed := started_by(self._tempo.slow, number)):
+            self.speed.slowed(slowed, number, time_s)
+
+    async def watched(self, training: Coroutine[Any, Any, None]) -> None:
+        """``training``, ended if the agent is lost. Raises: EmulationError, or what it does."""
+        if self._agent is None:
+            await training
+            return
+        work = asyncio.ensure_future(training)
+        watch = asyncio.ensure_future(self._agent.lost())
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await (watch if watch.done() else work)
+        finally:
+            for task in (work, watch):
+                task.cancel()
+            await asyncio.wait({work, watch})
+
+    async def end(self) -> None:
+        """Raises: EmulationError if something could not be logged."""
+        if self._agent is not None:
+            await self._agent.end()
+        if isinstance(self.speed, ChangingSpeed):
+            self.speed.idle(time.monotonic_ns())
+        if self._log is not None:
+            self._log_clock(self._log)
+            self._log.close()
+        if self._heat is not None:
+            self._heat.close()
+
+    def _speed(self) -> Speed | None:
+        if self._assignment.own.speed is None:
+            return None
+        if self._tempo.changes:
+            return ChangingSpeed(self._tempo, self._on_change, self._on_heat)
+        return ConstantSpeed(self._assignment.own.speed)
+
+    def _skew(self) -> None:
+        self.clock.reset(skews(self._clock_faults, self._began_ns, self._begun))
+
+    def _log_clock(self, log: ChangeLog) -> None:
+        """What the clock did, told at the end: it needs no doing, and so is never late."""
+        now_ns = time.monotonic_ns()
+        for skew in skews(self._clock_faults, self._began_ns, self._begun):
+            if self._began_ns and skew.begin_ns <= now_ns:
+                asked_s = (skew.begin_ns - self._began_ns) / 1e9
+                log.add(
+                    Change.CLOCK, self._host, skew.begin_ns, asked_s=asked_s,
+                    step_s=skew.step_ns / 1e9, drift=skew.drift,
+                )  # fmt: skip
+
+    def _on_change(self, what: Change, time_s: float, value: float, iteration: int | None) -> None:
+        if self._log is not None:
+            name = "factor" if what is Change.COMPUTE else "temperature_c"
+            at_ns = self._began_ns + round(time_s * 1e9)
+            self._log.add(what, self._host, at_ns, asked_s=time_s, asked_iteration=iteration, **{name: value})
+
+    def _on_heat(self, heat: Heat) -> None:
+        if self._heat is not None:
+            self._heat.add(heat)
+
+    def _config(self) -> AgentConfig:
+        own, run_dir = self._assignment.own, self._assignment.run_dir.resolve()
+        return AgentConfig(
+            host=self._host, scenario=str(run_dir / SCENARIO), log=str(run_dir / layout.CHANGES),
+            worker_pid=os.getpid(), backend=own.backend, relay_socket=own.relay_socket, device=own.data_device,
+            addresses={member.name: member.data_address for member in self._assignment.members},
+        )  # fmt: skip

@@ -1,0 +1,126 @@
+"""A worker as a process: its pid file, its signals, its exit status, and the outcome it leaves in every case."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2c_dl.archive import layout
+from e2c_dl.drivers.live import members, outcome
+from e2c_dl.drivers.live.control import Aborted
+from e2c_dl.drivers.live.members import Assignment
+from e2c_dl.drivers.live.outcome import Outcome, ProgressLog
+from e2c_dl.drivers.live.train import train
+from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.strategies.base import Evaluation
+
+PID = "worker.pid"
+STANDARD_ERROR = 2
+STOPPED = 128 + signal.SIGTERM
+
+
+def run_worker(run_dir: Path, service_id: str) -> int:
+    """Train as the host ``service_id``; the exit status: 0, the error's, or 143 if stopped.
+
+    Leaves worker.pid, outcome.json and the files of :mod:`e2c_dl.archive.layout` in ``run_dir``. The reason goes to
+    standard error; warnings, and a traceback if the program itself is at fault, only into worker.log there.
+
+    Raises: E2cDlError, if there is nothing that could be trained, or nowhere to say so.
+    """
+    outcome.reserve(run_dir)
+    (run_dir / PID).write_text(f"{os.getpid()}\n")
+    os.environ["TMPDIR"] = os.path.abspath(run_dir)  # torch leaves a directory there: it goes with the others
+    with _logged(run_dir / layout.WORKER_LOG):
+        ended, exit_status = _worked(run_dir, service_id)
+    if ended.reason:
+        sys.stderr.write(f"{ended.status}: {ended.reason}\n")
+    return exit_status
+
+
+def _worked(run_dir: Path, service_id: str) -> tuple[Outcome, int]:
+    """(the outcome, which is written, the exit status)."""
+    try:
+        assignment = members.read(run_dir, service_id)
+    except E2cDlError as error:
+        ended = Outcome(status="failed", reason=str(error), rank=-1, iterations_done=0, seconds=0.0)
+        _write(run_dir, ended)
+        return ended, error.exit_code
+    progress = ProgressLog(run_dir / layout.PROGRESS, assignment.scenario.training.iterations)
+    status, reason, exit_status, evaluation = _attempt(assignment, progress)
+    ended = Outcome(
+        status=status, reason=reason, rank=assignment.rank,
+        iterations_done=progress.iterations_done, seconds=round(progress.seconds, 6),
+        loss=evaluation.loss if evaluation else None, accuracy=evaluation.accuracy if evaluation else None,
+    )  # fmt: skip
+    progress.close()
+    _write(run_dir, ended)
+    return ended, exit_status
+
+
+def stop_worker(run_dir: Path) -> int:
+    """Ask the worker of ``run_dir`` to stop; 0 also if it has ended already. Raises: InputError if there was none."""
+    path = run_dir / PID
+    try:
+        pid = int(path.read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError as error:
+        if path.exists():
+            return 0
+        raise InputError(f"{path}: does not exist: no worker was started there; name its run directory") from error
+    except ValueError as error:
+        raise InputError(f"{path}: does not hold a process id; end the worker by hand") from error
+    if b"e2c_dl.drivers.live" in command and os.fsencode(run_dir.name) in b"/".join(command).split(b"/"):
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
+    return 0
+
+
+def _attempt(assignment: Assignment, progress: ProgressLog) -> tuple[str, str, int, Evaluation | None]:
+    """(status, reason, exit status, evaluation) of training."""
+    try:
+        return "finished", "", 0, asyncio.run(_until_signalled(assignment, progress))
+    except asyncio.CancelledError:
+        return "stopped", "it was asked to stop", STOPPED, None
+    except Aborted as aborted:
+        return aborted.status, str(aborted), STOPPED if aborted.status == "stopped" else aborted.exit_code, None
+    except E2cDlError as error:
+        return "failed", str(error), error.exit_code, None
+    except Exception as error:  # noqa: BLE001 - the program's own fault: the log shows where, the outcome that it was
+        traceback.print_exc()
+        return "failed", " ".join(f"{type(error).__name__}: {error}".split()), 1, None
+
+
+async def _until_signalled(assignment: Assignment, progress: ProgressLog) -> Evaluation | None:
+    """Train; SIGTERM and SIGINT cancel it."""
+    loop = asyncio.get_running_loop()
+    training = loop.create_task(train(assignment, progress))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, training.cancel)
+    return await training
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """While in it, whatever the process writes to standard error, torch's C++ included, goes to ``path``."""
+    before = os.dup(STANDARD_ERROR)
+    with path.open("a") as log:
+        os.dup2(log.fileno(), STANDARD_ERROR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, STANDARD_ERROR)
+            os.close(before)
+
+
+def _write(run_dir: Path, ended: Outcome) -> None:
+    try:
+        outcome.write(run_dir, ended)
+    except OSError as error:
+        sys.stderr.write(f"{run_dir / layout.OUTCOME}: cannot be written: {error.strerror}; {ended}\n")

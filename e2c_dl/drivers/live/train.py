@@ -1,0 +1,221 @@
+"""One rank's run from joining to leaving: the steps, and what is left in the run directory whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from e2c_dl import strategies
+from e2c_dl.archive import layout
+from e2c_dl.drivers.live.clocks import Clocks
+from e2c_dl.drivers.live.control import Aborted, Control
+from e2c_dl.drivers.live.coordinator import Coordinator
+from e2c_dl.drivers.live.emulation import HostEmulation
+from e2c_dl.drivers.live.facts import hardware_class, host_facts, tcp_limits
+from e2c_dl.drivers.live.key import take
+from e2c_dl.drivers.live.measuring import measure
+from e2c_dl.drivers.live.members import Assignment
+from e2c_dl.drivers.live.metrics import Metrics, device_with
+from e2c_dl.drivers.live.outcome import ProgressLog
+from e2c_dl.drivers.live.stored import stored_segments_s
+from e2c_dl.errors import E2cDlError, PeerLost
+from e2c_dl.strategies.base import Evaluation
+from e2c_dl.strategies.batching import controlled
+from e2c_dl.trace.recorder import Recorder
+from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
+
+if TYPE_CHECKING:  # torch takes seconds to import: that happens when all have joined
+    from e2c_dl.training.compute import TorchCompute
+
+PREPARED_WITHIN_S = 180.0  # importing torch on slow, busy hosts
+SMALL_BYTES = 1 << 16  # a message may be larger than a small model
+
+
+async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | None:
+    """Train as one rank of all; rank 0 returns how good the result is.
+
+    If any rank fails, is stopped or lost, all raise: the first cause, as far as it is known.
+
+    Raises: E2cDlError; CancelledError if cancelled.
+    """
+    key = take(assignment.run_dir)
+    async with AsyncExitStack() as resources:
+        control = await _join(assignment, resources, key)
+        try:
+            evaluation = await control.guard(_steps(assignment, control, resources, progress, key))
+            await control.leave()
+            return evaluation
+        except Aborted:
+            raise
+        except asyncio.CancelledError:
+            await control.fail("it was asked to stop", status="stopped")
+            raise
+        except Exception as error:
+            # Said before any connection closes: what the others then see of this rank is no news to them.
+            first = await _told(control, error)
+            if isinstance(error, PeerLost) and first is not None:
+                raise first from error
+            raise
+
+
+async def _told(control: Control, error: Exception) -> Aborted | None:
+    """Tell the others of ``error``; the first cause, as the coordinator sees it."""
+    exit_code = error.exit_code if isinstance(error, E2cDlError) else E2cDlError.exit_code
+    if isinstance(error, PeerLost):
+        return await control.fail(error.why, exit_code=exit_code, lost=error.rank)
+    return await control.fail(" ".join(str(error).split()) or type(error).__name__, exit_code=exit_code)
+
+
+async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes) -> Control:
+    names = [member.name for member in assignment.members]
+    first = assignment.members[0]
+    if assignment.rank == 0:
+        coordinator = Coordinator(names, key)
+        resources.push_async_callback(coordinator.close)
+        await coordinator.listen(first.address, first.control_port)
+    control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names, key=key)
+    resources.callback(control.close)
+    return control
+
+
+async def _steps(
+    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog, key: bytes
+) -> Evaluation | None:
+    training = assignment.scenario.training
+    strategy = strategies.load(training.strategy)(**training.strategy_settings)
+    own, run_dir = assignment.own, assignment.run_dir
+    emulation = HostEmulation(assignment)
+    resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
+    recorder = resources.enter_context(
+        Recorder(
+            run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer,
+            own_ns=emulation.clock.own_ns,
+        )
+    )  # fmt: skip
+    device = own.data_device or device_with(own.data_address)
+    resources.callback(Metrics(run_dir / layout.METRICS, device, clock=emulation.clock).close)
+    thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
+    compute = await _prepare(assignment, control, thread, emulation)
+    resources.callback(compute.pacing.stop)
+    clocks = await Clocks.start(assignment, control, resources, emulation.clock)
+    await measure(assignment, control)
+    await _start_emulation(assignment, emulation)
+    layers = [member.host.layer for member in assignment.members]
+    network = _listen(assignment, recorder, key, compute.parameters.nbytes)
+    resources.callback(network.abort)
+    await _connect(assignment, control, network, strategy.used_links(layers))
+    worker = LiveWorker(
+        network=network, compute=compute, thread=thread, recorder=recorder,
+        samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
+        seed=training.seed, iterations=training.iterations, evaluate_every=training.evaluate_every,
+        on_progress=progress.report, on_iteration=emulation.iteration,
+    )  # fmt: skip
+    await control.barrier("start")
+    emulation.began()
+    progress.begin()
+    trained = worker.run(
+        strategy,
+        everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes
+        as_seen=lambda seen: controlled(seen, training.batching),
+    )
+    async with clocks.followed():
+        await emulation.watched(trained)
+    await network.close()
+    await clocks.finish()
+    evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
+    await control.barrier("concluded")
+    return evaluation
+
+
+async def _start_emulation(assignment: Assignment, emulation: HostEmulation) -> None:
+    """What changes while training runs is ready to; all ranks wait for each other before they begin."""
+    await emulation.start()
+    path = assignment.run_dir / layout.FACTS
+    _write_json(path, {**json.loads(path.read_text()), "emulation": emulation.facts})
+
+
+async def _prepare(
+    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostEmulation
+) -> TorchCompute:
+    """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
+    what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
+    before what was measured."""
+    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
+    path = assignment.run_dir / layout.FACTS
+    _write_json(path, facts)
+    batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
+    mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts["compute"]["calibrated_s"]}
+    everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
+    peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]
+    stored = stored_segments_s(assignment.scenario, batch_size, len(compute.buckets))
+    agreed = stored or [float(each) for each in np.median(peers, axis=0)]
+    compute.pace(agreed)
+    facts["compute"]["agreed_s"] = agreed
+    facts["compute"]["paced_by"] = "calibration" if stored is None else "the scenario's profile"
+    _write_json(path, facts)
+    return compute
+
+
+def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompute, dict[str, Any]]:
+    """(compute, facts), in the compute thread."""
+    from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
+    from e2c_dl.training.pacing import Pacing
+
+    make_deterministic()
+    training = assignment.scenario.training
+    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
+    facts = host_facts()
+    facts["torch"] = torch_facts()
+    facts["versions"]["torch"] = facts["torch"]["version"]
+    facts["compute"] = {
+        "calibrated_s": list(compute.calibrate()),
+        "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(compute.buckets)))],
+        "bucket_sizes": [where.stop - where.start for where in compute.buckets],
+        "speed": assignment.own.speed,
+    }
+    return compute, facts
+
+
+def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:
+    return Network(
+        assignment.own.data_address, rank=assignment.rank, size=assignment.size, key=key, recorder=recorder,
+        largest_payload_bytes=2 * model_bytes + SMALL_BYTES,
+        options=SocketOptions(congestion_control=assignment.scenario.tcp.congestion_control),
+    )  # fmt: skip
+
+
+async def _connect(
+    assignment: Assignment, control: Control, network: Network, links: Sequence[tuple[int, int]]
+) -> None:
+    """Open ``links``, all ranks together, and record what TCP they got."""
+    listening = await control.gather("listening", [network.address.host, network.address.port])
+    await network.connect([Address(host=host, port=port) for host, port in listening], links)
+    path = assignment.run_dir / layout.FACTS
+    facts = json.loads(path.read_text())
+    facts["congestion_control"] = {
+        "asked": assignment.scenario.tcp.congestion_control,
+        "in_force": {assignment.members[dst].name: name for dst, name in network.congestion_control.items()},
+    }
+    facts["buffers"] = {
+        "limits": tcp_limits(),
+        "at_start": {assignment.members[dst].name: granted for dst, granted in network.buffers().items()},
+    }
+    _write_json(path, facts)
+
+
+async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:
+    evaluation = await worker.evaluate()
+    progress.evaluated(assignment.rank, evaluation.loss, evaluation.accuracy)
+    np.savez(assignment.run_dir / layout.MODEL, parameters=worker.parameters)
+    return evaluation
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

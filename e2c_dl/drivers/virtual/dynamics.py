@@ -1,0 +1,204 @@
+"""What changes during a simulated run: schedules, faults and heat, put in force in virtual time, and logged as live.
+
+::
+
+    Effective --conditions--> LinkModel       Tempo --ChangingSpeed--> HostModel       faults --> pauses, kills
+    a rank begins an iteration --> what begins with it --> links asked for anew, slower hosts, pauses, kills
+
+Every change is in force at its very moment. Clocks are one, so what makes a clock step or drift cannot happen here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from e2c_dl.archive import layout
+from e2c_dl.dynamics.links import Effective, started_by, windows
+from e2c_dl.dynamics.speed import ChangingSpeed
+from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.emulation.link_values import link_to_json
+from e2c_dl.scenario.model import Fault, FaultKind, Scenario
+from e2c_dl.topology import Link, Pair
+from e2c_dl.trace.changes import Change, ChangeLog
+from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, Onset, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.kernel import FOREVER
+from e2c_dl.worlds.virtual.links import Conditions, RankPair
+from e2c_dl.worlds.virtual.pauses import Pauses
+
+_OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
+CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
+
+
+class Dynamics:
+    """One simulated run's. ``archive`` gets the logs of changes, in the folders of the hosts, which are there."""
+
+    def __init__(self, scenario: Scenario, archive: Path) -> None:
+        self._scenario, self._effective = scenario, Effective(scenario)
+        self._faults = tuple(enumerate(scenario.injected.faults))
+        self._hosts = [host.name for host in scenario.topology.ranks]
+        self._rank = {name: rank for rank, name in enumerate(self._hosts)}
+        self._begun: dict[int, float] = {}
+        self._speeds: dict[str, ChangingSpeed] = {}
+        self._folder = archive / layout.HOSTS
+        self._logs: dict[Path, ChangeLog] = {}
+
+    def hosts(self, models: Sequence[HostModel]) -> tuple[HostModel, ...]:
+        """``models``, by rank, with what changes of them."""
+        return tuple(self._host(model) for model in models)
+
+    def links(self) -> Mapping[RankPair, LinkModel]:
+        """The emulated links between ranks. Raises: InputError if TCP is asked to be one that has no model."""
+        control = self._scenario.tcp.congestion_control
+        models = dict(link_models(self._scenario.emulated_topology(), control))
+        for src, dst in self._changing:
+            pair = self._rank[src], self._rank[dst]
+            # Before training, and so at its begin, the link is as the emulated topology has it; rtt is of that moment.
+            models[pair] = replace(models.get(pair, LinkModel()), conditions=self._conditions((src, dst), control))
+        return models
+
+    @property
+    def bottlenecks(self) -> tuple[Bottleneck, ...]:
+        """What links between ranks share."""
+        found = []
+        names = [each.name for each in self._scenario.topology.bottlenecks if self._between(each.links)]
+        for name, model in zip(names, bottlenecks(self._scenario.topology), strict=True):
+            schedule = self._scenario.schedules.bottlenecks.get(name)
+            rates = None if schedule is None else lambda schedule=schedule: schedule.steps(math.inf)
+            found.append(replace(model, rates=rates))
+        return tuple(found)
+
+    @property
+    def unsteady(self) -> frozenset[RankPair]:
+        """The links that change when an iteration begins, or whose source is paused then."""
+        found: set[RankPair] = set()
+        for _, fault in self._faults:
+            if fault.at_iteration is None:
+                continue
+            found |= set(self._ranks(fault.links))
+            if fault.kind is FaultKind.PAUSE and fault.host is not None:
+                found |= {(self._rank[fault.host], rank) for rank in range(len(self._hosts))}
+        return frozenset(found)
+
+    def on_iteration(self, rank: int, iteration: int, now_ns: int) -> Onset | None:
+        """What begins when ``rank`` begins ``iteration``."""
+        own = self._of_rank(rank)
+        numbers = [number for number in started_by(own, iteration) if number not in self._begun]
+        if not numbers:
+            return None
+        now_s = now_ns / 1e9
+        self._begun |= dict.fromkeys(numbers, now_s)
+        onset = Onset()
+        for number in numbers:
+            onset = self._begins(onset, self._hosts[rank], number, now_s)
+        return onset
+
+    def conclude(self, end_ns: int) -> None:
+        """Log what links and bottlenecks were like, and what happened to hosts, until ``end_ns``."""
+        for pair in self._changing:
+            log, whom = self._log(pair[0], layout.CHANGES), f"{pair[0]} -> {pair[1]}"
+            for at_s, link in self._schedule_of(pair):
+                at_ns = round(at_s * 1e9)
+                if at_ns > end_ns:
+                    break
+                log.add(Change.LINK, whom, at_ns, asked_s=at_s, **link_to_json(link))
+        for name, schedule in self._scenario.schedules.bottlenecks.items():
+            log = self._log(self._hosts[0], layout.CHANGES)
+            for at_s, rate_bps in schedule.steps(end_ns / 1e9):
+                log.add(Change.BOTTLENECK, name, round(at_s * 1e9), asked_s=at_s, rate_bps=rate_bps)
+        for host in self._hosts:
+            self._log_process(host, end_ns)
+        for log in self._logs.values():
+            log.close()
+
+    @property
+    def _changing(self) -> list[Pair]:
+        return sorted(self._between(self._effective.changing))
+
+    def _between(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Those of ``pairs`` that join two ranks."""
+        return [(src, dst) for src, dst in pairs if src in self._rank and dst in self._rank]
+
+    def _ranks(self, pairs: Iterable[Pair]) -> tuple[RankPair, ...]:
+        return tuple((self._rank[src], self._rank[dst]) for src, dst in self._between(pairs))
+
+    def _host(self, model: HostModel) -> HostModel:
+        faults = [fault for _, fault in self._faults if fault.host == model.name and fault.at_s is not None]
+        pauses = [fault for fault in faults if fault.kind is FaultKind.PAUSE]
+        killed = [fault.at_s for fault in faults if fault.kind is FaultKind.KILL and fault.at_s is not None]
+        tempo = Tempo.of(self._scenario, model.name, 1 / model.factor)
+        return replace(
+            model,
+            speed=self._speed(model.name, tempo) if tempo.changes else None,
+            pauses=tuple((f.at_s or 0.0, (f.at_s or 0.0) + (f.for_s or 0.0)) for f in pauses),
+            killed_at_s=min(killed, default=None),
+        )
+
+    def _speed(self, host: str, tempo: Tempo) -> ChangingSpeed:
+        log = self._log(host, layout.WORKER_CHANGES)
+
+        def changed(what: Change, at_s: float, value: float, iteration: int | None) -> None:
+            named = {"factor" if what is Change.COMPUTE else "temperature_c": value}
+            log.add(what, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=iteration, **named)
+
+        speed = self._speeds[host] = ChangingSpeed(tempo, changed, lambda _: None)
+        speed.began(0)
+        return speed
+
+    def _conditions(self, pair: Pair, control: str) -> Conditions:
+        def conditions() -> Iterator[tuple[float, LinkModel]]:
+            return ((at_s, link_model(link, control)) for at_s, link in self._schedule_of(pair))
+
+        return conditions
+
+    def _schedule_of(self, pair: Pair) -> Iterator[tuple[float, Link]]:
+        """(when in s, what ``pair`` is like from then on), as far as it is known by now; maybe for ever."""
+        at_s, last = 0.0, None
+        while at_s < math.inf:
+            link = self._effective.link(pair, at_s, self._begun)
+            if link != last:
+                yield at_s, link
+            last = link
+            at_s = self._effective.next_change_s([pair], (), at_s, self._begun)
+
+    def _of_rank(self, rank: int) -> list[tuple[int, Fault]]:
+        """The faults whose iterations are those of ``rank``: its host's, and those of links from there."""
+        name = self._hosts[rank]
+        return [
+            (number, fault)
+            for number, fault in self._faults
+            if fault.host == name or any(src == name for src, _ in fault.links)
+        ]
+
+    def _begins(self, onset: Onset, host: str, number: int, now_s: float) -> Onset:
+        fault = self._scenario.injected.faults[number]
+        if fault.links:
+            return onset._replace(links=(*onset.links, *self._ranks(fault.links)))
+        if fault.kind is FaultKind.SLOW_HOST:
+            self._speeds[host].slowed((number,), fault.at_iteration or 0, now_s)
+        paused_s = fault.for_s or 0.0 if fault.kind is FaultKind.PAUSE else 0.0
+        return onset._replace(
+            killed=onset.killed or fault.kind is FaultKind.KILL, paused_s=max(onset.paused_s, paused_s)
+        )
+
+    def _log_process(self, host: str, end_ns: int) -> None:
+        """Log when ``host``'s rank was stopped, whatever pauses overlapped then, and when it was killed, for good."""
+        own = windows(((number, fault) for number, fault in self._faults if fault.host == host), self._begun)
+        begins_ns = [(window.fault, round(window.begin_s * 1e9)) for window in own if window.fault.kind in _OF_HOSTS]
+        iterations = {(_OF_HOSTS[fault.kind], at_ns): fault.at_iteration for fault, at_ns in begins_ns}
+        killed_ns = min((at_ns for fault, at_ns in begins_ns if fault.kind is FaultKind.KILL), default=FOREVER)
+        pauses = Pauses((each.begin_s, each.end_s) for each in own if each.fault.kind is FaultKind.PAUSE)
+        stops = [each for begin, end in pauses for each in ((Change.PAUSE, begin), (Change.RESUME, end))]
+        for what, at_ns in (*stops, (Change.KILL, killed_ns)):
+            if at_ns <= min(killed_ns, end_ns):
+                iteration = iterations.get((what, at_ns))
+                log = self._log(host, layout.CHANGES)
+                log.add(what, host, at_ns, asked_s=at_ns / 1e9, asked_iteration=iteration)
+
+    def _log(self, host: str, name: str) -> ChangeLog:
+        path = self._folder / host / name
+        if path not in self._logs:
+            self._logs[path] = ChangeLog(path, host, lambda ns: ns)
+        return self._logs[path]

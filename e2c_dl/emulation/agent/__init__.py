@@ -1,0 +1,1 @@
+"""The agent of one host: changes what a scenario changes while training runs, in time."""

@@ -1,0 +1,61 @@
+"""Where an agent's changes of links go: to the relay's socket, to this host's kernel, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from e2c_dl.emulation.agent.config import AgentConfig
+from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation.tc import on_host
+from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Link, Pair, Topology
+
+_TC = {"tc": True, "htb": False}  # back end -> whether the kernel has netem
+
+
+class Links(Protocol):
+    """Puts links and bottlenecks in force."""
+
+    def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
+        """When it was done, in ns of the machine's clock; None: nothing of it is done here. Raises: EmulationError."""
+        ...
+
+
+class KernelLinks:
+    """By tc, on this host. ``topology`` is what was set up before training."""
+
+    def __init__(self, topology: Topology, config: AgentConfig, device: str, *, netem: bool) -> None:
+        self._topology, self._config, self._device, self._netem = topology, config, device, netem
+
+    def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
+        host, addresses = self._config.host, self._config.addresses
+        commands = tc.changes(
+            self._topology, host, self._device, addresses, links, bottlenecks, netem=self._netem
+        )  # fmt: skip
+        if not commands:
+            return None
+        return on_host.run(commands)
+
+
+class NoLinks:
+    """No emulation of links that could be changed."""
+
+    def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
+        return None
+
+
+def links_of(config: AgentConfig, topology: Topology) -> tuple[Links, str]:
+    """(what puts this host's links in force, that in words). Raises: EmulationError."""
+    if config.backend == "relay" and config.relay_socket is not None:
+        from e2c_dl.emulation.relay.control import RelayControl
+
+        return RelayControl(config.relay_socket), "by the relay"
+    if config.backend in _TC and config.device is not None:
+        return KernelLinks(topology, config, config.device, netem=_TC[config.backend]), f"by {config.backend}"
+    if config.backend == "none":
+        return NoLinks(), "not at all: links cannot be changed here"
+    raise EmulationError(
+        f"agent: back end {config.backend!r} with relay_socket {config.relay_socket!r} and device {config.device!r} "
+        "does not fit; deploy the scenario again"
+    )

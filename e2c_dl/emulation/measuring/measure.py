@@ -1,0 +1,146 @@
+"""Measuring back, quickly: what a link between two hosts really does, seen by the hosts before they train.
+
+::
+
+    21 pings on the idle link            -> round trip: median, and the spread between quartiles
+    small frames at half of the rate     -> loss
+    full frames at 1.2 times the rate    -> rate: what comes through, after a head start in which bursts may pass
+    for 0.7 s, at most CAP_BPS
+
+A rate above what was sent cannot be seen: then the measured rate is a floor. Every host runs a Responder; who measures
+which link when is ``rounds``, so that no host is in two measurements at once; keeping the rounds apart is the caller's.
+``emulation.thorough`` takes ten times as long and says how sure it is.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.measuring.packet_train import TrainResult
+from e2c_dl.emulation.measuring.probe import Probe, Sent
+from e2c_dl.emulation.measuring.probes import PING_FRAME_BYTES, open_socket
+from e2c_dl.emulation.measuring.responder import Responder
+from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Link, Pair
+from e2c_dl.units import FULL_FRAME_BYTES
+
+__all__ = ["CAP_BPS", "Measured", "Responder", "asked_round_trip_s", "measure_link", "rounds"]
+
+CAP_BPS = 300e6
+"""What Python sends in full frames without taking a whole core."""
+
+PINGS = 21
+HEAD_S, WINDOW_S = 0.1, 0.6
+OVERLOAD = 1.2  # times the asked rate, so that the link and not the sender decides
+SATURATED = 0.97  # less than this of what was sent came through: the link was the limit
+MIN_FRAME_BYTES, MIN_FRAMES = 200, 60  # slow links are measured with smaller frames, so that there are enough of them
+LOSS_FRAMES, LOSS_FRAMES_MAX, LOSS_RATE_BPS, LOSS_S = 200, 2000, 2.5e6, 1.0
+RATE_TRIES = 3
+JITTERS = 6  # times the jitter, plus the delay: later than the last frame hardly any other arrives
+
+
+def rounds(links: Iterable[Pair]) -> list[list[Pair]]:
+    """``links`` in rounds that no host is in twice; the order of ``links`` does not matter. Greedy: few, not fewest."""
+    filled: list[list[Pair]] = []
+    for link in sorted(set(links)):
+        for members in filled:
+            if not {*link} & {host for pair in members for host in pair}:
+                members.append(link)
+                break
+        else:
+            filled.append([link])
+    return filled
+
+
+def asked_round_trip_s(there: Link, back: Link) -> float:
+    """What the median ping should take: both delays, and the time that its frame takes on both links."""
+    return expected.round_trip_s(there, back, PING_FRAME_BYTES)[0]
+
+
+def patience_s(there: Link, back: Link) -> float:
+    """How long an answer is worth waiting for."""
+    return 0.5 + 4 * (asked_round_trip_s(there, back) + there.jitter_s + back.jitter_s)
+
+
+def settle_s(link: Link) -> float:
+    """How much later than one frame another that was sent before it may arrive."""
+    return (link.delay_s if link.reorder else 0.0) + JITTERS * link.jitter_s
+
+
+def measure_link(
+    *, src_address: str, dst_address: str, port: int, there: Link, back: Link, cap_bps: float = CAP_BPS
+) -> Measured:
+    """What this host, at ``src_address``, sees of its link ``there`` to the Responder at ``dst_address:port``.
+
+    ``there`` and ``back`` are what was asked of both directions: they set the pace and the patience. Takes about
+    a second plus some 25 round trips.
+
+    Raises: EmulationError when nobody answers.
+    """
+    with open_socket(src_address, 0) as opened:
+        probe = Probe(opened, (dst_address, port), patience_s=patience_s(there, back), settle_s=settle_s(there))
+        trips_s = probe.trips_s(PINGS)
+        loss, loss_samples = _loss(probe, there)
+        rate_bps, floor = _rate(probe, there, cap_bps)
+    quartiles = statistics.quantiles(trips_s, n=4)
+    return Measured(
+        rate_bps=rate_bps,
+        rate_is_floor=floor,
+        round_trip_s=statistics.median(trips_s),
+        round_trip_spread_s=quartiles[2] - quartiles[0],
+        pings=len(trips_s),
+        loss=loss,
+        loss_samples=loss_samples,
+    )
+
+
+def _loss(probe: Probe, link: Link) -> tuple[float, int]:
+    """(fraction lost, frames sent), at half of the link's rate."""
+    pace_bps = min(LOSS_RATE_BPS, LOSS_RATE_BPS if link.rate_bps is None else link.rate_bps / 2)
+    asked = link.mean_loss
+    wanted = LOSS_FRAMES if asked == 0 else min(LOSS_FRAMES_MAX, max(LOSS_FRAMES, round(30 / asked)))
+    frames = max(20, min(wanted, int(pace_bps * LOSS_S / 8 / PING_FRAME_BYTES)))
+    sent, result = probe.train(PING_FRAME_BYTES, pace_bps, frames, 0.0)
+    return max(0.0, 1 - result.arrived / sent.frames), sent.frames
+
+
+def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, bool]:
+    """(bits per second of frames that came through, whether the link could have carried more)."""
+    frame_bytes, pace_bps, frames = overload(link, cap_bps, HEAD_S + WINDOW_S)
+    best_bps = 0.0
+    for _ in range(RATE_TRIES):
+        sent, result = probe.train(frame_bytes, pace_bps, frames, HEAD_S)
+        if result.frame_ns > 0:
+            best_bps = max(best_bps, frame_bytes * 8e9 / result.frame_ns)
+            if not is_floor(sent, result, link):
+                return frame_bytes * 8e9 / result.frame_ns, False
+        if kept_pace(sent, pace_bps):
+            break
+    if best_bps == 0:
+        raise EmulationError(f"measuring: too few of {frames} frames reached {probe.peer}; is its rate near zero?")
+    return best_bps, True
+
+
+def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, int]:
+    """(bytes of a frame, pace in bits per second, frames) that make ``link`` the limit, if ``cap_bps`` allows it."""
+    pace_bps = cap_bps if link.rate_bps is None else min(cap_bps, OVERLOAD * link.rate_bps / _passing(link))
+    enough = int(pace_bps * seconds / 8 / MIN_FRAMES)
+    frame_bytes = min(FULL_FRAME_BYTES, max(MIN_FRAME_BYTES, enough))
+    return frame_bytes, pace_bps, max(2, int(pace_bps * seconds / 8 / frame_bytes))
+
+
+def kept_pace(sent: Sent, pace_bps: float) -> bool:
+    """Whether the sender did what it was asked to; else it had to wait for a core, and another train may tell more."""
+    return sent.rate_bps >= SATURATED * pace_bps
+
+
+def is_floor(sent: Sent, result: TrainResult, link: Link) -> bool:
+    """Whether all came through that ``link`` does not lose: then it could have carried more."""
+    return not sent.held_back and result.passed >= SATURATED * _passing(link)
+
+
+def _passing(link: Link) -> float:
+    return max(0.05, 1 - link.mean_loss)

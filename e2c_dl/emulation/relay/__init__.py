@@ -1,0 +1,1 @@
+"""The userspace relay: links between hosts of one machine, on TAP devices."""

@@ -1,0 +1,225 @@
+"""Which frame goes where and when: the relay without its sockets.
+
+::
+
+    host i --frame--> Switch.forward --> LinkShaper i->j: its Line --> [SharedLine of its bottleneck] --> write j
+                                                   \\____ Switch.deliver, by a heap of (when due, line) ____/
+
+Unicast IP takes the link's shaping and is counted there. What is broadcast, multicast or not IP (ARP) goes at once to
+whom it is for, unshaped and counted apart, as under tc, whose filters match IP destinations: a full queue or a cut must
+not make neighbours forget each other, and no first packet waits for a lost ARP reply. Unicast to an unknown address is
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypedDict
+
+from e2c_dl.emulation.relay.config import RelayConfig
+from e2c_dl.emulation.relay.frames import ETHERNET_BYTES, VNET_BYTES
+from e2c_dl.emulation.relay.link_queue import Line, SharedLine
+from e2c_dl.emulation.relay.shaping import LinkShaper, queue_bytes
+from e2c_dl.topology import Bottleneck, Link, Pair
+
+Write = Callable[[int, bytes], bool]
+"""Hands a buffer to the host of that index; False if the host did not take it."""
+
+_DST = slice(VNET_BYTES, VNET_BYTES + 6)
+_ETHERTYPE = slice(VNET_BYTES + 12, VNET_BYTES + ETHERNET_BYTES)
+_IP = frozenset((b"\x08\x00", b"\x86\xdd"))
+
+
+class LinkReport(TypedDict):
+    """The counters of one directed link, as in LinkShaper. Lateness is over the ``timed`` pieces."""
+
+    src: str
+    dst: str
+    frames: int
+    segments: int
+    bytes: int  # on the wire: Ethernet frames, headers of every segment included
+    dropped_queue: int  # segments
+    dropped_loss: int  # segments
+    dropped_down: int  # segments
+    dropped_bottleneck: int  # segments
+    dropped_host: int  # segments
+    timed: int
+    late: int  # handed over more than 1 ms after their due time
+    lateness_mean_s: float
+    lateness_max_s: float
+
+
+class BottleneckReport(TypedDict):
+    """The counters of one bottleneck, as in SharedLine."""
+
+    name: str
+    segments: int
+    bytes: int  # on the wire, as a link's
+    dropped_queue: int  # segments: those that its links have as dropped_bottleneck
+
+
+class SwitchReport(TypedDict):
+    """Everything counted: links that are shaped or carried something, what they share, and what belongs to no link."""
+
+    links: list[LinkReport]
+    bottlenecks: list[BottleneckReport]
+    other_frames: int  # ARP, broadcast, multicast
+    unknown_frames: int  # unicast to nobody: dropped
+    malformed_frames: int  # dropped
+
+
+class Switch:
+    """Connects the hosts of a configuration. Times are seconds of ``clock``; ``write`` does the handing over.
+
+    ``links`` and ``bottlenecks`` are what is in force: ask, do not change.
+    """
+
+    def __init__(self, config: RelayConfig, clock: Callable[[], float], write: Write) -> None:
+        self._clock, self._write = clock, write
+        self.names = [host.name for host in config.hosts]
+        self.links: dict[Pair, Link] = dict(config.links)
+        self.bottlenecks: dict[str, Bottleneck] = {one.name: one for one in config.bottlenecks}
+        self._shared = {one.name: SharedLine(one.rate_bps, self._limit_bytes(one)) for one in config.bottlenecks}
+        self._shared_by = {pair: self._shared[one.name] for one in config.bottlenecks for pair in one.links}
+        self._shapers: dict[Pair, LinkShaper] = {}
+        macs = [bytes.fromhex(host.mac.replace(":", "")) for host in config.hosts]
+        self._routes: list[dict[bytes, tuple[int, LinkShaper]]] = []
+        for src, src_name in enumerate(self.names):
+            others = [dst for dst in range(len(macs)) if dst != src]
+            self._routes.append({macs[dst]: (dst, self._shaper((src_name, self.names[dst]), config)) for dst in others})
+        self._events: list[tuple[float, int, Line]] = []
+        self._other_frames = self._unknown_frames = self._malformed_frames = 0
+
+    def forward(self, src: int, buffer: bytes) -> None:
+        """Takes one frame (with its vnet header) that the host of index ``src`` sent just now."""
+        route = self._routes[src].get(buffer[_DST])
+        if route is None or buffer[_ETHERTYPE] not in _IP:
+            self._forward_other(src, buffer, route)
+            return
+        dst, link = route
+        try:
+            if link.immediate:
+                segments = link.pass_on(buffer)
+                link.dropped_host += 0 if self._write(dst, buffer) else segments
+            else:
+                link.admit(self._clock(), buffer, dst)
+                self._expect(link.line)
+        except ValueError:
+            self._malformed_frames += 1  # a host can send anything: it must not stop the others
+
+    def deliver(self) -> None:
+        """Hands over everything that is due by now."""
+        events = self._events
+        while events and events[0][0] <= (now_s := self._clock()):
+            event_s, _, line = heapq.heappop(events)
+            if event_s != line.event_s:
+                continue  # what it was for is due at another time now
+            line.event_s = float("inf")
+            due_s, entry, piece = heapq.heappop(line.flight)
+            self._expect(line)
+            if entry != piece.entry:
+                continue  # it was planned anew, or had to make room
+            if line.shared is None:
+                taken = self._write(piece.dst, piece.buffer)
+                piece.link.handed_over(piece, now_s - due_s, taken=taken)
+            else:
+                line.shared.admit(due_s, piece)
+                self._expect(line.shared)
+
+    def next_due_s(self) -> float:
+        """When there is something to deliver, or to look whether there is; infinity if nothing is on its way."""
+        return self._events[0][0] if self._events else float("inf")
+
+    def change(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int:
+        """The clock in ns at which ``links`` and these rates of bottlenecks are in force. All names must be known."""
+        now_s = self._clock()
+        self.links.update(links)
+        for name, rate_bps in bottlenecks.items():
+            self.bottlenecks[name] = replace(self.bottlenecks[name], rate_bps=rate_bps)
+        # The shared rates first: links cut what waits for the least rate on its way. Their delays count after that.
+        changed = {pair: link for pair, link in links.items() if self._shapers[pair].link != link}
+        again = [name for name, one in self.bottlenecks.items() if changed.keys() & {*one.links}]
+        self._change_shared(now_s, bottlenecks)
+        for pair, link in changed.items():
+            self._shapers[pair].change(now_s, link)
+            self._expect(self._shapers[pair].line)
+        self._change_shared(now_s, again)
+        return round(self._clock() * 1e9)
+
+    def report(self) -> SwitchReport:
+        return SwitchReport(
+            links=[
+                _link_report(pair, link)
+                for pair, link in sorted(self._shapers.items())
+                if link.frames or pair in self.links
+            ],
+            bottlenecks=[
+                BottleneckReport(
+                    name=name, segments=line.segments, bytes=line.wire_bytes, dropped_queue=line.dropped_queue
+                )
+                for name, line in sorted(self._shared.items())
+            ],
+            other_frames=self._other_frames,
+            unknown_frames=self._unknown_frames,
+            malformed_frames=self._malformed_frames,
+        )
+
+    def _change_shared(self, now_s: float, names: Iterable[str]) -> None:
+        for name in names:
+            one = self.bottlenecks[name]
+            self._shared[name].change(now_s, one.rate_bps, self._limit_bytes(one))
+            self._expect(self._shared[name])
+
+    def _expect(self, line: Line) -> None:
+        """Makes sure that ``deliver`` looks at ``line`` when what comes first on it is due."""
+        if line.flight and line.flight[0][0] != line.event_s:
+            line.event_s = line.flight[0][0]
+            heapq.heappush(self._events, (line.event_s, line.number, line))
+
+    def _forward_other(self, src: int, buffer: bytes, route: tuple[int, LinkShaper] | None) -> None:
+        if len(buffer) < VNET_BYTES + ETHERNET_BYTES:
+            self._malformed_frames += 1
+        elif route is not None:
+            self._other_frames += 1
+            self._write(route[0], buffer)
+        elif buffer[VNET_BYTES] & 1:
+            self._other_frames += 1
+            for dst in range(len(self.names)):
+                if dst != src:
+                    self._write(dst, buffer)
+        else:
+            self._unknown_frames += 1
+
+    def _shaper(self, pair: Pair, config: RelayConfig) -> LinkShaper:
+        """The shaper of one directed link, with chances of its own: losses on a link depend on nothing else."""
+        seed = f"{config.seed} {pair[0]} {pair[1]}"
+        shaper = LinkShaper(self.links.get(pair, Link()), seed=seed, shared=self._shared_by.get(pair))
+        self._shapers[pair] = shaper
+        return shaper
+
+    def _limit_bytes(self, bottleneck: Bottleneck) -> int:
+        """By default sized for the longest of its links."""
+        longest_s = max((self.links.get(pair, Link()).delay_s for pair in bottleneck.links), default=0.0)
+        default = queue_bytes(bottleneck.rate_bps, longest_s)
+        return default if bottleneck.queue_bytes is None else bottleneck.queue_bytes
+
+
+def _link_report(pair: Pair, link: LinkShaper) -> LinkReport:
+    return LinkReport(
+        src=pair[0],
+        dst=pair[1],
+        frames=link.frames,
+        segments=link.segments,
+        bytes=link.wire_bytes,
+        dropped_queue=link.dropped_queue,
+        dropped_loss=link.dropped_loss,
+        dropped_down=link.dropped_down,
+        dropped_bottleneck=link.dropped_bottleneck,
+        dropped_host=link.dropped_host,
+        timed=link.timed,
+        late=link.late,
+        lateness_mean_s=link.lateness_sum_s / link.timed if link.timed else 0.0,
+        lateness_max_s=link.lateness_max_s,
+    )

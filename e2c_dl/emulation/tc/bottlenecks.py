@@ -1,0 +1,125 @@
+"""One rate that several links share, where they begin (a class above theirs) or where they end (an IFB device).
+
+::
+
+    edge-1 --.                        all links leave one host:   HTB class with the rate, the links' classes below it
+    edge-2 ---+-- Bottleneck --> fog  all links reach one host:   what arrives from those sources is led through an IFB
+                                                                  device whose HTB has one class per bottleneck
+
+A bottleneck of one link stands where the link begins. One whose links share neither end is beyond tc on the hosts.
+Source: Linux, Documentation of ifb (iproute2, tc-mirred(8)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from e2c_dl.emulation.relay.shaping import queue_bytes
+from e2c_dl.emulation.tc.link import Command, Within, shape
+from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Bottleneck, Topology
+from e2c_dl.units import FULL_FRAME_BYTES
+
+NAME_CHARS = 15  # of an interface
+
+
+class End(Enum):
+    """Which end the links of a bottleneck have in common."""
+
+    SOURCE = 0
+    DESTINATION = 1
+
+
+def end(bottleneck: Bottleneck) -> End | None:
+    """The end that all links share; None if there is none."""
+    for which in End:
+        if len({pair[which.value] for pair in bottleneck.links}) == 1:
+            return which
+    return None
+
+
+def leaving(topology: Topology, host: str) -> tuple[Bottleneck, ...]:
+    """The bottlenecks that are emulated where ``host`` sends. Raises: EmulationError if tc cannot do one of them."""
+    return _at(topology, host, End.SOURCE)
+
+
+def arriving(topology: Topology, host: str) -> tuple[Bottleneck, ...]:
+    """The bottlenecks that are emulated where ``host`` receives. Raises: as :func:`leaving`."""
+    return _at(topology, host, End.DESTINATION)
+
+
+def ifb(device: str) -> str:
+    """The device through which what arrives at ``device`` is led."""
+    return "ifb-" + device[-(NAME_CHARS - 4) :]
+
+
+def shared_classes(device: str, shared: tuple[Bottleneck, ...]) -> list[Command]:
+    """The classes above those of the links."""
+    return [_shared_class("add", device, number, each.rate_bps) for number, each in enumerate(shared, 1)]
+
+
+def arriving_set_up(
+    device: str, shared: tuple[Bottleneck, ...], sources: Mapping[str, str], delay_s: float
+) -> list[Command]:
+    """The IFB device of ``device``; ``sources``: host -> address, ``delay_s``: the greatest of the links."""
+    through = ifb(device)
+    rendered: list[Command] = [
+        ("ip", "link", "add", "name", through, "type", "ifb"),
+        ("ip", "link", "set", "dev", through, "up"),
+        ("tc", "qdisc", "replace", "dev", through, "root", "handle", "1:", "htb", "default", "0"),
+    ]
+    filters: list[Command] = [("tc", "qdisc", "replace", "dev", device, "ingress")]
+    count = 0
+    for number, each in enumerate(shared, 1):
+        rendered += _arriving_class(through, number, each, delay_s)
+        for src, _ in each.links:
+            count += 1
+            match = ("handle", f"800::{count:x}", "u32", "match", "ip", "src", f"{sources[src]}/32")
+            on = ("protocol", "ip", "prio", "1", *match)
+            rendered.append(("tc", "filter", "add", "dev", through, "parent", "1:", *on, "flowid", f"1:{number:x}"))
+            redirect = ("action", "mirred", "egress", "redirect", "dev", through)
+            filters.append(("tc", "filter", "add", "dev", device, "parent", "ffff:", *on, *redirect))
+    return rendered + filters  # nothing is led there before there is a way on
+
+
+def changed(
+    device: str, leaves: tuple[Bottleneck, ...], arrives: tuple[Bottleneck, ...], rates_bps: Mapping[str, float]
+) -> list[Command]:
+    """Those of ``rates_bps`` (name -> bits per second) that stand at this host, in place."""
+    rendered = [
+        _shared_class("change", device, number, rates_bps[each.name])
+        for number, each in enumerate(leaves, 1)
+        if each.name in rates_bps
+    ]
+    for number, each in enumerate(arrives, 1):
+        if each.name in rates_bps:
+            on = ("dev", ifb(device), "parent", "1:", "classid", f"1:{number:x}")
+            rendered.append(("tc", "class", "change", *on, *shape(rates_bps[each.name])))
+    return rendered
+
+
+def _at(topology: Topology, host: str, which: End) -> tuple[Bottleneck, ...]:
+    found = []
+    for each in topology.bottlenecks:
+        at = end(each)
+        if at is None:
+            raise EmulationError(f"tc: the links of bottleneck {each.name} share neither source nor destination")
+        if at is which and each.links[0][which.value] == host:
+            found.append(each)
+    return tuple(found)
+
+
+def _shared_class(verb: str, device: str, number: int, rate_bps: float) -> Command:
+    flow = Within.flow_of(number)
+    return ("tc", "class", verb, "dev", device, "parent", "1:", "classid", flow, *shape(rate_bps))
+
+
+def _arriving_class(through: str, number: int, each: Bottleneck, delay_s: float) -> list[Command]:
+    waiting_bytes = queue_bytes(each.rate_bps, delay_s) if each.queue_bytes is None else each.queue_bytes
+    flow = f"1:{number:x}"
+    limit = ("bfifo", "limit", str(max(FULL_FRAME_BYTES, waiting_bytes)))
+    return [
+        ("tc", "class", "add", "dev", through, "parent", "1:", "classid", flow, *shape(each.rate_bps)),
+        ("tc", "qdisc", "add", "dev", through, "parent", flow, "handle", f"1{number:x}:", *limit),
+    ]

@@ -1,0 +1,199 @@
+"""A topology as the kernel's own queueing: the commands for one host's data interface, as values.
+
+::
+
+    eth1, leaving                                                      eth1, arriving (only at the one destination
+    root HTB 1:     not matched -> straight out, unlimited             of a bottleneck's links)
+      |-- 1:1       rate to the first destination -- netem 11:         ingress: u32 on the IP source -> ifb-eth1
+      |-- 1:2       ... to the second             -- netem 12:           root HTB 1:
+      |-- 1:1001    rate of a bottleneck                                   |-- 1:1  rate of the bottleneck -- bfifo
+      |     `-- 1:3 ceil: rate to the third       -- netem 13:
+      `-- 1:2000    cut                           -- blackhole
+    u32 filters: IP destination -> class
+
+What is emulated in which order: delay, jitter, loss and reordering, then the rate of the link, then the bottleneck.
+(The relay delays last; a frame's arrival is the same unless jitter or a burst comes into it.) A bottleneck whose links
+leave one host shares its rate among them in turns, each waiting in its own queue; one whose links reach one host is a
+single queue in front of that host, behind the delays. HTB counts Ethernet frames with their headers, per segment. ARP
+and IPv6 match no filter: neighbours are found at once and never lost.
+
+:func:`changes` alters all of it in place: what waits keeps waiting, no connection notices. netem keeps a table of
+delays once it has one, so a link's distribution cannot change. Rendering is pure: :mod:`~e2c_dl.emulation.tc.on_host`
+runs these commands, checks each, and reads back what came of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from e2c_dl.emulation.relay.shaping import HOLD_S
+from e2c_dl.emulation.tc import bottlenecks as tc_bottlenecks
+from e2c_dl.emulation.tc import link as tc_link
+from e2c_dl.emulation.tc.link import Command
+from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Bottleneck, Link, Pair, Topology
+from e2c_dl.units import FULL_FRAME_BYTES
+
+__all__ = ["Command", "changes", "clear", "commands", "needs_netem", "unsupported"]
+
+MAX_SEGMENTS = 65535  # the kernel's own limit of segments per frame
+MAX_DESTINATIONS = 0xFFF  # that the numbers of classes leave room for
+
+SEGMENT_BY_SEGMENT_BPS = 1e9
+"""Up to this rate the kernel hands netem single segments: it would lose, delay and count a large frame as one."""
+
+
+def needs_netem(topology: Topology) -> bool:
+    """Whether any link asks for what HTB cannot do: delay, jitter, loss or reordering."""
+    return any(tc_link.properties_of_netem(link) for link in topology.links.values())
+
+
+def unsupported(topology: Topology, *, netem: bool) -> tuple[str, ...]:
+    """What of ``topology`` tc on the hosts cannot do, in sentences; empty if it can do all of it."""
+    said = [
+        f"bottleneck {each.name}: its links share neither source nor destination, and tc shapes where links begin or "
+        "end; use the relay, or split it"
+        for each in topology.bottlenecks
+        if tc_bottlenecks.end(each) is None
+    ]
+    if not netem:
+        for wanted in sorted({name for link in topology.links.values() for name in tc_link.properties_of_netem(link)}):
+            pairs = [pair for pair, link in topology.links.items() if wanted in tc_link.properties_of_netem(link)]
+            src, dst = min(pairs)
+            more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+            said.append(f"{wanted} on {src} -> {dst}{more}: tc needs netem for it, and the kernel has none")
+    return tuple(said)
+
+
+def commands(
+    topology: Topology, host: str, device: str, addresses: Mapping[str, str], *, netem: bool = True
+) -> tuple[Command, ...]:
+    """What to run on ``host``, in order, so that ``device`` shapes its links; whatever stood there goes.
+
+    ``addresses``: host name -> IPv4 address on the data network. Without ``netem`` rates alone are set:
+    :func:`unsupported` says what is missing then. Nothing but clearing is left of a host without links.
+
+    Raises: EmulationError when a destination has no address, or for a bottleneck that tc cannot emulate.
+    """
+    outgoing = _outgoing(topology, host)
+    leaving = tc_bottlenecks.leaving(topology, host)
+    arriving = tc_bottlenecks.arriving(topology, host)
+    if not outgoing and not arriving:
+        return clear(device)
+    rendered: list[Command] = list(_emptied(device))
+    if outgoing:
+        rendered.append(("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "0"))
+        rendered += tc_link.cut(device)
+        rendered += tc_bottlenecks.shared_classes(device, leaving)
+        for number, dst in enumerate(outgoing, 1):
+            address = _address(addresses, (host, dst), dst)
+            at = tc_link.Place(device=device, number=number, address=address, within=_within(leaving, (host, dst)))
+            rendered += tc_link.set_up(at, topology.link(host, dst), netem=netem)
+        segments = min(_segments(topology.link(host, dst), netem=netem) for dst in outgoing)
+        # A frame that is segmented later would hold a slow link for up to 0.5 s: make the kernel build smaller ones.
+        rendered.append(("ip", "link", "set", "dev", device, "gso_max_segs", str(segments)))
+    if arriving:
+        sources = {pair[0]: _address(addresses, pair, pair[0]) for each in arriving for pair in each.links}
+        delay_s = max(topology.link(*pair).delay_s for each in arriving for pair in each.links)
+        rendered += tc_bottlenecks.arriving_set_up(device, arriving, sources, delay_s)
+    return tuple(rendered)
+
+
+def changes(
+    topology: Topology,
+    host: str,
+    device: str,
+    addresses: Mapping[str, str],
+    links: Mapping[Pair, Link],
+    bottlenecks: Mapping[str, float],
+    *,
+    netem: bool = True,
+) -> tuple[Command, ...]:
+    """What to run on ``host`` so that its ``links`` and ``bottlenecks`` (name -> bits per second) are as given here.
+
+    ``topology`` is as it was set up; links of other hosts and bottlenecks elsewhere are passed over. The same commands
+    run twice do no harm. No queue is flushed: what waits leaves at the new rate, with the delay it came in with.
+
+    Raises: EmulationError for a link or bottleneck that was not set up, or another distribution of its jitter.
+    """
+    outgoing, leaving = _outgoing(topology, host), tc_bottlenecks.leaving(topology, host)
+    arriving = tc_bottlenecks.arriving(topology, host)
+    rendered: list[Command] = []
+    for name in sorted(bottlenecks):
+        if not any(each.name == name for each in topology.bottlenecks):
+            raise EmulationError(f"tc: bottleneck {name} was not set up; those that were: {_names(topology)}")
+    rendered += tc_bottlenecks.changed(device, leaving, arriving, bottlenecks)
+    for (src, dst), link in sorted(links.items()):
+        if src != host:
+            continue
+        if dst not in outgoing:
+            raise EmulationError(f"tc: {src} -> {dst} was not set up; only links that were shaped before can change")
+        before = topology.link(src, dst)
+        if netem and link.jitter_s and link.distribution is not before.distribution:
+            raise EmulationError(
+                f"tc: {src} -> {dst}: netem cannot change the distribution of jitter from "
+                f"{before.distribution.value} to {link.distribution.value} in place; set the link up anew"
+            )
+        address = _address(addresses, (src, dst), dst)
+        number = outgoing.index(dst) + 1
+        at = tc_link.Place(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
+        rendered += tc_link.changed(at, link, netem=netem)
+    return tuple(rendered)
+
+
+def clear(device: str) -> tuple[Command, ...]:
+    """What to run so that ``device`` shapes nothing any more.
+
+    ``on_host`` leaves out what removes a thing that is not there, and so succeeds whether or not anything was shaped.
+    """
+    return (
+        *_emptied(device),
+        ("tc", "qdisc", "del", "dev", device, "root"),
+        ("ip", "link", "set", "dev", device, "gso_max_segs", str(MAX_SEGMENTS)),
+    )
+
+
+def _emptied(device: str) -> tuple[Command, ...]:
+    return (
+        # Replacing by another kind always works; deleting fails where nothing stands, replacing HTB by HTB where HTB
+        # does.
+        ("tc", "qdisc", "replace", "dev", device, "root", "handle", "2:", "pfifo"),
+        ("tc", "qdisc", "del", "dev", device, "ingress"),
+        ("ip", "link", "del", "dev", tc_bottlenecks.ifb(device)),
+    )
+
+
+def _outgoing(topology: Topology, host: str) -> list[str]:
+    """The destinations of ``host``, sorted: nothing depends on the order in which a scenario's rules are read."""
+    pairs = set(topology.links).union(*(each.links for each in tc_bottlenecks.leaving(topology, host)))
+    found = sorted(dst for src, dst in pairs if src == host)
+    if len(found) > MAX_DESTINATIONS:
+        raise EmulationError(f"tc: {host} has {len(found)} outgoing links; {MAX_DESTINATIONS} are possible")
+    return found
+
+
+def _within(leaving: tuple[Bottleneck, ...], pair: Pair) -> tc_link.Within | None:
+    for number, each in enumerate(leaving, 1):
+        if pair in each.links:
+            return tc_link.Within(number=number, bottleneck=each)
+    return None
+
+
+def _address(addresses: Mapping[str, str], pair: Pair, name: str) -> str:
+    if name not in addresses:
+        raise EmulationError(f"tc: {pair[0]} -> {pair[1]}: {name} has no data address; give every host one")
+    return addresses[name]
+
+
+def _segments(link: Link, *, netem: bool) -> int:
+    """How many segments the kernel may hand over as one frame."""
+    random = link.loss or link.burst or link.jitter_s or link.reorder or link.queue_bytes is not None
+    if netem and (random or (link.rate_bps is not None and link.rate_bps <= SEGMENT_BY_SEGMENT_BPS)):
+        return 1
+    if link.rate_bps is None:
+        return MAX_SEGMENTS
+    return max(1, min(MAX_SEGMENTS, int(link.rate_bps * HOLD_S / 8 / FULL_FRAME_BYTES)))
+
+
+def _names(topology: Topology) -> str:
+    return ", ".join(each.name for each in topology.bottlenecks) or "none"

@@ -1,0 +1,1 @@
+"""The self-contained page of a run, section by section, and the figures on it."""

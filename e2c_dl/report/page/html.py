@@ -1,0 +1,121 @@
+"""One self-contained page: the verdict, what it rests on, and every figure with its definition. Opens offline.
+
+Nothing is fetched: Plotly's script is embedded once, and a content policy forbids the page to load anything. Every
+string that comes from a scenario or a host is escaped; figures travel as JSON that cannot end its script element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from e2c_dl import formatting
+from e2c_dl.archive.run import Run
+from e2c_dl.diagnosis.activity import Activity
+from e2c_dl.diagnosis.model import ElementKind, Report
+from e2c_dl.report.page import figures, matrix, schedules, sections
+from e2c_dl.report.page.map import topology
+from e2c_dl.report.page.panels import Schedules
+from e2c_dl.report.page.style import CSS, SCRIPT
+from e2c_dl.report.page.timeline import timeline
+from e2c_dl.report.rows import bottleneck_rows, link_rows
+
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Everything that a page is built from."""
+
+    run: Run
+    report: Report
+    links: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of links.json
+    bottlenecks: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of bottlenecks.json
+    activity: Activity | None = None  # None: no timeline
+    progress: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of rank 0's progress.jsonl
+    changed: Schedules | None = None  # None: nothing changed while training ran
+
+
+def build(source: Source) -> str:
+    """The page's HTML. Raises: ArchiveError for damaged rows of links."""
+    run, report = source.run, source.report
+    title = escape(f"{run.scenario or 'run'} – {run.run_id}")
+    body = [
+        sections.header(run),
+        sections.verdict(run, report),
+        sections.tiles(report, source.progress),
+        *_figures(source),
+        sections.injected(run),
+        sections.doubts(run, report),
+        sections.definitions(),
+        sections.reproduce(run),
+    ]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{title}</title>
+<style>{CSS}</style>
+<script>{get_plotlyjs()}</script>
+</head>
+<body>
+<main>
+{"".join(body)}
+</main>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def _figures(source: Source) -> list[str]:
+    report = source.report
+    hosts = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
+    links = {(f.element.src, f.element.dst or "") for f in report.culprits if f.element.kind is ElementKind.LINK}
+    rows = link_rows(source.links, report)
+    made = []
+    if report.hosts:
+        time = embedded("states", figures.states(report.hosts, hosts), "Seconds per state and worker")
+        made.append(sections.states(report, time, hosts))
+        drawn = topology(report.hosts, rows, hosts, links)
+        made.append(sections.topology(embedded("topology", drawn, "Hosts and links")))
+    if source.activity is not None and source.activity.lanes:
+        made.append(_timeline(source.activity, hosts, links))
+    if rows:
+        made.append(sections.links(rows, links))
+    measured = [row.fidelity for row in rows if row.fidelity is not None]
+    made.append(matrix.section(measured, bottleneck_rows(source.bottlenecks), [host.host for host in report.hosts]))
+    made.append(schedules.section(source.changed, embedded))
+    if report.bottlenecks:
+        bars = embedded("bottlenecks", figures.bottlenecks(report), "Seconds saved if twice as fast")
+        made.append(sections.bottlenecks(bars))
+    if source.progress:
+        made.append(sections.progress(embedded("progress", figures.progress(source.progress), "Loss and accuracy")))
+    return made
+
+
+def _timeline(activity: Activity, hosts: set[str], links: set[tuple[str, str]]) -> str:
+    drawn = timeline(activity, hosts, links)
+    ranges = {"whole run": (0.0, drawn.end_s), "three iterations around the median": drawn.window_s}
+    buttons = "".join(
+        f'<button data-figure="timeline" data-range="[{low:.9g}, {high:.9g}]">{name}</button>'
+        for name, (low, high) in ranges.items()
+    )
+    figure = embedded("timeline", drawn.figure, "Timeline of workers and links")
+    return sections.timeline(buttons + figure, " ".join(drawn.left_out), formatting.seconds(drawn.end_s))
+
+
+def embedded(name: str, figure: Any, title: str) -> str:
+    """The place where ``figure`` appears, and its data beside it; ``name`` is its id."""
+    data = figure.to_json().replace("<", "\\u003c")
+    height = int(figure.layout.height)
+    return (
+        f'<div class="figure" id="{name}" role="img" aria-label="{escape(title)}" style="min-height:{height}px"></div>'
+        f'<script type="application/json" id="{name}-data">{data}</script>'
+    )

@@ -1,0 +1,226 @@
+"""Requested beside measured as a picture: a square per directed link, coloured by how far it is from what was asked.
+
+::
+
+              edge-1  edge-2  fog-1      rows: from; columns: to
+    edge-1      .      40.0    9.98      in a square: measured Mbit/s
+    edge-2    40.0      .     [7.1]      green: as asked; paler, the nearer to the tolerance; marked: not as asked
+    fog-1     10.0    10.0      .        grey: not measured
+
+Everything else about a link appears when one points at its square, and in the table below. Only what was measured is
+shown; a run without measurements has no such section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from itertools import chain
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from e2c_dl import formatting
+from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity, Measured
+from e2c_dl.emulation.measuring.intervals import Interval
+from e2c_dl.report.page import sections
+
+UNFOLDED = 40  # rows of a table that are shown without a click
+SHADES = 4  # of green, from "as asked" to "just within the tolerance"
+
+
+def section(links: Sequence[LinkFidelity], shared: Sequence[BottleneckFidelity], hosts: Sequence[str] = ()) -> str:
+    """The section of the page, squares in the order of ``hosts``; nothing if no link was measured."""
+    picture = heat_map(links, hosts)
+    if not picture:
+        return ""
+    parts = [picture]
+    thorough = [link for link in links if link.measured and link.measured.thorough]
+    for head, rows in (details(thorough), bottlenecks(shared)):
+        if rows:
+            styled = [("", _styled(cells, " off" if mark else "")) for mark, cells in rows]
+            shown = sections.table(_styled(head), styled)
+            folded = f"<details><summary>{len(rows)} links in figures</summary>{shown}</details>"
+            parts.append(folded if len(rows) > UNFOLDED else shown)
+    caption = (
+        "Measured by the hosts themselves, quickly before training; intervals (95 %) where `e2c-dl emulate measure` "
+        "looked thoroughly. Not as asked: rate more than 5 % off, round trip more than max(1 ms, 5 %), loss more than "
+        "its tolerance and its chance. Point at a square for all its figures."
+    )
+    return sections.section("The network, asked and measured", escape(caption), "".join(parts))
+
+
+def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
+    """The square table as HTML, ``hosts`` first; nothing if no link was measured."""
+    if not any(link.measured for link in links):
+        return ""
+    by_pair = {(link.src, link.dst): link for link in links}
+    there = set(chain.from_iterable(by_pair))
+    order = [*(name for name in hosts if name in there), *sorted(there - set(hosts))]
+    head = "".join(f"<th><span>{escape(name)}</span></th>" for name in order)
+    rows = "".join(
+        f"<tr><th>{escape(src)}</th>{''.join(_square(by_pair.get((src, dst)), src == dst) for dst in order)}</tr>"
+        for src in order
+    )
+    key = (
+        '<p class="caption">Rows send, columns receive; figures are measured Mbit/s of Ethernet frames. '
+        '<span class="key t0">as asked</span> <span class="key t3">within the tolerance</span> '
+        '<span class="key t9">not as asked</span> <span class="key t-">not measured</span></p>'
+    )
+    return f'<div class="scroll"><table class="heat"><tr><th></th>{head}</tr>{rows}</table></div>{key}'
+
+
+def summary(link: LinkFidelity) -> list[str]:
+    """Lines about one link: every property that was asked or measured, with its interval."""
+    seen, asked = link.measured, link.asked
+    lines = [f"{link.src} -> {link.dst}"]
+    if seen is None:
+        return [*lines, "not measured"]
+    lines.append(f"rate: asked {_rate_asked(link)}, measured {_rate(seen)}")
+    if seen.goodput_bps is not None:
+        lines.append(f"TCP: {formatting.rate(seen.goodput_bps)} {_between(seen.goodput_interval_bps, formatting.rate)}")
+    trip = f"{formatting.seconds(seen.round_trip_s)} {_between(seen.round_trip_interval_s, formatting.seconds)}"
+    lines.append(f"round trip: asked {formatting.seconds(link.asked_round_trip_s)}, measured {trip}")
+    loss = f"{_fraction(seen.loss)} {_between(seen.loss_interval, _fraction)}"
+    lines.append(f"loss: asked {_fraction(asked.mean_loss)}, measured {loss} of {seen.loss_samples} frames")
+    if seen.loss_burst is not None:
+        lines.append(f"lost in a row: asked {expected.burst_frames(asked):.3g}, measured {seen.loss_burst:.3g}")
+    if seen.delay_spread_s is not None:
+        spread = (
+            f"{formatting.seconds(seen.delay_spread_s)} {_between(seen.delay_spread_interval_s, formatting.seconds)}"
+        )
+        lines.append(
+            f"delay between quartiles: asked {formatting.seconds(expected.spread_s(asked))}, measured {spread}"
+        )
+    if seen.reordered is not None and (seen.reordered or asked.reorder or asked.jitter_s):
+        lines.append(f"out of order: {_fraction(seen.reordered)} of frames")
+    return [line.replace(" ,", ",").rstrip() for line in lines]
+
+
+def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+    """(column names, rows of (deviates, cells)) of what was measured; empty columns are left out."""
+    measured = [(link, link.measured) for link in links if link.measured is not None]
+    columns = {
+        "link": [f"{link.src} → {link.dst}" for link, _ in measured],
+        "rate asked": [_rate_asked(link) for link, _ in measured],
+        "measured": [_rate(seen) for _, seen in measured],
+        "TCP goodput": [_goodput(seen) for _, seen in measured],
+        "round trip asked": [formatting.seconds(link.asked_round_trip_s) for link, _ in measured],
+        "measured ": [_trip(seen) for _, seen in measured],
+        "loss asked": [_fraction(link.asked.mean_loss) for link, _ in measured],
+        "measured  ": [_loss(seen) for _, seen in measured],
+        "lost in a row": [_burst(link, seen) for link, seen in measured],
+        "delay spread asked": [_spread_asked(link) for link, _ in measured],
+        "measured   ": [_spread(seen) if link.asked.jitter_s else "" for link, seen in measured],
+        "out of order": [_order(link, seen) for link, seen in measured],
+    }
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    cells = zip(*kept.values(), strict=True)
+    marks = [bool(link.deviations()) for link, _ in measured]
+    return [name.strip() for name in kept], [(mark, list(row)) for mark, row in zip(marks, cells, strict=True)]
+
+
+def bottlenecks(rows: Sequence[BottleneckFidelity]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+    """The same of bottlenecks that were measured with all their links full."""
+    head = ["bottleneck", "asked", "measured in all", "of which"]
+    made = []
+    for row in rows:
+        parts = ", ".join(f"{src} → {dst} {formatting.rate(share.rate_bps)}" for (src, dst), share in row.shares)
+        cells = [row.name, formatting.rate(row.asked_bps), formatting.rate(row.measured_bps), parts]
+        made.append((bool(row.deviations()), cells))
+    return head, made
+
+
+def terminal_tables(links: Sequence[LinkFidelity], shared: Sequence[BottleneckFidelity]) -> list[Table]:
+    """For a terminal: links, and bottlenecks if any were measured."""
+    made = []
+    for title, (head, rows) in {"Links": details(links), "Bottlenecks": bottlenecks(shared)}.items():
+        if not rows:
+            continue
+        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        for number, name in enumerate(head):
+            table.add_column(name, justify="right" if number else "left", no_wrap=not number, overflow="fold")
+        for mark, cells in rows:
+            table.add_row(*map(Text, cells), style="yellow" if mark else None)
+        made.append(table)
+    return made
+
+
+def _square(link: LinkFidelity | None, is_diagonal: bool) -> str:
+    if is_diagonal:
+        return '<td class="self"></td>'
+    if link is None or link.measured is None or link.off is None:
+        return '<td class="t-"></td>'
+    shade = "t9" if link.off > 1 else f"t{min(SHADES - 1, int(link.off * SHADES))}"
+    title = escape("\n".join([*summary(link), *link.deviations()]))
+    rate = link.measured.rate_bps / 1e6
+    shown = f"{rate:.3g}" if rate < 1000 else f"{rate / 1000:.2g}k"
+    floor = "≥" if link.measured.rate_is_floor else ""
+    return f'<td class="{shade}" title="{title}">{floor}{shown}</td>'
+
+
+def _fraction(value: float | None) -> str:
+    """Of frames, to a hundredth of a percent: what 10,000 of them tell."""
+    return formatting.DASH if value is None else f"{value * 100:.2f} %"
+
+
+def _rate_asked(link: LinkFidelity) -> str:
+    return "unlimited" if link.asked.rate_bps is None else formatting.rate(link.asked.rate_bps)
+
+
+def _rate(seen: Measured) -> str:
+    least = "≥ " if seen.rate_is_floor else ""
+    return f"{least}{formatting.rate(seen.rate_bps)} {_off(seen.rate_bps, seen.rate_interval_bps)}".strip()
+
+
+def _goodput(seen: Measured) -> str:
+    if seen.goodput_bps is None:
+        return ""
+    return f"{formatting.rate(seen.goodput_bps)} {_off(seen.goodput_bps, seen.goodput_interval_bps)}"
+
+
+def _trip(seen: Measured) -> str:
+    return f"{formatting.seconds(seen.round_trip_s)} {_off(seen.round_trip_s, seen.round_trip_interval_s)}".strip()
+
+
+def _loss(seen: Measured) -> str:
+    return f"{_fraction(seen.loss)} {_between(seen.loss_interval, _fraction)}".strip()
+
+
+def _burst(link: LinkFidelity, seen: Measured) -> str:
+    if link.asked.burst is None or seen.loss_burst is None:
+        return ""
+    return f"{seen.loss_burst:.3g} ({expected.burst_frames(link.asked):.3g} asked)"
+
+
+def _spread_asked(link: LinkFidelity) -> str:
+    return formatting.seconds(expected.spread_s(link.asked)) if link.asked.jitter_s else ""
+
+
+def _styled(cells: Sequence[str], more: str = "") -> list[sections.Cell]:
+    """With their CSS classes: the first is a name, the others are figures."""
+    return [(text, f"n{more}" if number else "") for number, text in enumerate(cells)]
+
+
+def _spread(seen: Measured) -> str:
+    if seen.delay_spread_s is None:
+        return ""
+    return f"{formatting.seconds(seen.delay_spread_s)} {_off(seen.delay_spread_s, seen.delay_spread_interval_s)}"
+
+
+def _order(link: LinkFidelity, seen: Measured) -> str:
+    told = seen.reordered is not None and (link.asked.reorder or link.asked.jitter_s or seen.reordered)
+    return _fraction(seen.reordered) if told else ""
+
+
+def _off(value: float, interval: Interval | None) -> str:
+    """The interval as the farther end, in percent of the value."""
+    if interval is None or not value:
+        return ""
+    return f"± {max(interval[1] - value, value - interval[0]) / value * 100:.1f} %"
+
+
+def _between(interval: Interval | None, shown: Callable[[float | None], str]) -> str:
+    return "" if interval is None else f"({shown(interval[0])} to {shown(interval[1])})"

@@ -1,0 +1,292 @@
+"""A made-up run, to look at the report without running anything: six workers on a ring, one slow host, one slow link.
+
+Every worker computes, then passes ``2 (n - 1)`` messages round the ring per bucket; a message leaves when the one
+before it has arrived. Figures are drawn from a seed, so the same seed gives the same page.
+``python -m e2c_dl.report.page.sample PAGE.html`` writes one.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from e2c_dl.archive.run import Outcome, Run, Step
+from e2c_dl.diagnosis.activity import Activity, Iteration, Lane, Piece, Transfer
+from e2c_dl.diagnosis.model import Bottleneck, Element, ElementKind, Finding, HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.states import STATES, partition
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
+from e2c_dl.report.page.html import Source, build
+from e2c_dl.report.page.panels import Mark, Panel, Schedules
+from e2c_dl.topology import Link
+from e2c_dl.trace.model import Phase, State
+
+HOSTS = ("edge-1", "edge-2", "fog-1", "fog-2", "cloud-1", "cloud-2")
+RATES_BPS = (40e6, 40e6, 60e6, 60e6, 80e6, 40e6)  # of the link from each host to the next
+DELAYS_S = (0.002, 0.005, 0.001, 0.010, 0.001, 0.015)
+SLOW_HOST, SLOW_LINK = "fog-2", ("cloud-1", "cloud-2")
+BUCKETS, BUCKET_BYTES = 3, 160_000
+
+
+def activity(iterations: int = 60, seed: int = 1) -> Activity:
+    """The sample's timeline: departures included."""
+    noise = random.Random(seed)
+    now = [0.0] * len(HOSTS)
+    lanes: list[dict[str, Any]] = [{"pieces": [], "iterations": []} for _ in HOSTS]
+    transfers: list[Transfer] = []
+    for iteration in range(iterations):
+        begun = max(now)
+        for rank, host in enumerate(HOSTS):
+            factor = 3.0 if host == SLOW_HOST else 1.5 if host.startswith("edge") else 1.0
+            pieces, now[rank] = _computed(begun, iteration, 0.08 * factor * noise.uniform(0.95, 1.1))
+            lanes[rank]["pieces"] += pieces
+        transfers += _ring(iteration, now, noise)
+        for lane in lanes:
+            lane["iterations"].append(Iteration(iteration=iteration, start_s=begun, end_s=max(now)))
+    made = (_lane(rank, lane, transfers) for rank, lane in enumerate(lanes))
+    return Activity(lanes=tuple(made), transfers=tuple(transfers))
+
+
+def report(shown: Activity, healthy: bool = False) -> Report:
+    """A Report that fits ``shown``; ``healthy`` leaves the findings out."""
+    run_s = shown.end_s
+    findings = () if healthy else (_link_finding(run_s), _host_finding(run_s))
+    summaries = []
+    for lane in shown.lanes:
+        states_s = dict.fromkeys(State, 0.0)
+        for start, end, state in lane.states:
+            states_s[state] += end - start
+        summaries.append(
+            HostSummary(
+                host=lane.host,
+                rank=lane.rank,
+                layer=lane.layer,
+                states_s=states_s,
+                wall_s=sum(states_s.values()),
+                compute_per_iteration_s=states_s[State.COMPUTE] / len(lane.iterations),
+                complete=True,
+            )
+        )
+    iterations = shown.lanes[0].iterations
+    return Report(
+        iterations=len(iterations),
+        run_s=run_s,
+        iteration_s=float(np.median([i.end_s - i.start_s for i in iterations])),
+        replay_error=0.0004,
+        hosts=tuple(summaries),
+        links=tuple(_link(shown, pair) for pair in zip(HOSTS, _after(HOSTS), strict=True)),
+        bottlenecks=_bottlenecks(run_s),
+        findings=findings,
+        culprits=findings,
+        clock_uncertainty_s=41e-6,
+        limitations=("Two hosts of a class cannot outvote each other: compute is judged by the calibrated profile.",),
+    )
+
+
+def run(healthy: bool = False) -> Run:
+    """Facts that a campaign would have recorded."""
+    injected = {"seed": 1, "compute": {SLOW_HOST: 3.0}, "links": {" -> ".join(SLOW_LINK): 0.2}}
+    return Run(
+        run_id="5a3b1e07",
+        outcome=Outcome.FINISHED,
+        scenario="first-light",
+        testbed="local",
+        command=("e2c-dl", "deploy", "experiments/first-light", "artifacts", "--on", "local"),
+        started="2025-01-31T10:00:00+00:00",
+        ended="2025-01-31T10:02:11+00:00",
+        versions={"e2c_dl": "0.1.0", "python": "3.11.2", "torch": "2.13.0", "e2clab": "3.7"},
+        seeds={"training": 1, "injected": 1},
+        emulation={"backend": "relay", "compute": {"method": "sleep"}},
+        steps=(Step(step="deploy", seconds=21.0, outcome="done"), Step(step="train", seconds=58.2, outcome="done")),
+        injected={} if healthy else injected,
+    )
+
+
+def links() -> tuple[dict[str, Any], ...]:
+    """Rows as in links.json."""
+    rows = []
+    for src, dst, rate, delay in zip(HOSTS, _after(HOSTS), RATES_BPS, DELAYS_S, strict=True):
+        asked = rate * (0.2 if (src, dst) == SLOW_LINK else 1.0)
+        for a, b, asked_bps in ((src, dst, asked), (dst, src, rate)):
+            designed = Link(rate_bps=rate, delay_s=delay)
+            probed = Measured(
+                rate_bps=asked_bps * 0.985,
+                rate_is_floor=False,
+                round_trip_s=2 * delay + 0.0003,
+                round_trip_spread_s=0.0001,
+                pings=101,
+                loss=0.0,
+                loss_samples=10_000,
+                thorough=True,
+                rate_interval_bps=(asked_bps * 0.983, asked_bps * 0.986),
+                goodput_bps=asked_bps * 0.942,
+                goodput_interval_bps=(asked_bps * 0.94, asked_bps * 0.945),
+                round_trip_interval_s=(2 * delay + 0.0002, 2 * delay + 0.0004),
+                loss_interval=(0.0, 0.0004),
+                delay_spread_s=0.00005,
+                delay_spread_interval_s=(0.00004, 0.00006),
+                reordered=0.0,
+            )
+            link = LinkFidelity(
+                src=a,
+                dst=b,
+                designed=designed,
+                asked=Link(rate_bps=asked_bps, delay_s=delay),
+                asked_round_trip_s=2 * delay,
+                measured=probed,
+            )
+            rows.append(link.to_json())
+    return tuple(rows)
+
+
+def progress(iterations: int = 60) -> tuple[dict[str, Any], ...]:
+    """Rows as in progress.jsonl of rank 0."""
+    loss = [2.3 * 0.94**i + 0.08 for i in range(iterations)]
+    accuracy = [0.97 - 0.85 * 0.9**i if i % 10 == 9 else None for i in range(iterations)]
+    return tuple(
+        {"iteration": i + 1, "iterations": iterations, "loss": loss[i], "accuracy": accuracy[i], "elapsed_s": 0.9 * i}
+        for i in range(iterations)
+    )
+
+
+def changed(end_s: float = 50.0, seed: int = 1) -> Schedules:
+    """A link whose rate halves and which is cut, a host that slows down and is killed, and one that heats up."""
+    noise = random.Random(seed)
+    middle_s = end_s / 2
+    moments = [end_s * (number + 0.5) / 200 for number in range(200)]
+    cut = (0.3 * end_s, 0.36 * end_s)
+    rates = [
+        (at, (40.0 if at < middle_s else 20.0) * noise.uniform(0.9, 1)) for at in moments if not cut[0] < at < cut[1]
+    ]
+    factors = [(at, (1.0 if at < middle_s else 3.0) * noise.uniform(1, 1.05)) for at in moments]
+    warm = [(at, 25 + 45 * min(1.0, at / middle_s)) for at in moments]
+    panels = (
+        Panel(
+            title="edge-1 -> edge-2: rate", unit="Mbit/s", asked=[(0.0, 40.0), (middle_s, 20.0)], measured=rates,
+            bands=[cut],
+        ),
+        Panel(
+            title="fog-1: time of a gradient", unit="× at factor 1", asked=[(0.0, 1.0), (middle_s, 3.0)],
+            measured=factors, marks=[Mark(at_s=0.98 * end_s, word="killed")],
+        ),
+        Panel(
+            title="cloud-1: temperature", unit="°C", measured=warm, joined=True,
+            marks=[Mark(at_s=middle_s, word="throttled", value=70.0)],
+        ),
+    )  # fmt: skip
+    said = (
+        f"link edge-1 -> edge-2: changed once (rate 20.0 Mbit/s), asked for at {middle_s:g} s, in force 1.20 ms later"
+    )
+    return Schedules(panels=panels, sentences=(said,), end_s=end_s)
+
+
+def source(healthy: bool = False) -> Source:
+    """Everything that a page is built from."""
+    shown = activity()
+    return Source(
+        run=run(healthy), report=report(shown, healthy), links=links(), activity=shown, progress=progress(),
+        changed=changed(shown.end_s),
+    )  # fmt: skip
+
+
+def _after(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    return (*hosts[1:], hosts[0])
+
+
+def _computed(begun: float, iteration: int, total: float) -> tuple[list[Piece], float]:
+    """Forward takes a third of ``total`` seconds, the buckets' backward the rest."""
+    moments = [begun, *(begun + total / 3 + total * 2 / 3 * b / BUCKETS for b in range(BUCKETS + 1))]
+    phases = [Phase.FORWARD] + [Phase.BACKWARD] * BUCKETS
+    pieces = [
+        Piece(phase=phase, iteration=iteration, bucket=index - 1, start_s=moments[index], end_s=moments[index + 1])
+        for index, phase in enumerate(phases)
+    ]
+    return pieces, moments[-1]
+
+
+def _ring(iteration: int, now: list[float], noise: random.Random) -> list[Transfer]:
+    """The messages of one all-reduce; ``now``, the ranks' clocks, is moved on."""
+    made = []
+    for step in range(2 * (len(HOSTS) - 1) * BUCKETS):
+        arrivals = list(now)
+        for rank, (src, dst) in enumerate(zip(HOSTS, _after(HOSTS), strict=True)):
+            rate = RATES_BPS[rank] * (0.2 if (src, dst) == SLOW_LINK else 1.0)
+            nbytes = BUCKET_BYTES // len(HOSTS)
+            end = now[rank] + DELAYS_S[rank] + nbytes * 8 / rate * noise.uniform(1.0, 1.05)
+            sent = {"iteration": iteration, "bucket": step % BUCKETS, "nbytes": nbytes}
+            made.append(Transfer(src=src, dst=dst, start_s=now[rank], end_s=end, **sent))
+            target = (rank + 1) % len(HOSTS)
+            arrivals[target] = max(arrivals[target], end)
+        now[:] = arrivals
+    return made
+
+
+def _lane(rank: int, lane: dict[str, Any], transfers: list[Transfer]) -> Lane:
+    host = HOSTS[rank]
+    own = [(t.start_s, t.end_s) for t in transfers if host in (t.src, t.dst)]
+    computed = [(p.start_s, p.end_s) for p in lane["pieces"]]
+    sets = [np.rint(np.array(s) * 1e9).astype(np.int64) for s in (computed, own)]
+    end_ns = round(lane["iterations"][-1].end_s * 1e9)
+    everything = np.array([[0, end_ns]], dtype=np.int64)
+    bounds, codes = partition(0, end_ns, [*sets, everything])
+    moments = (bounds / 1e9).tolist()
+    states = [(a, b, STATES[c]) for a, b, c in zip(moments[:-1], moments[1:], codes, strict=True)]
+    pieces, iterations = tuple(lane["pieces"]), tuple(lane["iterations"])
+    return Lane(host=host, rank=rank, layer=host.split("-")[0], states=states, pieces=pieces, iterations=iterations)
+
+
+def _link(shown: Activity, pair: tuple[str, str]) -> LinkSummary:
+    own = [t for t in shown.transfers if (t.src, t.dst) == pair]
+    delay = DELAYS_S[HOSTS.index(pair[0])]
+    total = sum(t.nbytes for t in own)
+    return LinkSummary(
+        src=pair[0],
+        dst=pair[1],
+        messages=len(own),
+        sent_bytes=total,
+        received_bytes=total,
+        rate_bps=float(np.median([t.nbytes * 8 / (t.end_s - t.start_s - delay) for t in own])),
+        transfer_s=float(np.median([t.end_s - t.start_s for t in own])),
+    )
+
+
+def _link_finding(run_s: float) -> Finding:
+    return Finding(
+        element=Element(kind=ElementKind.LINK, src=SLOW_LINK[0], dst=SLOW_LINK[1]),
+        slowdown=5.0,
+        observed=15.8e6,
+        expected=80e6,
+        saved_s=run_s * 0.4,
+        speedup=1 / 0.6,
+        material=True,
+        evidence="Link cloud-1 -> cloud-2 carried its messages at 15.8 Mbit/s of 80 designed, in 59 of 60 iterations.",
+    )
+
+
+def _host_finding(run_s: float) -> Finding:
+    return Finding(
+        element=Element(kind=ElementKind.HOST, src=SLOW_HOST),
+        slowdown=3.0,
+        observed=0.246,
+        expected=0.082,
+        saved_s=run_s * 0.12,
+        speedup=1 / 0.88,
+        material=True,
+        evidence="Host fog-2 took 246 ms to compute an iteration where its peers took 82 ms, in each of 60 iterations.",
+    )
+
+
+def _bottlenecks(run_s: float) -> tuple[Bottleneck, ...]:
+    shares = [(ElementKind.LINK, "cloud-1", "cloud-2", 0.31), (ElementKind.HOST, "fog-2", None, 0.09)]
+    shares += [(ElementKind.LINK, "edge-1", "edge-2", 0.02), (ElementKind.HOST, "edge-1", None, 0.0)]
+    return tuple(
+        Bottleneck(element=Element(kind=kind, src=src, dst=dst), saved_s=run_s * share, speedup=1 / (1 - share))
+        for kind, src, dst, share in shares
+    )
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(build(source()), encoding="utf-8")

@@ -1,0 +1,246 @@
+"""What was asked for and measured while training ran: small plots of whatever changed, and of whatever links shared.
+
+::
+
+    Mbit/s |-----.  asked     x axis: seconds of training
+           |: :. |__:__.---   points: what training's messages and gradients measured; areas: each link's part of it
+           |      :  :|# #    band: cut or paused; a line: killed; triangles: throttled, recovered
+           '------------> s
+
+``python -m e2c_dl.report.page.schedules ARCHIVE OUT.png`` draws the same as a picture. A run in which nothing
+changed, and whose links share nothing, has no such section.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.atomic_write import whole
+from e2c_dl.diagnosis.carried import Points
+from e2c_dl.errors import ArchiveError, E2cDlError
+from e2c_dl.report import colours
+from e2c_dl.report.page import sections
+from e2c_dl.report.page.figures import framed, literal
+from e2c_dl.report.page.panels import Mark, Panel, Schedules, read
+from e2c_dl.trace.model import State
+
+TITLE = "Asked for and measured while it trained"
+COLUMNS = 2
+MOST_PANELS = 30
+MOST_POINTS = 2_000  # of one plot; beyond, every so many-th is drawn
+UNFOLDED = 12  # sentences that are shown without a click
+ROOM = 1.15  # above the greatest value asked for and the bulk of the measured ones
+PANEL_PX, LEGEND_PX = 230, 70
+WIDTHS_IN, PANEL_IN, LEGEND_IN, DPI = {1: 8.0, 2: 11.0}, 2.4, 0.3, 140  # a picture's; widths by its columns
+SECONDS = "seconds of training"
+ASKED, MEASURED, BAND = colours.MESSAGE, colours.STATES[State.COMPUTE], colours.NEUTRAL
+SYMBOLS = {"throttled": "triangle-up", "recovered": "triangle-down"}
+MARKERS = {"throttled": "^", "recovered": "v"}
+
+
+def section(schedules: Schedules | None, embed: Any) -> str:
+    """The section of the page; nothing without ``schedules``. ``embed(name, figure, title)`` places a figure."""
+    if schedules is None:
+        return ""
+    caption = (
+        "Orange lines: asked for, as in force. Blue: measured by training itself; of links, messages of at least "
+        "32 KiB as Ethernet frames over the time each occupied its link (a busy host reads some late, and then the "
+        "next too fast); of bottlenecks, all their links together over a coloured area for each; of hosts, each "
+        "gradient over what it takes a host of factor 1. Bands: cut or paused."
+    )
+    left_out = len(schedules.panels) - MOST_PANELS
+    if left_out > 0:
+        caption += f" The first {MOST_PANELS} of {len(schedules.panels)} plots are shown."
+    content = embed("schedules", figure(schedules), TITLE) if schedules.panels else ""
+    said = sections.bullets(schedules.sentences)
+    if len(schedules.sentences) > UNFOLDED:
+        said = f"<details><summary>{len(schedules.sentences)} elements and faults</summary>{said}</details>"
+    return sections.section(TITLE, escape(caption), content + said)
+
+
+def figure(schedules: Schedules) -> Any:
+    """The plots as one Plotly figure, in two columns; all that show the whole run zoom together in time."""
+    panels = schedules.panels[:MOST_PANELS]
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    height = LEGEND_PX + PANEL_PX * rows
+    drawn = make_subplots(
+        rows=rows,
+        cols=columns,
+        specs=[
+            [{} if row * columns + column < len(panels) else None for column in range(columns)] for row in range(rows)
+        ],
+        subplot_titles=[literal(panel.title) for panel in panels],
+        vertical_spacing=70 / height if rows > 1 else 0,
+        horizontal_spacing=0.09,
+    )
+    named: set[str] = set()
+    fills = share_colours(panels)
+    places = [{"row": index // columns + 1, "col": index % columns + 1} for index in range(len(panels))]
+    for panel, place in zip(panels, places, strict=True):
+        _add(drawn, panel, place, schedules.end_s, fills, named)
+    framed(drawn)
+    drawn.update_layout(height=height, legend_y=1 + 30 / (PANEL_PX * rows), margin_t=LEGEND_PX)
+    drawn.update_annotations(font_size=13)
+    drawn.update_xaxes(range=[0, schedules.end_s])
+    drawn.for_each_xaxis(lambda axis: axis.update(matches=None if axis.anchor == "y" else "x"))
+    for column in range(1, columns + 1):
+        below = (len(panels) - column) // columns + 1
+        drawn.update_xaxes(title_text=SECONDS, row=below, col=column)
+    for panel, place in zip(panels, places, strict=True):
+        if panel.window_s is not None:
+            drawn.update_xaxes(range=list(panel.window_s), matches=None, **place)
+    return drawn
+
+
+def write_png(archive: ReadArchive, path: Path) -> None:
+    """The same plots as a picture at ``path``.
+
+    Raises: ArchiveError if there is nothing to plot in ``archive``, a piece is damaged or ``path`` cannot be written;
+    AnalysisError, ScenarioError.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    schedules = read(archive)
+    if schedules is None or not schedules.panels:
+        raise ArchiveError(
+            f"{archive.path}: nothing that can be plotted changed or was shared while it trained; name another run"
+        )
+    panels = schedules.panels[:MOST_PANELS]
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    size = WIDTHS_IN[columns], LEGEND_IN + PANEL_IN * rows
+    picture = Figure(figsize=size, dpi=DPI, facecolor="#ffffff", layout="constrained")
+    canvas: Any = FigureCanvasAgg(picture)
+    grid = picture.subplots(rows, columns, squeeze=False)
+    fills = share_colours(panels)
+    labelled: dict[str, Any] = {}
+    for index, axes in enumerate(grid.flat):
+        if index < len(panels):
+            _draw(axes, panels[index], schedules.end_s, fills)
+            handles, labels = axes.get_legend_handles_labels()
+            labelled |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in labelled}
+        else:
+            axes.axis("off")
+    picture.legend(labelled.values(), labelled, loc="outside upper left", frameon=False, fontsize=9, ncols=8)
+    try:
+        with whole(path) as place:
+            canvas.print_png(place)
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def share_colours(panels: Sequence[Panel]) -> dict[str, str]:
+    """The colour of every share by its name, the same in all ``panels``; after the last colour the first again."""
+    names = dict.fromkeys(name for panel in panels for name in panel.shares)
+    return dict(zip(names, cycle(colours.SHARES), strict=False))
+
+
+def thinned(points: Points) -> Points:
+    """``points``, at most MOST_POINTS of them, evenly chosen."""
+    return points[:: math.ceil(len(points) / MOST_POINTS) or 1]
+
+
+def reach(panel: Panel) -> tuple[float, float]:
+    """(bottom, top) of the value axis: everything asked for and the bulk of what was measured; 0 is in it."""
+    measured = sorted(value for _, value in panel.measured)
+    values = [value for _, value in panel.asked if not math.isnan(value)]
+    values += [mark.value for mark in panel.marks if mark.value is not None]
+    values += measured if panel.joined else measured[: math.ceil(panel.bulk * len(measured))]
+    return min(0.0, *values, 0.0), ROOM * max(0.0, *values, 0.0) or 1.0
+
+
+def _held(panel: Panel, end_s: float) -> Points:
+    """The schedule with its last value held until the end."""
+    return [*panel.asked, (max(end_s, panel.asked[-1][0]), panel.asked[-1][1])] if panel.asked else ()
+
+
+def _add(
+    drawn: Any, panel: Panel, place: dict[str, int], end_s: float, fills: Mapping[str, str], named: set[str]
+) -> None:
+    for name, points in panel.shares.items():
+        area = {"mode": "none", "fillcolor": fills[name], "line": {"shape": "hv"}, "stackgroup": "shares"}
+        _trace(drawn, literal(name), thinned(points), area, place, named)
+    steps = {"mode": "lines", "line": {"color": ASKED, "width": 4, "shape": "hv"}}
+    _trace(drawn, "asked for", _held(panel, end_s), steps, place, named)
+    line = {"color": MEASURED, "width": 1.5, "shape": "hv" if panel.shares else "linear"}
+    dots = {"mode": "markers", "marker": {"color": MEASURED, "size": 4, "opacity": 0.8}}
+    look = {"mode": "lines", "line": line} if panel.joined else dots
+    _trace(drawn, "measured", thinned(panel.measured), look, place, named)
+    for word, symbol in SYMBOLS.items():
+        there = [(mark.at_s, mark.value) for mark in panel.marks if mark.word == word and mark.value is not None]
+        signs = {"mode": "markers", "marker": {"color": colours.CULPRIT, "size": 10, "symbol": symbol}}
+        _trace(drawn, word, there, signs, place, named)
+    place_all: dict[str, Any] = {**place, "exclude_empty_subplots": False}
+    for begin_s, stop_s in panel.bands:
+        drawn.add_vrect(x0=begin_s, x1=stop_s, fillcolor=BAND, opacity=0.3, line_width=0, layer="below", **place_all)
+    for mark in _whole(panel.marks):
+        line = {"color": colours.CULPRIT, "dash": "dash", "width": 2}
+        text = {"annotation_text": literal(mark.word), "annotation_position": "top left"}
+        drawn.add_vline(x=mark.at_s, line=line, **text, **place_all)
+    drawn.update_yaxes(title_text=panel.unit, range=list(reach(panel)), **place)
+
+
+def _trace(drawn: Any, name: str, points: Points, look: dict[str, Any], place: dict[str, int], named: set[str]) -> None:
+    if not points:
+        return
+    x, y = zip(*points, strict=True)
+    first = name not in named
+    named.add(name)
+    hover = f"%{{x:.2f}} s: %{{y:.4g}} {name}<extra></extra>"
+    line = go.Scatter(
+        x=x, y=y, name=name, legendgroup=name, showlegend=first, hovertemplate=hover, **look
+    )  # fmt: skip
+    drawn.add_trace(line, **place)
+
+
+def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> None:
+    for begin_s, stop_s in panel.bands:
+        axes.axvspan(begin_s, stop_s, color=BAND, alpha=0.3, linewidth=0, label="cut or paused")
+    points = thinned(panel.measured)
+    if panel.shares:
+        moments = [moment for moment, _ in points]
+        parts = [[value for _, value in thinned(part)] for part in panel.shares.values()]
+        looks = [fills[name] for name in panel.shares]
+        axes.stackplot(moments, *parts, labels=panel.shares, colors=looks, step="post", linewidth=0)
+    if panel.asked:
+        steps = zip(*_held(panel, end_s), strict=True)
+        axes.plot(*steps, color=ASKED, linewidth=3, drawstyle="steps-post", label="asked for")
+    if points:
+        line = {"linewidth": 1.2, "drawstyle": "steps-post" if panel.shares else "default"}
+        dots = {"linestyle": "none", "marker": "o", "markersize": 2.2, "alpha": 0.65}
+        axes.plot(*zip(*points, strict=True), color=MEASURED, label="measured", **(line if panel.joined else dots))
+    for mark in panel.marks:
+        if mark.value is not None:
+            look = {"color": colours.CULPRIT, "marker": MARKERS[mark.word], "linestyle": "none", "label": mark.word}
+            axes.plot(mark.at_s, mark.value, **look)
+    for mark in _whole(panel.marks):
+        axes.axvline(mark.at_s, color=colours.CULPRIT, linestyle="--", label=mark.word)
+    axes.set_title(panel.title.replace("$", r"\$"), fontsize=12, loc="left")
+    axes.set(xlim=panel.window_s or (0, end_s), ylim=reach(panel), xlabel=SECONDS, ylabel=panel.unit)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _whole(marks: Sequence[Mark]) -> list[Mark]:
+    return [mark for mark in marks if mark.value is None]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m e2c_dl.report.page.schedules ARCHIVE OUT.png")
+    try:
+        write_png(open_archive(Path(sys.argv[1])), Path(sys.argv[2]))
+    except E2cDlError as error:
+        sys.exit(f"e2c-dl: {error}")

@@ -1,0 +1,208 @@
+"""The sections of the page as HTML strings; whatever comes from a scenario, a host or a message is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from e2c_dl import formatting
+from e2c_dl.archive.run import Outcome, Run
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.report import words
+from e2c_dl.report.page.definitions import DEFINITIONS
+from e2c_dl.report.rows import LinkRow
+from e2c_dl.topology import Pair
+from e2c_dl.trace.model import State
+
+Cell = tuple[str, str]
+"""(text, CSS class)."""
+
+
+def table(head: Sequence[Cell], rows: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+    """An HTML table; a row is (CSS class, cells). Texts are escaped."""
+    top = "".join(f'<th class="{css}">{escape(text)}</th>' for text, css in head)
+    body = "".join(
+        f'<tr class="{css}">' + "".join(f'<td class="{c}">{escape(text)}</td>' for text, c in cells) + "</tr>"
+        for css, cells in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def bullets(sentences: Sequence[str]) -> str:
+    """A list of escaped sentences; nothing for none."""
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def section(title: str, caption: str, content: str) -> str:
+    """A card; ``title`` and ``caption`` are this module's own text."""
+    return f'<section><h2>{title}</h2><p class="caption">{caption}</p>{content}</section>'
+
+
+def header(run: Run) -> str:
+    """Scenario, outcome, date, testbed, versions."""
+    chips = {
+        "outcome": run.outcome.value,
+        "started": run.started,
+        "ended": run.ended,
+        "testbed": run.testbed,
+        "run": run.run_id,
+        "network": str(run.emulation.get("backend", "")),
+        **{name: str(version) for name, version in run.versions.items()},
+    }
+    shown = "".join(f"<span>{escape(name)} <b>{escape(text)}</b></span>" for name, text in chips.items() if text)
+    return f'<h1>{escape(run.scenario or "Run " + run.run_id)}</h1><div class="chips">{shown}</div>'
+
+
+def verdict(run: Run, report: Report) -> str:
+    """The answer in words, the culprits as a table, and first of all whether the run finished."""
+    said = words.verdict(report)
+    notice = ""
+    if run.outcome is not Outcome.FINISHED:
+        notice = f'<section class="notice"><b>{escape(words.outcome(run))}</b> What was traced until then:</section>'
+    head = [("culprit", ""), ("observed", "n"), ("asked for", "n"), ("slow-down", "n"), ("saving", "n")]
+    rows = []
+    for finding in report.culprits:
+        now, asked = words.observed(finding)
+        slower = formatting.times(finding.slowdown) if finding.slowdown > 1 else "–"
+        cells = [now, asked, slower, formatting.seconds(words.saved_s(finding))]
+        rows.append(("", [(words.named(finding.element), ""), *((text, "n") for text in cells)]))
+    figures = table(head, rows) if rows else ""
+    headline = f'<p class="headline">{escape(said.headline)}</p>'
+    return f'{notice}<section class="verdict {said.tone.value}">{headline}{bullets(said.points)}{figures}</section>'
+
+
+def tiles(report: Report, progress: Sequence[Mapping[str, Any]]) -> str:
+    """The key figures."""
+    accuracy = next((row["accuracy"] for row in reversed(progress) if row.get("accuracy") is not None), None)
+    loss = next((row["loss"] for row in reversed(progress) if row.get("loss") is not None), None)
+    sent = sum(link.sent_bytes for link in report.links)
+    figures = {
+        "run time": formatting.seconds(report.run_s),
+        "iterations": str(report.iterations),
+        "median iteration": formatting.seconds(report.iteration_s),
+        "sent over links": formatting.size(sent),
+        "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
+        "accuracy": formatting.percent(accuracy),
+    }
+    return f'<div class="tiles">{"".join(_tile(name, value) for name, value in figures.items())}</div>'
+
+
+def _tile(name: str, value: str) -> str:
+    return f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+
+
+def states(report: Report, figure: str, culprits: Collection[str]) -> str:
+    """Where each worker's time went: figure and table."""
+    head = [("worker", ""), ("layer", ""), *((state.value, "n") for state in State), ("compute / iteration", "n")]
+    rows = []
+    for host in report.hosts:
+        spent = [_state(host.states_s.get(state, 0.0), host.wall_s) for state in State]
+        per_iteration = formatting.seconds(host.compute_per_iteration_s)
+        name = host.host if host.complete else f"{host.host} (trace breaks off)"
+        cells = [(name, ""), (host.layer, ""), *((text, "n") for text in (*spent, per_iteration))]
+        rows.append(("marked" if host.host in culprits else "", cells))
+    caption = "Each worker is in exactly one state at any time. Culprits are red."
+    return section("Where the time went", caption, figure + table(head, rows))
+
+
+def _state(spent_s: float, wall_s: float) -> str:
+    share = formatting.percent(spent_s / wall_s) if wall_s else formatting.DASH
+    return f"{formatting.seconds(spent_s)} · {share}"
+
+
+def topology(figure: str) -> str:
+    """The map of hosts and used links."""
+    caption = (
+        "Links that training used. Beside each: measured rate of designed rate; at each host: its computation per "
+        "iteration. The wider, the faster. Point at a link for all its figures."
+    )
+    return section("Topology", caption, figure)
+
+
+def timeline(figure: str, left_out: str, length: str) -> str:
+    """The timeline and its buttons."""
+    caption = (
+        f"The run lasted {length}. Drag to zoom into any part, double-click to come back. Per worker: state (thick), "
+        "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
+        f"byte's arrival. {escape(left_out)}"
+    )
+    return section("Timeline", caption, figure)
+
+
+def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
+    """Every link as designed, asked, measured, used."""
+    head = [("link", ""), *((name, "n") for name in ("designed", "asked", "measured", "measured / asked"))]
+    head += [(name, "n") for name in ("round trip asked", "measured", "used", "sent")]
+    made = []
+    for row in rows:
+        sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else "not used"
+        cells = [
+            (f"{row.src} → {row.dst}", ""),
+            (row.designed_rate, "n"),
+            (row.asked_rate, "n"),
+            (row.measured_rate, "n"),
+            (formatting.percent(row.against_asked), "n off" if row.deviates else "n"),
+            (row.asked_round_trip, "n"),
+            (row.measured_round_trip, "n off" if row.deviates else "n"),
+            (formatting.rate(row.used_rate_bps), "n"),
+            (sent, "n"),
+        ]
+        made.append(("marked" if row.pair in culprits else "", cells))
+    caption = (
+        "Designed by the scenario, asked of the emulator (departures injected on purpose included), measured before "
+        "training, used by training; sent bytes and messages. Yellow: not as asked (rate more than 5 % off, round trip "
+        "more than max(1 ms, 5 %), or loss)."
+    )
+    return section("Links", caption, table(head, made))
+
+
+def bottlenecks(figure: str) -> str:
+    """What speeding up would bring."""
+    caption = "Replayed from the trace: seconds saved if that one element were twice as fast. Red: a culprit too."
+    return section("What speeding up would bring", caption, figure)
+
+
+def progress(figure: str) -> str:
+    """Loss and accuracy over time."""
+    return section("Learning", "Training loss and test accuracy, as the worker of rank 0 reported them.", figure)
+
+
+def injected(run: Run) -> str:
+    """What was slowed on purpose, if anything: the diagnosis is not told."""
+    hosts = [f"{host}: computes {factor} × slower" for host, factor in _mapping(run.injected.get("compute"))]
+    links_ = [f"{link}: {factor} of its designed rate" for link, factor in _mapping(run.injected.get("links"))]
+    if not hosts and not links_:
+        return ""
+    caption = "The scenario injects these departures to test the diagnosis, which is not told of them."
+    return section("Slowed on purpose", caption, bullets([*hosts, *links_]))
+
+
+def _mapping(value: Any) -> list[tuple[str, Any]]:
+    return [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else []
+
+
+def doubts(run: Run, report: Report) -> str:
+    """Limitations, and what was asked for and not given."""
+    figures = (
+        f"The replay of the unchanged trace is {formatting.percent(report.replay_error)} from the run itself.",
+        f"Clocks of different workers agree within {formatting.seconds(report.clock_uncertainty_s)}.",
+    )
+    caption = "Read this before believing a figure."
+    return section("Limitations", caption, bullets([*report.limitations, *run.limitations, *figures]))
+
+
+def definitions() -> str:
+    """Every number's definition."""
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in DEFINITIONS.items())
+    return f"<section><details><summary>What the numbers mean</summary><dl>{items}</dl></details></section>"
+
+
+def reproduce(run: Run) -> str:
+    """The commands that make and check such a run."""
+    typed = " ".join(run.command) or "(the command was not recorded)"
+    seeds = ", ".join(f"{name} {seed}" for name, seed in run.seeds.items()) or "none recorded"
+    commands = f"{typed}\n\ne2c-dl verify ARCHIVE      # are its files as they were sealed?\ne2c-dl report ARCHIVE"
+    caption = f"The scenario as it ran stands in the archive's scenario/. Seeds: {escape(seeds)}."
+    return section("How to reproduce", caption, f"<pre>{escape(commands)}</pre>")

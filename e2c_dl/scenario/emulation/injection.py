@@ -1,0 +1,161 @@
+"""The ``injected:`` section of ``emulation.yaml``: departures from the design, some placed at random by a seed.
+
+::
+
+    injected:
+      seed: 1
+      compute: [{host: random, factor: 3}, {host: edge-1, factor: 2}]           times slower than designed
+      links: [{src: random, dst: random, rate_factor: 0.2}]                     fraction of the designed rate
+      faults: [...]                                                             see ``faults``
+
+``host``, ``src`` and ``dst`` are host names (``edge-1``), patterns (``edge.*``) or ``random``. Random hosts are drawn
+among all ranks, random links among the directed links that the strategy uses and that have a designed rate. Named ones
+are placed first, then the random ones in the order of the file, each among what is still free: no two land on the same
+element. The draw of number i, from 0, of a list is ``random.Random(f"{seed}:compute:{i}")`` (or ``:links:``): the same
+on every machine, and it stays when another random line is added behind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from e2c_dl.scenario.emulation.compute import MAX_FACTOR
+from e2c_dl.scenario.ends import RANDOM, hosts_of, pairs_of, shown
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.model import Injected
+from e2c_dl.topology import Host, Link, Pair
+from e2c_dl.units import RATE_MIN_BPS, format_rate
+
+T = TypeVar("T")
+
+NOTHING = Injected(seed=0, compute=MappingProxyType({}), links=MappingProxyType({}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """One line of a list: ``index`` from 0, and what it multiplies with."""
+
+    field: Field
+    index: int
+    factor: float
+    drawn: bool  # its place is random
+
+
+def read_injected(
+    section: Field,
+    hosts: Sequence[Host],
+    links: Mapping[Pair, Link],
+    used_pairs: Callable[[], Sequence[Pair]],
+    found: Findings,
+) -> Injected:
+    """The departures, placed, but for the faults, noting in ``found`` what is wrong.
+
+    ``used_pairs`` tells the directed links that training uses, in a fixed order; it is asked only to draw one.
+    """
+    fields = section.keys(found, known=("seed", "compute", "links", "faults"), required=["seed"])
+    seed = found.attempt(read_seed, section) if "seed" in fields else None
+    ranks = [host.name for host in hosts if host.rank is not None]
+
+    def named_hosts(entry: Field) -> list[str]:
+        return [host.name for host in hosts_of(entry.required("host"), hosts)]
+
+    def named_links(entry: Field) -> list[Pair]:
+        return _named_links(entry, hosts, links)
+
+    def slowable() -> list[Pair]:
+        return [pair for pair in used_pairs() if links.get(pair, Link()).rate_bps is not None]
+
+    slow_hosts = _entries(fields.get("compute"), ("host",), "factor", more_times_slower, found)
+    slow_links = _entries(fields.get("links"), ("src", "dst"), "rate_factor", fraction, found)
+    compute = _place(f"{seed}:compute", slow_hosts, named_hosts, lambda: ranks, found)
+    slowed = _place(f"{seed}:links", slow_links, named_links, slowable, found)
+    for pair, entry in slowed.items():
+        found.attempt(_check_rate, entry, links[pair])
+    return Injected(
+        seed=seed or 0,
+        compute=MappingProxyType({host: entry.factor for host, entry in compute.items()}),
+        links=MappingProxyType({pair: entry.factor for pair, entry in slowed.items()}),
+    )
+
+
+def read_seed(section: Field) -> int:
+    """What everything random is drawn by. Raises: ScenarioError."""
+    return section.required("seed").integer(0, 2**32 - 1)
+
+
+def more_times_slower(field: Field) -> float:
+    """A factor above 1. Raises: ScenarioError."""
+    return field.number(lambda factor: 1 < factor <= MAX_FACTOR, f"above 1, at most {MAX_FACTOR:g}")
+
+
+def fraction(field: Field) -> float:
+    """A fraction between 0 and 1. Raises: ScenarioError."""
+    return field.number(lambda factor: 0 < factor < 1, "above 0 and below 1")
+
+
+def _entries(
+    field: Field | None, places: tuple[str, ...], key: str, factor: Callable[[Field], float], found: Findings
+) -> list[_Entry]:
+    """The sound lines of the list ``field``; the others are noted."""
+    entries = []
+    for index, item in enumerate(found.attempt(field.items) or []) if field else ():
+        own = Findings()
+        item.keys(own, known=(*places, key), required=(*places, key))
+        value = own.attempt(factor, item.required(key)) if not own.errors else None
+        drawn = own.attempt(is_drawn, item, places) if not own.errors else None
+        found.errors += own.errors
+        if value is not None and drawn is not None:
+            entries.append(_Entry(field=item, index=index, factor=value, drawn=drawn))
+    return entries
+
+
+def is_drawn(entry: Field, places: tuple[str, ...]) -> bool:
+    """Whether its place is random. Raises: ScenarioError, if it is in part."""
+    drawn = [entry.required(place).text() == RANDOM for place in places]
+    if any(drawn) and not all(drawn):
+        raise entry.error("a link with one random end", "write random for both src and dst, or for none")
+    return all(drawn)
+
+
+def _place(
+    stream: str,
+    entries: Sequence[_Entry],
+    named: Callable[[Field], Sequence[T]],
+    candidates: Callable[[], Sequence[T]],
+    found: Findings,
+) -> dict[T, _Entry]:
+    """Element -> the entry that landed on it: the named ones first, then the drawn ones, each on a free element."""
+    placed: dict[T, _Entry] = {}
+    for entry in entries:
+        for element in (found.attempt(named, entry.field) or ()) if not entry.drawn else ():
+            if element in placed:
+                found.errors.append(entry.field.error("lands where an earlier one did", "name another place"))
+            placed[element] = entry
+    for entry in entries:
+        if entry.drawn:
+            free = [element for element in candidates() if element not in placed]
+            if free:
+                # Of Python's draws only random() is promised to stay the same in later versions.
+                placed[free[int(random.Random(f"{stream}:{entry.index}").random() * len(free))]] = entry
+            else:
+                found.errors.append(entry.field.error("nothing is left to draw from", "remove one of the random ones"))
+    return placed
+
+
+def _named_links(entry: Field, hosts: Sequence[Host], links: Mapping[Pair, Link]) -> list[Pair]:
+    pairs = pairs_of(entry, hosts)
+    for pair in pairs:
+        if links.get(pair, Link()).rate_bps is None:
+            problem = f"{shown(pair)} has no rate that could be multiplied"
+            raise entry.error(problem, "add a rule for it to network.yaml, or name another link")
+    return pairs
+
+
+def _check_rate(entry: _Entry, link: Link) -> None:
+    rate_bps = link.slowed(entry.factor).rate_bps
+    if rate_bps is not None and rate_bps < RATE_MIN_BPS:
+        raise entry.field.error(f"leaves {format_rate(rate_bps)}", f"leave at least {format_rate(RATE_MIN_BPS)}")

@@ -1,0 +1,264 @@
+"""The ``schedules:`` section of ``emulation.yaml``: what changes by design while training runs.
+
+::
+
+    schedules:                                    schedules are spelled as in :mod:`e2c_dl.scenario.emulation.points`
+      links: [{src: edge.*, dst: cloud.*, symmetric: true, rate: SCHEDULE, delay: SCHEDULE, loss: SCHEDULE}]
+      bottlenecks: [{name: campus, rate: SCHEDULE}]
+      compute: [{host: edge.*, factor: SCHEDULE}, {host: fog-1, cores: SCHEDULE}]
+      thermal: [{host: edge.*, ambient: 25, rise: 60, throttled_rise: 30, tau: 20s, limit: 70, hysteresis: 5,
+                 factor: 2}]
+
+A schedule takes the place of the designed value: of the rate, the delay or the loss in ``network.yaml``, of the rate of
+a bottleneck, of a host's factor in ``compute:``. No two entries speak of the same thing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from e2c_dl import units
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.emulation.compute import MAX_CORES, MAX_FACTOR, times_slower
+from e2c_dl.scenario.emulation.points import read_schedule
+from e2c_dl.scenario.ends import LINK_KEYS, hosts_of, pairs_of, shown
+from e2c_dl.scenario.field import Field, Findings, described, instead
+from e2c_dl.scenario.model import ComputeEmulation, LinkSchedule, Schedules
+from e2c_dl.scenario.quality import JitterMisfit, check_jitter
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.scenario.thermal import Thermal
+from e2c_dl.topology import Bottleneck, Host, Link, Pair
+
+K = TypeVar("K")
+
+SECTIONS = ("links", "bottlenecks", "compute", "thermal")
+SCHEDULES = ("rate", "delay", "loss")
+RATIO_STEP = 1.05
+"""A ramp of cores becomes a chain of ramps of factors, over which the cores change by no more than this."""
+
+_FIELDS = {"rate": "rate_bps", "delay": "delay_s", "loss": "loss"}
+
+
+def read_schedules(
+    section: Field,
+    hosts: Sequence[Host],
+    links: Mapping[Pair, Link],
+    bottlenecks: Sequence[Bottleneck],
+    compute: ComputeEmulation,
+    folder: Path,
+    found: Findings,
+) -> Schedules:
+    """The schedules of a scenario in ``folder``, noting in ``found`` what is wrong."""
+    fields = section.keys(found, known=SECTIONS)
+    entries = {name: found.attempt(fields[name].items) or [] for name in SECTIONS if name in fields}
+    return Schedules(
+        links=MappingProxyType(_links(entries.get("links", []), hosts, links, folder, found)),
+        bottlenecks=MappingProxyType(_bottlenecks(entries.get("bottlenecks", []), bottlenecks, folder, found)),
+        compute=MappingProxyType(_compute(entries.get("compute", []), hosts, compute, found)),
+        thermal=MappingProxyType(_thermal(entries.get("thermal", []), hosts, found)),
+    )
+
+
+def _links(
+    entries: Sequence[Field], hosts: Sequence[Host], links: Mapping[Pair, Link], folder: Path, found: Findings
+) -> dict[Pair, LinkSchedule]:
+    schedules: dict[Pair, LinkSchedule] = {}
+    taken: dict[tuple[Pair, str], Field] = {}
+    for entry in entries:
+        own = Findings()
+        fields = entry.keys(own, known=(*LINK_KEYS, *SCHEDULES), required=("src", "dst"))
+        named = [key for key in SCHEDULES if key in fields]
+        if not own.errors and not named:
+            own.errors.append(entry.error("changes nothing", f"write one of {', '.join(SCHEDULES)}"))
+        read = {
+            key: read_schedule(fields[key], _VALUES[key], own, traces_in=folder if key == "rate" else None)
+            for key in named
+        }
+        pairs = own.attempt(pairs_of, entry, hosts) if not own.errors else None
+        own.attempt(_check_links, entry, fields, read, pairs or [], links)
+        for pair in pairs or []:
+            for key, schedule in read.items():
+                own.attempt(_claim, taken, (pair, key), fields[key], f"{shown(pair)} has a schedule of its {key}")
+                schedules[pair] = dataclasses.replace(schedules.get(pair, LinkSchedule()), **{_FIELDS[key]: schedule})
+            if own.errors:
+                break
+        found.errors += own.errors
+    return schedules
+
+
+def _check_links(
+    entry: Field,
+    fields: Mapping[str, Field],
+    schedules: Mapping[str, Schedule | None],
+    pairs: Sequence[Pair],
+    links: Mapping[Pair, Link],
+) -> None:
+    """Raises: ScenarioError, for the first link that could not follow its schedule."""
+    rate, delay, loss = (schedules.get(key) for key in SCHEDULES)
+    for pair in pairs:
+        link = links.get(pair)
+        if link is None or (rate is not None and link.rate_bps is None):
+            problem = f"{shown(pair)} has no rate by design that could change"
+            raise entry.error(problem, "add a rule for it to network.yaml")
+        if loss is not None and link.burst is not None:
+            raise fields["loss"].error(f"{shown(pair)} loses in bursts", "remove burst from its links, or loss here")
+        if delay is not None:
+            try:
+                check_jitter(dataclasses.replace(link, delay_s=delay.least))
+            except JitterMisfit as misfit:
+                raise fields["delay"].error(f"{shown(pair)}: {misfit.problem}", "keep the delay longer") from misfit
+            if link.reorder > 0 and delay.least == 0:
+                raise fields["delay"].error(f"{shown(pair)} reorders, which takes a delay", "keep it above 0ms")
+
+
+def _bottlenecks(
+    entries: Sequence[Field], bottlenecks: Sequence[Bottleneck], folder: Path, found: Findings
+) -> dict[str, Schedule]:
+    names = [bottleneck.name for bottleneck in bottlenecks]
+    schedules: dict[str, Schedule] = {}
+    taken: dict[str, Field] = {}
+    for entry in entries:
+        own = Findings()
+        fields = entry.keys(own, known=("name", "rate"), required=("name", "rate"))
+        name = own.attempt(fields["name"].text) if "name" in fields else None
+        if name is not None and name not in names:
+            remedy = instead(name, names) if names else "describe it under 'bottlenecks:'"
+            own.errors.append(fields["name"].error(f"no bottleneck is called {described(name)}", remedy))
+        schedule = read_schedule(fields["rate"], _rate, own, traces_in=folder) if "rate" in fields else None
+        if name is not None and schedule is not None and not own.errors:
+            own.attempt(_claim, taken, name, entry, f"{name} has a schedule")
+            schedules[name] = schedule
+        found.errors += own.errors
+    return schedules
+
+
+def _compute(
+    entries: Sequence[Field], hosts: Sequence[Host], compute: ComputeEmulation, found: Findings
+) -> dict[str, Schedule]:
+    schedules: dict[str, Schedule] = {}
+    taken: dict[str, Field] = {}
+    for entry in entries:
+        own = Findings()
+        fields = entry.keys(own, known=("host", "factor", "cores"), required=["host"])
+        if not own.errors and ("factor" in fields) == ("cores" in fields):
+            own.errors.append(entry.error("names neither or both of factor and cores", "write one of them"))
+        chosen = own.attempt(hosts_of, fields["host"], hosts) if "host" in fields else None
+        schedule = None
+        if "factor" in fields and not own.errors:
+            schedule = read_schedule(fields["factor"], times_slower, own)
+        elif "cores" in fields and not own.errors:
+            schedule = _of_cores(fields["cores"], compute.cores, own)
+        if schedule is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
+            schedules.update({host.name: schedule for host in chosen})
+        found.errors += own.errors
+    return schedules
+
+
+def _of_cores(field: Field, reference: float | None, found: Findings) -> Schedule | None:
+    """The schedule of factors of a schedule of cores: a host of factor 1 has ``reference``."""
+    if reference is None:
+        remedy = "write 'cores:' under 'compute:', what a host of factor 1 gets, or a factor here"
+        found.errors.append(field.error("cores of what, compute.cores does not say", remedy))
+        return None
+    least = reference / MAX_FACTOR
+
+    def cores(each: Field) -> float:
+        return each.number(
+            lambda n: least <= n <= min(reference, MAX_CORES), f"from {least:g} to {reference:g}, compute.cores"
+        )
+
+    schedule = read_schedule(field, cores, found)
+    if schedule is None:
+        return None
+    points = _subdivided(schedule) if schedule.ramp else iter(schedule.points)
+    factors = tuple((time_s, reference / amount) for time_s, amount in points)
+    return Schedule(points=factors, ramp=schedule.ramp, period_s=schedule.period_s)
+
+
+def _subdivided(schedule: Schedule) -> Iterator[tuple[float, float]]:
+    """The points of a ramp, and so many between them that lines between their reciprocals are close to a ramp of it."""
+    for (begin_s, begin), (end_s, end) in pairwise(schedule.points):
+        count = max(1, math.ceil(abs(math.log(end / begin)) / math.log(RATIO_STEP)))
+        for number in range(count):
+            value = begin * (end / begin) ** (number / count)
+            part = (value - begin) / (end - begin) if end != begin else 0.0
+            yield begin_s + (end_s - begin_s) * part, value
+    yield schedule.points[-1]
+
+
+def _thermal(entries: Sequence[Field], hosts: Sequence[Host], found: Findings) -> dict[str, Thermal]:
+    devices: dict[str, Thermal] = {}
+    taken: dict[str, Field] = {}
+    for entry in entries:
+        own = Findings()
+        fields = entry.keys(own, known=("host", *THERMAL), required=["host"])
+        chosen = own.attempt(hosts_of, fields["host"], hosts) if "host" in fields else None
+        values = {name: own.attempt(read, fields[key]) for key, (name, read) in THERMAL.items() if key in fields}
+        device = own.attempt(_device, entry, values) if not own.errors else None
+        if device is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
+            devices.update({host.name: device for host in chosen})
+        found.errors += own.errors
+    return devices
+
+
+def _device(entry: Field, values: Mapping[str, float | None]) -> Thermal:
+    try:
+        device = Thermal(**{name: value for name, value in values.items() if value is not None})
+    except InputError as error:
+        raise entry.error(f"{error}".removeprefix("thermal: "), "write other temperatures or times") from error
+    hottest_c = device.ambient_c + device.rise_c
+    if hottest_c <= device.limit_c:
+        problem = f"gets {hottest_c:g} C at most, and is throttled from {device.limit_c:g} C on: never"
+        raise entry.error(problem, "write a greater rise or a lower limit")
+    return device
+
+
+def _claim_hosts(taken: dict[str, Field], hosts: Sequence[Host], entry: Field) -> bool:
+    """True, and these hosts are taken from now on. Raises: ScenarioError, if one was."""
+    for host in hosts:
+        _claim(taken, host.name, entry, f"{host.name} is spoken of here")
+    return True
+
+
+def _claim(taken: dict[K, Field], key: K, field: Field, what: str) -> bool:
+    """True, and ``key`` is taken from now on. Raises: ScenarioError, if it was."""
+    if key in taken:
+        line = taken[key].document.line(taken[key].path)
+        raise field.error(f"{what} already, by line {line}", "keep one of them")
+    taken[key] = field
+    return True
+
+
+def _rate(field: Field) -> float:
+    return field.quantity(units.parse_rate)
+
+
+def _celsius(field: Field) -> float:
+    return field.number(lambda degrees: -273 <= degrees <= 1000, "of degrees Celsius, from -273 to 1000")
+
+
+def _tau_s(field: Field) -> float:
+    return field.quantity(units.parse_span)
+
+
+_VALUES: Mapping[str, Callable[[Field], float]] = {
+    "rate": _rate,
+    "delay": lambda field: field.quantity(units.parse_delay),
+    "loss": lambda field: field.quantity(units.parse_loss),
+}
+THERMAL: Mapping[str, tuple[str, Callable[[Field], float]]] = {
+    "ambient": ("ambient_c", _celsius),
+    "rise": ("rise_c", _celsius),
+    "throttled_rise": ("throttled_rise_c", _celsius),
+    "tau": ("tau_s", _tau_s),
+    "limit": ("limit_c", _celsius),
+    "hysteresis": ("hysteresis_c", _celsius),
+    "factor": ("factor", times_slower),
+}
+"""Key -> the field of a Thermal, and how it is read."""

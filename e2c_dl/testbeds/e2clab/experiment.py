@@ -1,0 +1,153 @@
+"""One E2Clab Experiment, driven act by act, so that every failure is seen and said.
+
+``e2clab deploy`` exits 0 when the network or the workflow failed. Driven directly its acts raise; this module turns
+what they raise into one line with the cause, and keeps E2Clab's own log beside the run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
+from e2c_dl.testbeds.e2clab import upstream
+
+
+class Session:
+    """E2Clab's three acts on one scenario folder, with our services and, if given, our provider.
+
+    A context manager: while in it, the working directory is ``scenario_dir`` (EnOSlib writes its playbooks there) and
+    E2Clab's registries are extended. ``scenario_dir`` must be a copy of the run's own: E2Clab writes into it.
+    """
+
+    def __init__(
+        self,
+        *,
+        scenario_dir: Path,
+        artifacts_dir: Path,
+        state_dir: Path,
+        hosts: int,
+        provider: type[Any] | None,
+        service_dirs: Sequence[Path],
+    ) -> None:
+        self._scenario_dir, self._artifacts_dir, self._state_dir = scenario_dir, artifacts_dir, state_dir
+        self._hosts, self._provider, self._service_dirs = hosts, provider, service_dirs
+        self._stack = ExitStack()
+        self._experiment: Any = None
+
+    def __enter__(self) -> Session:
+        os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self._state_dir / "ssh")
+        os.environ["ANSIBLE_LOCAL_TEMP"] = str(self._state_dir / "ansible")
+        _forks_end_with_this_process()
+        self._stack.enter_context(_inside(self._scenario_dir))
+        self._stack.enter_context(_own_logging())
+        self._stack.enter_context(upstream.extended(self._provider, self._service_dirs))
+        (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
+        import enoslib as en
+        from e2clab.experiment import Experiment
+
+        en.set_config(ansible_forks=max(self._hosts, 5), ansible_stdout="noop")
+        self._experiment = Experiment(scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def output_dir(self) -> Path:
+        """Where E2Clab and the workflow's finalize write."""
+        return Path(self._experiment.experiment_dir)
+
+    def infrastructure(self) -> None:
+        """Reserve hosts and deploy services. Raises: TestbedError."""
+        self._act("deploying the services", TestbedError, self._experiment.infrastructure)
+
+    def workflow(self, task: str) -> None:
+        """Run ``prepare``, ``launch`` or ``finalize`` of workflow.yaml. Raises: TrainingError."""
+        from e2clab.constants import WorkflowTasks
+
+        self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(WorkflowTasks(task)))
+
+    def _act(self, what: str, error_type: type[E2cDlError], act: Any) -> None:
+        try:
+            act()
+        except E2cDlError:
+            raise
+        except Exception as error:
+            cause = _root_cause(error)
+            if isinstance(cause, E2cDlError):
+                raise cause from error
+            raise error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs") from error
+
+
+def one_line(error: BaseException) -> str:
+    """``error`` as one readable line: Ansible's failed tasks by host, else type and text."""
+    results = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    said: dict[str, list[str]] = {}  # what -> the hosts that said so
+    for result in results:
+        payload = getattr(result, "payload", None)
+        if isinstance(payload, dict):
+            told = payload.get("stderr") or payload.get("msg") or payload.get("reason") or payload
+            last = (str(told).strip().splitlines() or ["no output"])[-1]
+            said.setdefault(last, []).append(str(getattr(result, "host", "?")))
+    text = (
+        "; ".join(f"{', '.join(hosts)}: {what}" for what, hosts in said.items()) or f"{type(error).__name__}: {error}"
+    )
+    return " ".join(text.split())[:300]
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    """What E2Clab's own exceptions hide: it raises new ones while handling, without ``from``."""
+    while True:
+        inner = error.__cause__ or error.__context__
+        wrapped = next((argument for argument in error.args if isinstance(argument, BaseException)), None)
+        deeper = wrapped or inner
+        if deeper is None or not type(error).__module__.startswith("e2clab"):
+            return error
+        error = deeper
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+@lru_cache(maxsize=1)
+def _forks_end_with_this_process() -> None:
+    """Ansible forks without exec, so its forks cannot be found by their environment: the kernel ends them with us."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.register_at_fork(after_in_child=lambda: libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL)))
+
+
+@contextmanager
+def _inside(directory: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _own_logging() -> Iterator[None]:
+    """E2Clab adds file handlers to the root logger; they are closed again with the session."""
+    root, e2clab = logging.getLogger(), logging.getLogger("e2clab")
+    before, level = list(root.handlers), e2clab.level
+    e2clab.setLevel(logging.INFO)
+    logging.getLogger("enoslib").setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        e2clab.setLevel(level)
+        for handler in [handler for handler in root.handlers if handler not in before]:
+            root.removeHandler(handler)
+            handler.close()

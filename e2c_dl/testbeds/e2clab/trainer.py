@@ -1,0 +1,99 @@
+"""What the Trainer service does on its hosts: install e2c_dl, and publish what a worker must know as ``_self``.
+
+Kept out of the service file, which E2Clab wants to import as a plugin by path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import enoslib as en
+
+from e2c_dl import __version__
+from e2c_dl.errors import TestbedError
+from e2c_dl.resources import constraints_file, playbooks_dir
+from e2c_dl.testbeds.base import VENV
+from e2c_dl.testbeds.e2clab.hosts import EXTRA
+from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
+
+_VERSION = "import importlib.metadata as m; print(m.version('e2c_dl'))"
+RUN_DIR = "/tmp/e2c_dl_run"
+
+
+def in_order(hosts: Iterable[Any]) -> list[Any]:
+    """``hosts`` by address, numbers by value: E2Clab hands out a set, whose order changes from run to run."""
+    return sorted(hosts, key=lambda host: [int(part) if part.isdigit() else part for part in _parts(host.address)])
+
+
+def install(hosts: list[Any]) -> None:
+    """Put this tree and what it needs on ``hosts``; hosts that have it already are left alone.
+
+    Hosts that are namespaces of this machine run the interpreter that runs this: it is looked at here, once, as asking
+    each of them over SSH, service by service, takes longer than all else that is done for a service.
+    Raises: enoslib.errors.EnosFailedHostsError if a host could not be set up, TestbedError if no wheel can be built.
+    """
+    if all(_is_this_machine(host) for host in hosts):
+        check_installed()
+        return
+    for host in hosts:
+        host.set_extra(e2cdl_python=_python_of(host))
+    shared = all(_python_of(host) == sys.executable for host in hosts)  # local hosts run this very installation
+    variables = {
+        "e2cdl_version": __version__,
+        "e2cdl_venv": VENV,
+        "e2cdl_shared": shared,
+        "e2cdl_wheel": "" if shared else str(wheel_of_this_tree()),
+        "e2cdl_constraints": str(constraints_file()),
+    }
+    en.run_ansible([str(playbooks_dir() / "install.yaml")], roles=en.Roles({"all": hosts}), extra_vars=variables)
+
+
+@lru_cache(maxsize=1)
+def check_installed() -> None:
+    """Raises: TestbedError if this interpreter, started elsewhere, has no e2c_dl of this version."""
+    environ = {"PATH": os.defpath, "LANG": "C.UTF-8"}  # as on a host: nothing of this process's
+    done = subprocess.run(
+        [sys.executable, "-c", _VERSION], cwd="/", env=environ, capture_output=True, text=True, check=False
+    )
+    if done.stdout.strip() != __version__:
+        there = done.stdout.strip() or "none"
+        raise TestbedError(
+            f"{sys.executable}: hosts need e2c_dl {__version__} in it, it has {there}; pip install it, or `make setup`"
+        )
+
+
+def _is_this_machine(host: Any) -> bool:
+    """Whether Ansible and training run this very interpreter on ``host``."""
+    return bool(_python_of(host) == host.extra.get("ansible_python_interpreter") == sys.executable)
+
+
+def _python_of(host: Any) -> str:
+    return str(host.extra[EXTRA]["python"]) if EXTRA in host.extra else f"{VENV}/bin/python"
+
+
+def published(host: Any) -> dict[str, Any]:
+    """What workflow.yaml finds under ``_self`` of ``host``, beside what E2Clab publishes itself."""
+    if EXTRA in host.extra:
+        told: dict[str, Any] = dict(host.extra[EXTRA])
+    else:
+        device, address = _first_ipv4(host)
+        told = {"data_address": address, "data_device": device, "python": f"{VENV}/bin/python", "run_dir": RUN_DIR}
+    return {"address": str(host.address), **told}
+
+
+def _first_ipv4(host: Any) -> tuple[str, str]:
+    for device in sorted(host.net_devices, key=lambda device: str(device.name)):
+        for address in device.filter_addresses(include_unknown=True):
+            if address.ip.version == 4 and not address.ip.is_loopback:
+                return str(device.name), str(address.ip.ip)
+    return "eth0", str(host.address)
+
+
+def _parts(address: str) -> list[str]:
+    return [part for part in re.split(r"(\d+)", address) if part]

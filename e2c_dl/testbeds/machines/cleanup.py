@@ -1,0 +1,56 @@
+"""End a run on static machines of which only the registry is left: over SSH, then here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.machines import reach
+from e2c_dl.testbeds.namespaces import cleanup as here
+from e2c_dl.testbeds.this_machine import processes
+
+PLACE = "/tmp/e2c-dl-"
+"""A run's directory on a machine is this, the run's id, a hyphen and the host's name."""
+
+SHAPED = "shaped"
+"""Of the registry's details: whether the data devices are claimed."""
+
+_KILL_WITHIN_S = 20.0
+
+
+def directory(access: Access) -> str:
+    """Everything of the run on that machine; ``run_dir`` lies in it, and so does what finalize packs beside it."""
+    return access.run_dir.rpartition("/")[0]
+
+
+def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+    """End run ``run_id``, alive or dead, on all its machines and here; what that was, one line each.
+
+    Raises: TestbedError: a machine cannot be reached, or something stays; the registry keeps the run, to try again.
+    """
+    place = registry.run_directory(run_id, base)
+    if not place.exists():
+        return here.destroy(run_id, base)
+    run = registry.load(run_id, base)
+    controller = registry.live_controller(place)
+    # First who would go on working, then what was made.
+    others = () if controller is None else (controller,)
+    processes.kill(lambda: processes.processes_of(run_id, (), others), _KILL_WITHIN_S)
+    arguments = {access.name: _arguments(run, access) for access in run.hosts}
+    answers = reach.ask(run.hosts, "end", arguments)
+    failed = [f"{name}: {answer.failure}" for name, answer in answers.items() if answer.failure is not None]
+    if failed:
+        raise TestbedError(
+            f"not everything could be removed: {'; '.join(failed)}; `e2c-dl destroy {run_id}` tries again"
+        )
+    removed = [f"{name}: {line}" for name, answer in answers.items() for line in answer.value]
+    return (*removed, *here.destroy(run_id, base))
+
+
+def _arguments(run: registry.Run, access: Access) -> list[str]:
+    device = access.data_device if run.details.get(SHAPED) else ""
+    return [run.id, directory(access), device, json.dumps(tc.clear(access.data_device))]

@@ -1,0 +1,142 @@
+"""A run on machines that are there: taken, shaped, and left as they were.
+
+::
+
+    registered with how to reach them -> begun: run_dir, claim -> E2Clab deploys -> shaped -> ... -> ended
+    from here on `destroy` knows all      on the machines                                     over SSH, the same way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import described, host_keys, registry, shaping
+from e2c_dl.testbeds.base import Access, Backend, Told
+from e2c_dl.testbeds.claimed import ClaimedRun
+from e2c_dl.testbeds.machines import cleanup, computing, reach
+from e2c_dl.testbeds.machines.facts import Facts, way_to
+
+if TYPE_CHECKING:
+    from e2c_dl.testbeds.machines.testbed import Static
+
+
+class StaticRun(ClaimedRun):
+    """One run's hosts and emulation: conforms to base.TestbedRun."""
+
+    def __init__(self, kind: Static, scenario: Scenario, run: registry.Run) -> None:
+        super().__init__(scenario, run)
+        self._kind = kind
+
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        """What these machines cannot do, and settings of theirs that are not ours to change."""
+        found = self._kind.limitations(self._scenario)
+        differing = [
+            (name, line) for name, facts in self._facts.items() for line in _tcp_limitations(facts, self._scenario)
+        ]
+        return (*found, *described.grouped(differing))
+
+    def facts(self) -> dict[str, Any]:
+        return described.facts(self._scenario, self._backend, computing.plan(self._scenario))
+
+    def host_facts(self) -> tuple[dict[str, Any], ...]:
+        kept = ("kernel", "cores", "memory_bytes", "cpu_model", "gpus")
+        return tuple(
+            row | {key: self._facts[row["name"]].told[key] for key in kept}
+            for row in described.host_facts(self._scenario, self.accesses)
+        )
+
+    def emulate(self) -> None:
+        if self._shaped:
+            shaping.apply(self.accesses, self._scenario.emulated_topology(), netem=self._backend is Backend.TC)
+
+    def emulation_failure(self) -> str | None:
+        """None: the kernels keep what they were told."""
+        return None
+
+    def log_files(self) -> dict[str, Path]:
+        return {}
+
+    def end_emulation(self) -> tuple[str, ...]:
+        """Nothing to say; ``release`` puts the devices back."""
+        return ()
+
+    def release(self) -> tuple[str, ...]:
+        return cleanup.destroy(self.run_id)
+
+    def secrets(self) -> tuple[bytes, ...]:
+        """The private keys that lead to the machines."""
+        paths = {Path(access.keyfile) for access in self.accesses}
+        return tuple(path.read_bytes() for path in sorted(paths) if path.is_file())
+
+    @property
+    def _facts(self) -> dict[str, Facts]:
+        return self._kind.facts(self._scenario)
+
+    @property
+    def _backend(self) -> Backend:
+        return self._kind.backend(self._scenario)
+
+    @property
+    def _shaped(self) -> bool:
+        return self._backend is not Backend.NONE
+
+    def _bring_up(self) -> Any:
+        from e2c_dl.testbeds.e2clab.hosts import roles_and_networks
+
+        accesses = tuple(_access(name, facts, self.run_id) for name, facts in self._facts.items())
+        # Registered before anything is done to the machines: whatever happens, `destroy` knows where to look.
+        self._run = registry.with_details(self._run, {cleanup.SHAPED: self._shaped})
+        self._run = registry.with_hosts(self._run, accesses)
+        begun = {
+            access.name: [self.run_id, cleanup.directory(access), access.data_device if self._shaped else ""]
+            for access in accesses
+        }
+        for name, answer in reach.ask(accesses, "begin", begun).items():
+            if answer.failure is not None:
+                raise TestbedError(f"host {name}: {answer.failure}")
+        self.accesses = accesses
+        told = {access.name: self._told(access.name) for access in accesses}
+        variables = {access.name: for_ansible(access) for access in accesses}
+        return roles_and_networks(self._scenario.topology, accesses, told, variables)
+
+    def _told(self, host: str) -> Told:
+        return Told(speed=computing.plan(self._scenario).speed.get(host), strict=self._strict, backend=self._backend)
+
+
+def _access(name: str, facts: Facts, run_id: str) -> Access:
+    return replace(
+        way_to(name, facts.machine),
+        own_address=facts.told["ssh_address"],
+        data_address=facts.data_address or "",
+        data_device=facts.data_device or "",
+        run_dir=f"{cleanup.PLACE}{run_id}-{name}/work",
+    )
+
+
+def for_ansible(access: Access) -> Mapping[str, Any]:
+    """Ansible's variables: it trusts whom we trust; what it leaves on a host lies in the run's directory."""
+    ours = f"{cleanup.directory(access)}/ansible"
+    places = {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}
+    return host_keys.ansible_variables(access.host_keys) | places
+
+
+def _tcp_limitations(facts: Facts, scenario: Scenario) -> list[str]:
+    asked = {
+        "net.ipv4.tcp_congestion_control": (scenario.tcp.congestion_control, facts.told["congestion_control"]),
+        "net.ipv4.tcp_slow_start_after_idle": (scenario.tcp.slow_start_after_idle, facts.told["slow_start_after_idle"]),
+    }
+    return [
+        f"{key} was asked to be {_spelled(wanted)}, and is {_spelled(has)}: settings of static hosts are left alone"
+        for key, (wanted, has) in asked.items()
+        if wanted != has
+    ]
+
+
+def _spelled(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)

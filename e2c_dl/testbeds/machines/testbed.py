@@ -1,0 +1,136 @@
+"""``--on static --inventory FILE``: what can be said of its hosts before a run, and the claim of a run on them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import asked, described, registry
+from e2c_dl.testbeds.base import Backend
+from e2c_dl.testbeds.host_keys import UNCHECKED
+from e2c_dl.testbeds.machines import computing, facts, inventory, matching
+from e2c_dl.testbeds.machines.facts import Facts
+from e2c_dl.testbeds.machines.run import StaticRun
+from e2c_dl.testbeds.this_machine import probes as machine
+from e2c_dl.testbeds.this_machine.probes import DEPLOYING, Probe
+
+_ORDER = (Backend.NONE, Backend.HTB, Backend.TC)  # from the least to the most
+
+
+class Static:
+    """The machines of one inventory. Asks each of them at most once."""
+
+    name = "static"
+
+    def __init__(self, listed: inventory.Inventory) -> None:
+        self._listed = listed
+        self._asked: dict[str, Facts] = {}  # machine's place in the inventory -> what it is
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Static:
+        """The testbed of ``options["inventory"]``. Raises: InputError: that file is wrong."""
+        return cls(inventory.load(Path(os.path.abspath(options["inventory"]))))
+
+    def probes(self) -> tuple[Probe, ...]:
+        """This machine's part, then every machine of the inventory."""
+        return tuple(self._probes())
+
+    def blocking(self, probes: tuple[Probe, ...]) -> tuple[str, ...]:
+        """All that is missing, but for netem and what says that links are not emulated."""
+        return tuple(probe.name for probe in probes if not probe.ok and not probe.name.endswith((": links", ": GPUs")))
+
+    def preflight(self, scenario: Scenario) -> tuple[str, ...]:
+        unmatched = matching.problems(scenario.topology, self._listed)
+        if unmatched:
+            return unmatched
+        wanted = asked.at_most(scenario)
+        shaped = bool(wanted.links or wanted.bottlenecks)
+        return tuple(line for found in self.facts(scenario).values() for line in found.problems(shaped=shaped))
+
+    def limitations(self, scenario: Scenario) -> tuple[str, ...]:
+        quota = "compute: a CPU quota was asked for, but the cgroups of static hosts are not ours: emulated by sleep"
+        return (*self._links_missed(scenario), *([quota] if scenario.compute.method == "quota" else []))
+
+    def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
+        devices, addresses = {}, {}
+        for name, found in self.facts(scenario).items():
+            devices[name], addresses[name] = found.data_device or "", found.data_address or ""
+        said = {
+            "machines": tuple(
+                f"{name:<12} {found.machine.user}@{found.machine.address} port {found.machine.port}, training on "
+                f"{addresses[name]} ({devices[name]}), {found.python}"
+                for name, found in self.facts(scenario).items()
+            )
+        }
+        return said | described.plan(scenario, self.backend(scenario), computing.plan(scenario), devices, addresses)
+
+    def claim(self, scenario: Scenario) -> StaticRun:
+        run = registry.begin(registry.new_run_id(), scenario=scenario.name, testbed=self.name)
+        os.environ.update(run.environ)  # ssh and whatever else Ansible starts carries the run's id
+        return StaticRun(self, scenario, run)
+
+    def facts(self, scenario: Scenario) -> dict[str, Facts]:
+        """host -> what its machine is. Asks those that were not asked yet."""
+        machines = matching.matched(scenario.topology, self._listed)
+        new = {each.where: each for each in machines.values() if each.where not in self._asked}
+        self._asked |= facts.asked(new)
+        return {name: self._asked[each.where] for name, each in machines.items()}
+
+    def backend(self, scenario: Scenario) -> Backend:
+        """What all machines of ``scenario`` can do: the least of any."""
+        return min((found.backend for found in self.facts(scenario).values()), key=_ORDER.index)
+
+    def _links_missed(self, scenario: Scenario) -> tuple[str, ...]:
+        wanted, backend = asked.at_most(scenario), self.backend(scenario)
+        if not (wanted.links or wanted.bottlenecks):
+            return ()
+        if backend is Backend.TC:
+            return tc.unsupported(wanted, netem=True)
+        why = described.grouped(
+            (name, found.why_not_more())
+            for name, found in self.facts(scenario).items()
+            if _ORDER.index(found.backend) <= _ORDER.index(backend)
+        )
+        if backend is Backend.NONE:
+            return (f"no link is emulated, the network is as it is: {'; '.join(why)}",)
+        return tuple(f"{sentence} ({'; '.join(why)})" for sentence in tc.unsupported(wanted, netem=False))
+
+    def _probes(self) -> Iterator[Probe]:
+        where = machine.program("ssh")
+        yield Probe(
+            name="ssh", ok=where is not None, detail=where or "not found", remedy="apt-get install openssh-client"
+        )
+        for package in DEPLOYING:
+            if package != "torch":  # that is for the hosts
+                yield _package(package)
+        self._asked |= facts.asked({each.where: each for each in self._listed.machines})
+        for listed in self._listed.machines:
+            yield from _of_machine(self._asked[listed.where])
+
+
+def _of_machine(found: Facts) -> Iterator[Probe]:
+    listed = found.machine
+    name = listed.name or listed.address
+    problems = found.problems(shaped=True)
+    if found.unreachable is None:
+        told = found.told
+        key = "host key not checked" if listed.host_keys == UNCHECKED else "host key known"
+        detail = f"{told['hostname']}, {key}, {told['kernel']}, {told['cores']} cores, Python {told['python']}"
+        yield Probe(name=name, ok=not problems, detail=detail, remedy="; ".join(problems))
+        links = {Backend.TC: "tc with netem", Backend.HTB: "rates alone, by HTB", Backend.NONE: "not emulated"}
+        said = f"{found.data_address} on {found.data_device}, {links[found.backend]}"
+        yield Probe(name=f"{name}: links", ok=found.backend is Backend.TC, detail=said, remedy=found.why_not_more())
+        yield Probe(name=f"{name}: GPUs", ok=bool(told["gpus"]), detail=", ".join(told["gpus"]) or "none")
+    else:
+        yield Probe(name=name, ok=False, detail="unreachable", remedy="; ".join(problems))
+
+
+def _package(name: str) -> Probe:
+    try:
+        return Probe(name=name, ok=True, detail=importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Probe(name=name, ok=False, detail="not installed", remedy="pip install 'e2c_dl[deploy]'")

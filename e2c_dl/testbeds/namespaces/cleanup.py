@@ -1,0 +1,133 @@
+"""What a run has on this machine, found from its id alone, and how to remove it: after a crash at any moment, too.
+
+::
+
+    processes   E2CDL_RUN=ID in their environment, or in one of the run's cgroups, or the run's live controller
+    devices     of the machine's own network, with ID in their name
+    groups      cgroups e2cdl-ID and below
+    mounts      of the machine's own mount namespace, on the run's directory or from it
+    directory   of the registry; removed last, so that what is not finished is found again
+
+Killing a host's pid 1 makes the kernel kill all that is in the host, whatever its environment, and drop its network.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.this_machine import cpu, processes
+
+_TIMEOUT_S = 20.0
+_PAUSE_S = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remains:
+    """What was found of one run. False if that is nothing."""
+
+    processes: frozenset[int] = frozenset()
+    devices: tuple[str, ...] = ()
+    groups: tuple[Path, ...] = ()  # inner ones first
+    mounts: tuple[str, ...] = ()  # inner ones first
+    directory: Path | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.processes or self.devices or self.groups or self.mounts or self.directory)
+
+    def lines(self) -> tuple[str, ...]:
+        """One line for people about each thing."""
+        return (
+            *(f"process {pid} ({processes.command(pid)})" for pid in sorted(self.processes)),
+            *(f"network device {device}" for device in self.devices),
+            *(f"cgroup {group}" for group in self.groups),
+            *(f"mount {mount}" for mount in self.mounts),
+            *([f"directory {self.directory}"] if self.directory else []),
+        )
+
+
+def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+    """End run ``run_id``, alive or dead, and remove all it has here; what that was, one line each, empty if nothing.
+
+    Spares this process and its ancestors. Raises: TestbedError if something cannot be removed.
+    """
+    removed: dict[str, None] = {}
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while found := find(run_id, base):
+        if time.monotonic() > deadline_s:
+            raise TestbedError(f"run {run_id}: cannot remove {'; '.join(found.lines())}; remove that by hand")
+        removed |= dict.fromkeys(found.lines())
+        _remove(found, run_id, base)
+    return tuple(removed)
+
+
+def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+    """What there is of ``run_id``, one line each; empty after ``destroy``."""
+    return find(run_id, base).lines()
+
+
+def find(run_id: str, base: Path | None = None) -> Remains:
+    """What there is of ``run_id``, but for this process and its ancestors."""
+    directory = registry.run_directory(run_id, base)
+    groups = _groups(run_id)
+    return Remains(
+        processes=_processes(run_id, groups, directory),
+        devices=tuple(name for _, name in socket.if_nameindex() if run_id in name),
+        groups=groups,
+        mounts=_mounts(run_id, directory),
+        directory=directory if directory.exists() else None,
+    )
+
+
+def _remove(found: Remains, run_id: str, base: Path | None) -> None:
+    """One round: ``find`` says afterwards what it did not get."""
+    directory = registry.run_directory(run_id, base)
+    if found.processes:
+        processes.kill(lambda: _processes(run_id, found.groups, directory), _TIMEOUT_S)
+    for device in found.devices:
+        _run("ip", "link", "delete", device)
+    for group in found.groups:
+        _rmdir(group)
+    for mount in found.mounts:
+        _run("umount", "--lazy", mount)
+    if found.directory and not (found.processes or found.devices or found.groups or found.mounts):
+        shutil.rmtree(found.directory)
+
+
+def _processes(run_id: str, groups: tuple[Path, ...], directory: Path) -> frozenset[int]:
+    controller = registry.live_controller(directory)
+    return processes.processes_of(run_id, groups, () if controller is None else (controller,))
+
+
+def _groups(run_id: str) -> tuple[Path, ...]:
+    hierarchy = cpu.controller()
+    if hierarchy is None or not (top := hierarchy.group(run_id)).is_dir():
+        return ()
+    return (*sorted(path for path in top.iterdir() if path.is_dir()), top)
+
+
+def _mounts(run_id: str, directory: Path) -> tuple[str, ...]:
+    """Mount points of the machine's own that are the run's: none, unless something went wrong."""
+    lines = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    ours = [line[1] for line in lines if line[0] == f"e2cdl-{run_id}" or f"{line[1]}/".startswith(f"{directory}/")]
+    return tuple(reversed(ours))
+
+
+def _run(*argv: str) -> None:
+    """Run ``argv``, whatever comes of it: that it failed because the thing is gone is seen by looking again."""
+    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def _rmdir(group: Path) -> None:
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError:  # busy for a moment after its last process is gone; looked at again
+        time.sleep(_PAUSE_S)

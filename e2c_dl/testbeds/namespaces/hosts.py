@@ -1,0 +1,229 @@
+"""Hosts as namespaces of this machine: brought up, reached and released under one run's id.
+
+``up`` goes through these steps; waiting is for whole sets of hosts, so that they come up side by side::
+
+    files -> holders (core, and hosts) -> keys -> cables -> settings, CPU quotas -> "go" -> sshd answers
+
+For an ordinary user all of it happens in namespaces of the user's own (``rootless``), which a keeper keeps.
+
+With ``Data.VETH`` the hosts' data devices are there from the start, for shaping by tc. With ``Data.TAP`` a relay makes
+them later, from what Access says (``addresses.mac`` gives the hardware address); then ``settle`` is called.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.access import enter_network
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.namespaces import cables
+from e2c_dl.testbeds.namespaces.cleanup import destroy
+from e2c_dl.testbeds.namespaces.holder import Holder, start_core, start_host, start_keeper
+from e2c_dl.testbeds.this_machine import addresses, cpu, tcp
+from e2c_dl.testbeds.this_machine.commands import run
+from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, TEMPORARY, HostFiles, sshd_config
+from e2c_dl.testbeds.this_machine.hosts import Hosts
+
+_SSH_PORT = 22
+_SSHD_TIMEOUT_S = 20.0
+_POLL_S = 0.005
+
+
+class Data(Enum):
+    """Where the data devices come from."""
+
+    TAP = "tap"  # a relay makes them, after ``up``
+    VETH = "veth"  # made by ``up``, joined by a bridge
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpec:
+    """A host to bring up. ``cores``: how much CPU time it may use (0.5: half a core), None for no limit."""
+
+    name: str
+    cores: float | None = None
+
+
+class LocalTestbed(Hosts):
+    """The hosts of one registered run. For one thread, and one ``up``."""
+
+    def __init__(
+        self,
+        run: registry.Run,
+        hosts: Sequence[HostSpec],
+        *,
+        data: Data,
+        tcp: Tcp,
+        python: str = sys.executable,
+    ) -> None:
+        self.run = run
+        self._specs = tuple(hosts)
+        self._data = data
+        self._tcp = tcp
+        self._python = python
+        self._root = os.geteuid() == 0
+        self._holders: list[Holder] = []
+        self._keeper: Holder | None = None
+        self._limitations: list[str] = []
+        self._refused_congestion_control: dict[str, str] = {}  # host -> limitation, until its route takes it
+
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        return (*self._limitations, *self._refused_congestion_control.values())
+
+    def down(self) -> tuple[str, ...]:
+        removed = destroy(self.run.id, self.run.directory.parent)
+        for holder in self._holders:
+            holder.reap()
+        self._holders.clear()
+        return removed
+
+    def settle(self) -> None:
+        for access in self.run.hosts:
+            if access.name in self._refused_congestion_control:
+                change = tcp.route_change(access.data_address, self._tcp.congestion_control)
+                run(enter_network(access, ["ip", *change]), self._environ())
+                del self._refused_congestion_control[access.name]
+
+    def _up(self) -> tuple[Access, ...]:
+        user = _user()
+        files = self._files()
+        for host in files:
+            host.write(user)
+        core, holders = self._start(files)
+        self._make_keys()
+        for holder, host in zip(holders, files, strict=True):
+            self._take_settings(holder, host.sysctl)
+        self._cable(core, holders)
+        for spec, holder in zip(self._specs, holders, strict=True):
+            if spec.cores is not None:
+                self._limitations += cpu.make_group(self.run.id, spec.name, spec.cores, holder.pid)
+        for holder in holders:
+            holder.tell_go()
+        for holder in holders:
+            holder.expect("started")
+        reached = tuple(self._access(host, holder, user.pw_name) for host, holder in zip(files, holders, strict=True))
+        self.run = registry.with_hosts(self.run, reached)
+        for access in reached:
+            _await_sshd(access)
+        for holder in self._holders:
+            holder.close()
+        if self._data is Data.VETH:
+            self.settle()
+        return reached
+
+    def _files(self) -> tuple[HostFiles, ...]:
+        neighbours = {spec.name: str(addresses.data_address(i).ip) for i, spec in enumerate(self._specs)}
+        settings = tcp.sysctls(self._tcp)
+        return tuple(
+            HostFiles(
+                name=spec.name,
+                run=self.run.directory,
+                management=str(addresses.management_address(self.run.slot, i)),
+                data=str(addresses.data_address(i)) if self._data is Data.VETH else None,
+                neighbours=neighbours,
+                sysctl=settings,
+                root=self._root,
+            )
+            for i, spec in enumerate(self._specs)
+        )
+
+    def _environ(self) -> dict[str, str]:
+        """For everything started here, and what runs on hosts: nothing of the controller's environment."""
+        places = {"PATH": SYSTEM_PATH, "TMPDIR": str(self.run.directory / TEMPORARY)}
+        return places | {"LANG": "C.UTF-8"} | self.run.environ
+
+    def _start(self, files: Sequence[HostFiles]) -> tuple[Holder, list[Holder]]:
+        """The core and the hosts, their namespaces there."""
+        sshd, config = shutil.which("sshd", path=SYSTEM_PATH), self.run.directory / "sshd_config"
+        if sshd is None:
+            raise TestbedError("sshd: not found on this machine; apt-get install openssh-server")
+        config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
+        (self.run.directory / TEMPORARY).mkdir(mode=0o700)
+        if not self._root:
+            self._keeper = start_keeper(self.run.directory, self._environ())
+            self._holders.append(self._keeper)
+        core = start_core(self.run.directory, self._environ())
+        self._holders.append(core)
+        hosts = []
+        for host in files:
+            hosts.append(start_host(host.name, host.directory, (sshd, str(config)), _ip(host), self._environ()))
+            self._holders.append(hosts[-1])
+        for holder in self._holders:
+            holder.await_pid()
+        return core, hosts
+
+    def _make_keys(self) -> None:
+        for name in ("key", "hostkey"):
+            keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"e2c-dl-{self.run.id}"]
+            run([*keygen, "-f", str(self.run.directory / name)], self._environ())
+
+    def _cable(self, core: Holder, hosts: Sequence[Holder]) -> None:
+        lines = cables.in_core(self.run.id, os.getpid(), [h.pid for h in hosts], self._data is Data.VETH)
+        run(["nsenter", "--target", str(core.pid), "--net", "ip", "-batch", "-"], self._environ(), lines)
+        run(["ip", "-batch", "-"], self._environ(), cables.in_machine(self.run.id, self.run.slot))
+
+    def _take_settings(self, holder: Holder, asked: Mapping[str, str]) -> None:
+        """Wait for what ``holder`` reads back of its sysctls, and note where that is not as asked."""
+        in_force = {key: " ".join(value) for key, *value in holder.expect("prepared")[:-1]}
+        for key, value in tcp.refused(asked, in_force).items():
+            sentence = tcp.limitation(holder.name, key, asked[key], value)
+            if key == tcp.CONGESTION_CONTROL and tcp.known(self._tcp.congestion_control):
+                self._refused_congestion_control[holder.name] = sentence
+            else:
+                self._limitations.append(sentence)
+
+    def _access(self, host: HostFiles, holder: Holder, user: str) -> Access:
+        return Access(
+            name=host.name,
+            address=_ip(host),
+            data_address=host.neighbours[host.name],
+            data_device=addresses.DATA_DEVICE,
+            user=user,
+            keyfile=str(self.run.directory / "key"),
+            port=_SSH_PORT,
+            python=self._python,
+            run_dir=str(host.work),
+            netns_pid=holder.pid,
+            through_pid=None if self._keeper is None else self._keeper.pid,
+        )
+
+
+def _user() -> pwd.struct_passwd:
+    """Who logs in on the hosts: who runs this. Raises: TestbedError if the machine has no name for him."""
+    try:
+        return pwd.getpwuid(os.geteuid())
+    except KeyError as error:
+        raise TestbedError(
+            f"uid {os.geteuid()}: the machine knows no user of this number; add a line to /etc/passwd"
+        ) from error
+
+
+def _ip(host: HostFiles) -> str:
+    return host.management.partition("/")[0]
+
+
+def _await_sshd(access: Access) -> None:
+    """Return when the host's sshd accepts connections. Raises: TestbedError if it does not in time."""
+    deadline_s = time.monotonic() + _SSHD_TIMEOUT_S
+    while True:
+        try:
+            socket.create_connection((access.address, access.port), timeout=1).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline_s:
+                raise TestbedError(
+                    f"host {access.name}: no sshd at {access.address}: {error}; is a firewall in between?"
+                ) from error
+        time.sleep(_POLL_S)

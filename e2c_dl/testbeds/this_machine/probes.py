@@ -1,0 +1,207 @@
+"""What this machine can and cannot do: one probe per capability, each tried rather than looked up, nothing left behind.
+
+What needs a device or a rule is tried in a network namespace that ends with the probe.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.registry import state_base
+from e2c_dl.testbeds.this_machine import cpu, rootless
+
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mount": "mount",
+    "hostname": "hostname",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+"""Programs that hosts on one machine need -> the Debian package that has them."""
+
+SEARCH_PATH = f"{os.defpath}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEPLOYING = ("torch", "e2clab", "enoslib", "ansible-core")
+"""Python packages without which nothing is deployed from here."""
+
+ROOTLESS = "hosts without root"
+"""The probe of what an ordinary user needs in place of root."""
+
+_PACKAGES = (*DEPLOYING, "plotly", "rocrate")
+_QDISCS = {"netem": "delay 1ms", "htb": "", "tbf": "rate 1mbit burst 10kb latency 10ms"}
+_TUN = Path("/dev/net/tun")
+TUN_REMEDY = "as root: modprobe tun, chmod 0666 /dev/net/tun; in a container, add --device /dev/net/tun"
+_TIMEOUT_S = 5.0
+_GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One capability; not all are always needed. ``remedy`` is empty if there is nothing to do."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def probes() -> tuple[Probe, ...]:
+    """All of them, in the order to show them."""
+    return tuple(_all())
+
+
+def program(name: str) -> str | None:
+    """Where ``name`` is, in the system's directories too, which a user's PATH may lack."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}")
+
+
+def memory_available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Memory that programs can still get without swapping."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise TestbedError(f"{meminfo} does not say MemAvailable: this needs Linux 3.14 or later")
+
+
+def has_netem() -> bool:
+    """Whether this kernel shapes delay and loss itself, tried in a network namespace that ends with the try."""
+    return _qdisc_problem("netem") is None
+
+
+def tun_problem(device: Path = _TUN) -> str | None:
+    """Why no TAP device can be made; None if one can."""
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _all() -> Iterator[Probe]:
+    yield Probe(name="kernel", ok=platform.system() == "Linux", detail=f"{platform.system()} {platform.release()}")
+    root = os.geteuid() == 0
+    remedy = "" if root else "not needed; as root (sudo), CPU quotas can be had and the relay is more punctual"
+    yield Probe(name="root", ok=root, detail="yes" if root else "no", remedy=remedy)
+    yield from _capacity()
+    yield _network_namespaces()
+    yield _rootless()
+    yield from _qdiscs()
+    yield _tun()
+    yield _cpu_quota()
+    for name in PROGRAMS:
+        yield _program(name)
+    yield _docker()
+    for package in _PACKAGES:
+        yield _package(package)
+
+
+def _capacity() -> Iterator[Probe]:
+    cores = len(os.sched_getaffinity(0))
+    yield Probe(name="cores", ok=True, detail=f"{cores}")
+    yield Probe(name="memory", ok=True, detail=f"{memory_available_bytes() / _GIB:.1f} GiB available")
+    for name, place in (("disk here", Path.cwd()), ("disk for runs' state", state_base())):
+        while not place.exists():
+            place = place.parent
+        yield Probe(name=name, ok=True, detail=f"{shutil.disk_usage(place).free / _GIB:.1f} GiB free on {place}")
+
+
+def _network_namespaces() -> Probe:
+    failure = _failure("unshare", *_become(), "--net", "true")
+    remedy = "a container needs --privileged" if failure else ""
+    return Probe(name="network namespaces", ok=failure is None, detail=failure or "available", remedy=remedy)
+
+
+def _become() -> tuple[str, ...]:
+    """Options of unshare that let an ordinary user try what root can."""
+    return () if os.geteuid() == 0 else ("--user", "--map-root-user")
+
+
+def _rootless() -> Probe:
+    problem = rootless.problem()
+    detail, _, remedy = (problem or "").partition("; ")
+    return Probe(name=ROOTLESS, ok=problem is None, detail=detail or "user namespaces can be made", remedy=remedy)
+
+
+def _qdiscs() -> Iterator[Probe]:
+    for kind in _QDISCS:
+        failure = _qdisc_problem(kind)
+        remedy = f"modprobe sch_{kind}; without it, links are emulated by a relay on TAP devices" if failure else ""
+        yield Probe(name=f"tc {kind}", ok=failure is None, detail=failure or "available", remedy=remedy)
+
+
+def _qdisc_problem(kind: str) -> str | None:
+    """It is added and read back: tc may say yes to what the kernel does not do."""
+    script = f"tc qdisc add dev lo root {kind} {_QDISCS[kind]} && tc qdisc show dev lo | grep -q 'qdisc {kind} '"
+    return _failure("unshare", *_become(), "--net", "sh", "-c", script)
+
+
+def _tun() -> Probe:
+    problem = tun_problem()
+    remedy = TUN_REMEDY if problem else ""
+    return Probe(name="TAP devices", ok=problem is None, detail=f"{_TUN}: {problem or 'can be opened'}", remedy=remedy)
+
+
+def _cpu_quota() -> Probe:
+    """A cgroup is made, limited, read back and removed; no process is in it."""
+    hierarchy = cpu.controller()
+    if hierarchy is None:
+        return Probe(
+            name="CPU quota", ok=False, detail="no cgroup cpu controller", remedy="compute is emulated by sleep"
+        )
+    failure = cpu.try_quota(f"probe-{os.getpid()}")
+    detail = f"cgroup version {hierarchy.version} at {hierarchy.root}"
+    remedy = "run as root; without it, compute is emulated by sleep" if failure else ""
+    return Probe(
+        name="CPU quota", ok=failure is None, detail=f"{detail}: {failure}" if failure else detail, remedy=remedy
+    )
+
+
+def _program(name: str) -> Probe:
+    where = program(name)
+    remedy = "" if where else f"apt-get install {PROGRAMS[name]}"
+    return Probe(name=name, ok=where is not None, detail=where or "not found", remedy=remedy)
+
+
+def _docker() -> Probe:
+    if program("docker") is None:
+        return Probe(
+            name="docker", ok=False, detail="not found", remedy="only needed for hosts as containers: docker.io"
+        )
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.settimeout(1.0)
+        try:
+            daemon.connect("/var/run/docker.sock")
+        except OSError as error:
+            return Probe(name="docker", ok=False, detail=f"daemon: {error.strerror}", remedy="start dockerd")
+    return Probe(name="docker", ok=True, detail="daemon answers")
+
+
+def _package(name: str) -> Probe:
+    try:
+        return Probe(name=name, ok=True, detail=importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Probe(name=name, ok=False, detail="not installed", remedy="make setup")
+
+
+def _failure(*argv: str) -> str | None:
+    """Why ``argv`` fails, in a line; None if it does not."""
+    environ = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
+    try:
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    return " ".join(done.stderr.split()) or f"{argv[0]} ended with status {done.returncode}"

@@ -1,0 +1,242 @@
+"""Hosts that share this machine, whatever makes them: what a run of namespaces and one of containers have in common.
+
+::
+
+    OneMachine (a Testbed)                 a kind says: name, probes, blocking, problems, make_hosts, destroy
+        | claim
+    OneMachineRun (a TestbedRun)           shared: backend, compute, facts, what workers are told, release
+        |-- Hosts                          up ── settle ── down             a kind's own, one per run
+        `-- the relay, or tc               on the network namespaces of the hosts (Access.netns_pid)
+
+Data network: where the kernel has netem and tc can do all that the scenario asks for, the hosts' own devices shaped by
+tc (``Data.VETH``: ``Hosts.up`` brings them); else TAP devices that the relay makes and carries (``Data.TAP``), of the
+addresses and hardware addresses that ``local.addresses`` computes. A new kind derives from OneMachine, and is named in
+``catalogue``.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.emulation import compute
+from e2c_dl.emulation.relay import report as relay_report
+from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
+from e2c_dl.emulation.relay.process import RelayProcess
+from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.scenario.model import Scenario, Tcp
+from e2c_dl.testbeds import asked, described, registry, shaping
+from e2c_dl.testbeds.base import Backend, Told
+from e2c_dl.testbeds.claimed import ClaimedRun
+from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
+from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.hosts import Hosts
+from e2c_dl.testbeds.this_machine.probes import Probe, has_netem
+
+BACKENDS = {Data.TAP: Backend.RELAY, Data.VETH: Backend.TC}
+
+
+class OneMachine(ABC):
+    """A kind of hosts on this machine: conforms to base.Testbed. ``probes``, ``blocking`` and these are its own."""
+
+    name: str
+
+    @abstractmethod
+    def probes(self) -> tuple[Probe, ...]:
+        """Everything that matters for it, found out without leaving a trace."""
+
+    @abstractmethod
+    def blocking(self, probes: tuple[Probe, ...]) -> tuple[str, ...]:
+        """Names of the missing capabilities without which no run works here."""
+
+    @abstractmethod
+    def problems(self, hosts: Sequence[str], data: Data) -> tuple[str, ...]:
+        """What stands in the way of bringing up hosts of these names, one line each, with its remedy."""
+
+    @abstractmethod
+    def make_hosts(self, run: registry.Run, specs: Sequence[HostSpec], *, data: Data, tcp: Tcp) -> Hosts:
+        """The hosts of ``run``, not yet up."""
+
+    @abstractmethod
+    def destroy(self, run_id: str) -> tuple[str, ...]:
+        """Remove what there is of a run of this kind whose ``Hosts`` are not at hand; what that was."""
+
+    def has_quota(self) -> bool:
+        """Whether a host's CPU time can be limited here."""
+        return True
+
+    def details(self) -> dict[str, Any]:
+        """What the registry keeps of this kind, so that ``destroy`` can do without this object."""
+        return {}
+
+    def preflight(self, scenario: Scenario) -> tuple[str, ...]:
+        """What stands in the way of running ``scenario`` here, one line each, with its remedy; starts nothing."""
+        return self.problems(scenario.topology.names, data_network(scenario))
+
+    def limitations(self, scenario: Scenario) -> tuple[str, ...]:
+        """Of links nothing, as what tc cannot do on these hosts, the relay can; of processors, a CPU quota."""
+        return compute.quota_missed(scenario, quota=self.has_quota())
+
+    def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
+        """Headings and lines for ``--dry-run``."""
+        backend = BACKENDS[data_network(scenario)]
+        reached = {name: str(addresses.data_address(i).ip) for i, name in enumerate(scenario.topology.names)}
+        devices = dict.fromkeys(reached, addresses.DATA_DEVICE)
+        return described.plan(scenario, backend, compute_plan(scenario, quota=self.has_quota()), devices, reached)
+
+    def claim(self, scenario: Scenario) -> OneMachineRun:
+        """A run id of its own, registered: from now on ``e2c-dl destroy`` knows of this run."""
+        run = registry.begin(
+            registry.new_run_id(),
+            scenario=scenario.name,
+            testbed=self.name,
+            details=self.details(),
+            choose_slot=addresses.free_slot,
+        )
+        os.environ.update(run.environ)  # ssh and whatever else Ansible starts carries the run's id
+        return OneMachineRun(self, scenario, run)
+
+
+def data_network(scenario: Scenario) -> Data:
+    """What carries the data network of ``scenario`` on this machine."""
+    if not has_netem() or tc.unsupported(asked.at_most(scenario), netem=True):
+        return Data.TAP
+    return Data.VETH
+
+
+def compute_plan(scenario: Scenario, *, quota: bool = True) -> compute.ComputePlan:
+    """How the processors of ``scenario`` are emulated on this machine. ``quota``: whether CPU time can be limited."""
+    return compute.of_scenario(len(os.sched_getaffinity(0)), scenario, quota=quota)
+
+
+class OneMachineRun(ClaimedRun):
+    """One run's hosts and emulation: conforms to base.TestbedRun."""
+
+    def __init__(self, kind: OneMachine, scenario: Scenario, run: registry.Run) -> None:
+        super().__init__(scenario, run)
+        self._kind = kind
+        self._hosts: Hosts | None = None
+        self._relay: RelayProcess | None = None
+        self._choose()
+
+    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
+        super().adopt(scenario, archive=archive, strict=strict)
+        self._choose()
+
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        """What of the scenario this machine cannot honour, in sentences."""
+        found = [] if self._hosts is None else list(self._hosts.limitations)
+        found += self._kind.limitations(self._scenario)
+        if self._plan.oversubscribed:
+            found.append(f"compute is oversubscribed, so no verdict on compute is given: {self._plan.why}")
+        return tuple(found)
+
+    def facts(self) -> dict[str, Any]:
+        """How network and compute are emulated, for run.json."""
+        return described.facts(self._scenario, self._backend, self._plan)
+
+    def host_facts(self) -> tuple[dict[str, Any], ...]:
+        """Who took part, for run.json."""
+        return described.host_facts(self._scenario, self.accesses)
+
+    def emulate(self) -> None:
+        """Put the whole emulated topology in force at once. Raises: EmulationError."""
+        if self._data is Data.VETH:
+            shaping.apply(self.accesses, self._scenario.emulated_topology(), netem=True)
+        else:
+            self._start_relay()
+
+    def emulation_failure(self) -> str | None:
+        """Why the emulation is no longer in force; None while it is."""
+        status = None if self._relay is None else self._relay.poll()
+        if status is None:
+            return None
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"the relay {how}, so the hosts lost their network; see logs/relay.log in the archive"
+
+    def log_files(self) -> dict[str, Path]:
+        """Name -> path of what this testbed logged, while the run is up."""
+        return {"relay.log": self._relay_log, "relay.json": self._relay_report}
+
+    def end_emulation(self) -> tuple[str, ...]:
+        """End the relay, so that its report is final; why the network may not have been as asked, in sentences.
+
+        Raises: EmulationError if it left no report.
+        """
+        if self._relay is None:
+            return ()
+        return relay_report.limitations(self._relay.stop(), compute.RELAY_CORES)
+
+    def release(self) -> tuple[str, ...]:
+        """Remove everything of this run from the machine; what that was."""
+        return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down()
+
+    def secrets(self) -> tuple[bytes, ...]:
+        """What must not stand in an archive: the run's private keys. Empty once the hosts are released."""
+        found = [self.state_dir / name for name in ("key", "hostkey")]
+        return tuple(path.read_bytes() for path in found if path.is_file())
+
+    @property
+    def _backend(self) -> Backend:
+        return BACKENDS[self._data]
+
+    def _choose(self) -> None:
+        """How the scenario is emulated: found by trying what the kernel can do, so once per scenario."""
+        self._data = data_network(self._scenario)
+        self._plan = compute_plan(self._scenario, quota=self._kind.has_quota())
+
+    def _bring_up(self) -> Any:
+        from e2c_dl.testbeds.e2clab.hosts import roles_and_networks
+
+        specs = [HostSpec(name=name, cores=self._plan.cores.get(name)) for name in self._scenario.topology.names]
+        self._hosts = self._kind.make_hosts(self._run, specs, data=self._data, tcp=self._scenario.tcp)
+        self.accesses = self._hosts.up()
+        self._run = self._hosts.run
+        told = {access.name: self._told(access.name) for access in self.accesses}
+        return roles_and_networks(self._scenario.topology, self.accesses, told)
+
+    def _told(self, host: str) -> Told:
+        return Told(
+            speed=self._plan.speed.get(host),
+            strict=self._strict,
+            backend=self._backend,
+            relay_socket=str(self._relay_socket) if self._backend is Backend.RELAY else None,
+        )
+
+    @property
+    def _relay_log(self) -> Path:
+        return self.state_dir / "relay.log"
+
+    @property
+    def _relay_report(self) -> Path:
+        return self.state_dir / "relay.json"
+
+    @property
+    def _relay_socket(self) -> Path:
+        return self.state_dir / "relay.sock"
+
+    def _start_relay(self) -> None:
+        hosts = [
+            RelayHost(
+                name=access.name,
+                netns_pid=access.netns_pid or 0,
+                device=access.data_device,
+                address=f"{access.data_address}/{addresses.DATA_NETWORK.prefixlen}",
+                mac=addresses.mac(access.data_address),
+            )
+            for access in self.accesses
+        ]
+        config = RelayConfig.of(
+            self._scenario.emulated_topology(),
+            hosts,
+            seed=self._scenario.training.seed,
+            report_path=str(self._relay_report),
+            control_path=str(self._relay_socket),
+        )
+        self._relay = RelayProcess.start(config, dict(os.environ), self._relay_log)
+        if self._hosts is not None:
+            self._hosts.settle()

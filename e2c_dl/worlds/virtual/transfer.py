@@ -1,0 +1,139 @@
+"""A message under way: what ``send`` returns, what links carry, and what a mailbox holds, in one object.
+
+::
+
+    posted        began             departed                  the sender's kernel takes bytes until its buffer is full:
+      |--queued-----|==on the wire=====|~~~delay~~~| arrived  ``gone`` may be long before ``departed``
+                    |==taken==| gone
+
+The receiver's payload is a copy, as in the live world. That of the sender must stay as it is until ``gone``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Protocol
+
+import numpy as np
+
+from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.strategies.base import Message, Pending, Vector
+from e2c_dl.worlds.virtual.kernel import FOREVER, Failure, Kernel, Task, suspend
+
+KIND_CHARACTERS = 16
+"""Of a message in the live world."""
+
+
+class Sender(Protocol):
+    """What a transfer needs of the worker that sends it."""
+
+    rank: int
+
+    def awaited_sent(self, transfer: Transfer, task: Task, posted_ns: int) -> None:
+        """An await of ``transfer`` has ended; it began at ``posted_ns``."""
+        ...
+
+
+class Transfer(Pending[None]):
+    """One message from ``sender`` to ``dst``. ``original`` is the sender's own payload, if it is to be watched."""
+
+    gone_ns = FOREVER  # when the sender's kernel has taken all of it; not known before it begins
+    begun_ns = FOREVER  # when its header has arrived
+    seq = -1
+    arrived = 0  # a number in order of arrival at its mailbox
+    taken = False
+    failure: PeerLost | None = None
+    waiting: list[Task] | None = None
+
+    def __init__(
+        self, kernel: Kernel, sender: Sender, dst: int, message: Message, original: Vector | None, nbytes: int
+    ) -> None:
+        self.kernel, self.sender, self.dst = kernel, sender, dst
+        self.message, self.original, self.nbytes = message, original, nbytes
+        self.task, self.posted_ns = kernel.current.number, kernel.now_ns
+
+    @property
+    def done(self) -> bool:
+        gone = self.gone_ns <= self.kernel.now_ns
+        if gone and self.original is not None:
+            _verify(self)
+        return gone or self.failure is not None
+
+    def gone(self, gone_ns: int) -> None:
+        """All of it will have been taken at ``gone_ns``."""
+        self.gone_ns = gone_ns
+        if self.waiting is not None:
+            for task in self.waiting:
+                self.kernel.resume_at(gone_ns, task)
+            self.waiting = None
+        if self.original is not None:
+            self.kernel.at(gone_ns, _verify, self)
+
+    def fail(self, why: PeerLost) -> None:
+        """It will never leave."""
+        self.failure = why
+        self.original = None
+        for task in self.waiting or ():
+            self.kernel.resume(task, Failure(why))
+        self.waiting = None
+
+    def __await__(self) -> Generator[Any, None, None]:
+        kernel, posted_ns = self.kernel, self.kernel.now_ns
+        task = kernel.current
+        if self.failure is not None:
+            raise self.failure
+        if self.gone_ns > posted_ns:
+            task.waits = self
+            if self.gone_ns < FOREVER:
+                kernel.resume_at(self.gone_ns, task)
+            elif self.waiting is None:
+                self.waiting = [task]
+            else:
+                self.waiting.append(task)
+            yield from suspend()
+        if self.original is not None:  # whoever has awaited it may change it now
+            _verify(self)
+        self.sender.awaited_sent(self, task, posted_ns)
+
+    def __str__(self) -> str:
+        return f"its message {self.message.kind!r} to leave for rank {self.dst}"
+
+
+def stamped(message: Message, src: int, payload: Vector | None) -> Message:
+    """``message`` as its receiver sees it. Field by field is five times as slow, and there is one per message."""
+    copy = object.__new__(Message)
+    fields = vars(copy)
+    fields.update(vars(message))
+    fields["src"], fields["payload"] = src, payload
+    return copy
+
+
+def travelling(message: Message) -> str:
+    """The kind of ``message``. Raises: TrainingError, if it could not be sent as it is in the live world."""
+    kind, payload = message.kind, message.payload
+    if not kind.isascii() or len(kind) > KIND_CHARACTERS:
+        raise TrainingError(f"message kind {kind!r}: write at most {KIND_CHARACTERS} ASCII characters")
+    if isinstance(payload, np.ndarray) and (
+        payload.dtype not in (np.float32, np.float64) or payload.ndim != 1 or not payload.flags.c_contiguous
+    ):
+        raise TrainingError(
+            f"message {kind!r}: its payload is {payload.dtype} of shape {payload.shape}; "
+            "send a contiguous flat vector of float32 or float64"
+        )
+    return kind
+
+
+def _verify(transfer: Transfer) -> None:
+    """Watch no longer. Raises: TrainingError, if the sender has changed what it sent while it was being sent."""
+    original, sent = transfer.original, transfer.message.payload
+    transfer.original = None
+    if original is not None and sent is not None and not np.array_equal(_bytes(original), _bytes(sent)):
+        raise TrainingError(
+            f"rank {transfer.sender.rank} changed the payload of message {transfer.message.kind!r} "
+            f"to rank {transfer.dst} before it had left; await what send returned first"
+        )
+
+
+def _bytes(vector: Vector) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Bit by bit: numbers that are not equal to themselves are."""
+    return vector.view(np.uint8)

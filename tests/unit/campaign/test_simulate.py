@@ -1,0 +1,260 @@
+"""``e2c-dl simulate``: from a scenario's folder to an archive that every later tool reads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from e2c_dl.archive.progress import Progress
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.verify import verify
+from e2c_dl.campaign.simulated_request import Request
+from e2c_dl.campaign.simulated_run import run
+from e2c_dl.cli.main import cli
+from e2c_dl.errors import InputError, Interrupted
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
+
+PARAMETERS = 109_914  # of the cnn
+TIMES = GradientTimes(data_s=0.0001, forward_s=0.001, backward_s=(0.002,))
+PROFILE = ComputeProfile(
+    model="cnn", dtype="float32", parameters=PARAMETERS, buckets=((0, PARAMETERS),), gradients={16: TIMES},
+    step_s=0.0002, evaluate_s=0.01,
+)  # fmt: skip
+TRAINING = {
+    "strategy": "allreduce", "iterations": 6, "batch_size": 16, "bucket_bytes": "1MiB", "evaluate_every": 3,
+}  # fmt: skip
+WORKFLOW = [{"hosts": "*.trainer.*", "launch": []}]
+
+BLOCKED = """
+import sys
+for name in ("torch", "e2clab", "enoslib", "ansible", "sklearn"):
+    sys.modules[name] = None
+from e2c_dl.cli.main import main
+sys.argv[0] = "e2c-dl"
+main()
+"""
+
+
+class Quiet:
+    """A console that keeps what it is told; at ``interrupt_at`` it is as if Ctrl-C were pressed."""
+
+    def __init__(self, interrupt_at: int = 0) -> None:
+        self.told: list[Progress] = []
+        self.failures: list[str] = []
+        self._interrupt_at = interrupt_at
+
+    def step(self, name: str, what: str) -> None:
+        pass
+
+    def done(self, name: str, seconds: float) -> None:
+        pass
+
+    def failed(self, name: str, why: str) -> None:
+        self.failures.append(f"{name}: {why}")
+
+    def say(self, line: str) -> None:
+        pass
+
+    def progress(self, progress: Progress) -> None:
+        self.told.append(progress)
+        if progress.iteration == self._interrupt_at:
+            raise Interrupted("stopped by SIGINT; what was traced until then is in the archive")
+
+
+def scenario(folder: Path, *, emulation: dict[str, Any] | None = None, profile: str | None = None, **env: Any) -> Path:
+    folder.mkdir(parents=True)
+    training = {**TRAINING, **env}
+    layers = [
+        {"name": name, "services": [{"name": "Trainer", "quantity": count, "env": training}]}
+        for name, count in (("edge", 2), ("cloud", 1))
+    ]
+    files = {
+        "layers_services": {"environment": {"job_name": "s", "g5k": {"cluster": "paradoxe"}}, "layers": layers},
+        "network": {"networks": [{"src": "*.*", "dst": "*.*", "rate": "50mbit", "delay": "5ms"}]},
+        "workflow": WORKFLOW,
+        "emulation": emulation or {"compute": {"method": "sleep", "cores": 0.1}},
+    }
+    for name, content in files.items():
+        (folder / f"{name}.yaml").write_text(json.dumps(content))
+    (folder / "profile.json").write_text(PROFILE.to_json() if profile is None else profile)
+    return folder
+
+
+def simulated(folder: Path, **asked: Any) -> ReadArchive:
+    archive = folder.parent / f"{folder.name}-archive"
+    return open_archive(run(Request(scenario=folder, archive=archive, **asked), Quiet()))
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> ReadArchive:
+    return simulated(scenario(tmp_path_factory.mktemp("shapes") / "small"), shapes_only=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> ReadArchive:
+    return simulated(scenario(tmp_path_factory.mktemp("real") / "small"))
+
+
+def test_the_archive_is_whole_and_says_that_it_is_virtual(shapes: ReadArchive) -> None:
+    assert verify(shapes.path) == ()
+    assert (shapes.run.outcome, shapes.run.testbed) == (Outcome.FINISHED, "virtual")
+    assert shapes.run.emulation["backend"] == "virtual"
+    assert shapes.run.emulation["compute"]["speed"] == {"edge-1": 0.1, "edge-2": 0.1, "cloud-1": 0.1}
+    assert [host["name"] for host in shapes.run.hosts] == ["edge-1", "edge-2", "cloud-1"]
+    assert {row["src"] for row in shapes.links()} == set(shapes.hosts)
+    assert all(row["measured"] is None and row["designed"]["rate_bps"] == 50e6 for row in shapes.links())
+    assert (shapes.path / "report.html").is_file()
+    assert (shapes.scenario / "profile.json").read_text() == PROFILE.to_json()
+
+
+def test_every_host_leaves_what_a_live_one_does(shapes: ReadArchive) -> None:
+    trace = shapes.trace()
+    assert [rank.host for rank in trace.ranks] == ["edge-1", "edge-2", "cloud-1"]
+    assert all(rank.complete for rank in trace.ranks)
+    for rank in trace.ranks:
+        assert np.sum(rank.spans["phase"] == Phase.ITERATION) == 6
+        outcome = shapes.host_outcome(rank.host)
+        assert outcome is not None
+        assert (outcome["status"], outcome["iterations_done"]) == ("finished", 6)
+        progress = shapes.progress(rank.host)
+        assert [line["iteration"] for line in progress] == [1, 2, 3, 4, 5, 6]
+        assert progress[-1]["elapsed_s"] == pytest.approx(outcome["seconds"])
+        assert shapes.host_facts(rank.host)["mathematics"] == "shapes only"
+
+
+def test_a_gradient_lasts_as_long_as_the_profile_at_the_hosts_speed(shapes: ReadArchive) -> None:
+    spans = shapes.trace().ranks[0].spans
+    computed = spans[(spans["task"] == -1) & (spans["iteration"] == 0)]
+    assert (computed["end_ns"].max() - computed["start_ns"].min()) / 1e9 == pytest.approx(0.0031 / 0.1)
+
+
+def test_real_mathematics_trains_and_takes_the_same_time(shapes: ReadArchive, real: ReadArchive) -> None:
+    for one, other in zip(shapes.trace().ranks, real.trace().ranks, strict=True):
+        assert one.spans.tobytes() == other.spans.tobytes()
+    assert np.load(real.path / "model.npz")["parameters"].shape == (PARAMETERS,)
+    assert not (shapes.path / "model.npz").exists()
+    progress = real.progress("edge-1")
+    assert progress[5]["loss"] < progress[0]["loss"]
+    assert [line["iteration"] for line in progress if line["accuracy"] is not None] == [3, 6]
+    outcome = real.host_outcome("edge-1")
+    assert outcome is not None and outcome["accuracy"] == progress[-1]["accuracy"]
+
+
+def test_injected_departures_slow_hosts_and_links_and_can_be_left_out(tmp_path: Path) -> None:
+    emulation = {
+        "compute": {"method": "sleep", "cores": 0.1},
+        "injected": {
+            "seed": 1,
+            "compute": [{"host": "cloud-1", "factor": 4}],
+            "links": [{"src": "edge-1", "dst": "edge-2", "rate_factor": 0.2}],
+        },
+    }
+    ill = simulated(scenario(tmp_path / "ill", emulation=emulation), shapes_only=True)
+    assert ill.run.emulation["compute"]["speed"]["cloud-1"] == pytest.approx(0.025)
+    asked = {(row["src"], row["dst"]): row["asked"]["rate_bps"] for row in ill.links()}
+    assert asked["edge-1", "edge-2"] == pytest.approx(10e6)
+    culprits = json.loads((ill.path / "report.json").read_text())["culprits"]
+    assert {culprit["element"]["src"] for culprit in culprits} >= {"edge-1"}
+    healthy = simulated(scenario(tmp_path / "well", emulation=emulation), shapes_only=True, healthy=True)
+    assert healthy.run.emulation["compute"]["speed"]["cloud-1"] == pytest.approx(0.1)
+    assert healthy.run.injected == {"compute": {}, "links": {}, "faults": []}
+
+
+def test_the_same_seed_gives_the_same_trace_in_any_process_without_torch(tmp_path: Path) -> None:
+    folder = scenario(tmp_path / "small")
+    traces = []
+    for number in range(2):
+        archive = tmp_path / f"archive-{number}"
+        command = [sys.executable, "-c", BLOCKED, "simulate", str(folder), "--shapes-only", "--archive", str(archive)]
+        environ = {**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run([*command, "--json"], env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["archive"] == str(archive)
+        traces.append(b"".join(rank.spans.tobytes() for rank in open_archive(archive).trace().ranks))
+    assert traces[0] == traces[1]
+
+
+def test_ctrl_c_leaves_a_sealed_archive_of_what_was_traced(tmp_path: Path) -> None:
+    console = Quiet(interrupt_at=2)
+    with pytest.raises(Interrupted):
+        run(Request(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
+    archive = open_archive(tmp_path / "a")
+    assert verify(archive.path) == ()
+    assert archive.run.outcome is Outcome.INTERRUPTED
+    assert [step.outcome for step in archive.run.steps] == ["done", "interrupted"]
+    outcome = archive.host_outcome("edge-1")
+    assert outcome is not None and outcome["status"] == "failed"
+    assert np.sum(archive.trace().ranks[0].spans["phase"] == Phase.ITERATION) == 2
+
+
+def test_ctrl_c_that_somebody_swallows_is_an_interruption_all_the_same(tmp_path: Path) -> None:
+    class Swallowing(Quiet):
+        def progress(self, progress: Progress) -> None:
+            with contextlib.suppress(Interrupted):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    console = Swallowing()
+    with pytest.raises(Interrupted, match="stopped by SIGINT"):
+        run(Request(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
+    assert console.failures == ["simulate: stopped by SIGINT; what was traced until then is in the archive"]
+    assert open_archive(tmp_path / "a").run.outcome is Outcome.INTERRUPTED
+
+
+def test_ctrl_c_ends_the_command_at_once(tmp_path: Path) -> None:
+    folder, archive = scenario(tmp_path / "s", iterations=1_000_000), tmp_path / "a"
+    command = [sys.executable, "-c", BLOCKED, "simulate", str(folder), "--shapes-only", "--archive", str(archive)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        command, env=environ, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as started:
+        assert started.stderr is not None
+        assert any("iteration 1/" in line for line in started.stderr)
+        started.send_signal(signal.SIGINT)
+        said = started.communicate(timeout=60)[1].splitlines()
+    assert started.returncode == Interrupted.exit_code
+    assert said[-1] == "e2c-dl: stopped by SIGINT; what was traced until then is in the archive"
+    assert verify(archive) == ()
+    stopped = open_archive(archive)
+    assert stopped.run.outcome is Outcome.INTERRUPTED
+    # Of a rank that had not finished an iteration by then a second sentence says that there is nothing to analyse.
+    assert stopped.run.what_happened[0] == f"simulate: {said[-1].removeprefix('e2c-dl: ')}"
+
+
+@pytest.mark.parametrize(
+    ("profile", "env", "said"),
+    [
+        (None, {"batch_size": 24}, "knows batches of 16 only"),
+        (None, {"batching": "dynamic"}, "knows batches of 16 only, not of 17"),
+        (None, {"model": "mlp"}, "measured for cnn in float32, but the scenario trains mlp in float32"),
+        ("{}", {}, "is missing; calibrate again"),
+        ("", {}, "it is no JSON"),
+    ],
+)
+def test_a_profile_that_does_not_fit_is_refused_before_anything_is_written(
+    tmp_path: Path, profile: str | None, env: dict[str, Any], said: str
+) -> None:
+    folder = scenario(tmp_path / "s", profile=profile, **env)
+    with pytest.raises(InputError, match=said):
+        run(Request(scenario=folder, archive=tmp_path / "a", shapes_only=True), Quiet())
+    assert not (tmp_path / "a").exists()
+
+
+def test_without_a_profile_the_command_says_how_to_get_one(tmp_path: Path) -> None:
+    folder = scenario(tmp_path / "s")
+    (folder / "profile.json").unlink()
+    done = CliRunner().invoke(cli, ["simulate", str(folder), "--shapes-only"])
+    assert isinstance(done.exception, InputError)
+    assert "e2c-dl calibrate" in str(done.exception)
+    assert done.exception.exit_code == 2

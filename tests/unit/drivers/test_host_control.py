@@ -1,0 +1,136 @@
+"""Ranks acting together: gathering, the first cause of an end, what a worker leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from loopback import free_port
+
+from e2c_dl.drivers.live import outcome
+from e2c_dl.drivers.live.control import Aborted, Control
+from e2c_dl.drivers.live.coordinator import Coordinator
+from e2c_dl.drivers.live.metrics import device_bytes, device_with
+from e2c_dl.drivers.live.outcome import Outcome
+from e2c_dl.errors import TrainingError
+
+NAMES = ("edge-1", "fog-1", "cloud-1")
+KEY = bytes(range(32))
+
+
+def play(scene: Callable[[list[Control]], Awaitable[None]]) -> None:
+    async def run() -> None:
+        port = free_port()
+        coordinator = Coordinator(NAMES, KEY)
+        await coordinator.listen("127.0.0.1", port)
+        ranks = [await Control.join("127.0.0.1", port, rank=rank, names=NAMES, key=KEY) for rank in range(3)]
+        try:
+            await asyncio.wait_for(scene(ranks), 60)
+        finally:
+            for control in ranks:
+                control.close()
+            await coordinator.close()
+
+    asyncio.run(run())
+
+
+def test_gather_is_by_rank_and_broadcast_is_rank_0s() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        gathered = await asyncio.gather(*(ranks[rank].gather("values", rank * 2) for rank in (2, 0, 1)))
+        assert gathered == [[0, 2, 4]] * 3
+        assert await asyncio.gather(*(ranks[rank].broadcast("word", f"from {rank}") for rank in range(3))) == (
+            ["from 0"] * 3
+        )
+
+    play(scene)
+
+
+def test_a_lost_rank_ends_work_and_waiting_of_the_others() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        async def forever() -> None:
+            await asyncio.Event().wait()
+
+        others = [
+            asyncio.ensure_future(ranks[0].guard(forever())), asyncio.ensure_future(ranks[1].gather("never", 1)),
+        ]  # fmt: skip
+        await asyncio.sleep(0)
+        ranks[2].close()
+        for other in others:
+            with pytest.raises(Aborted, match=r"lost rank 2 \(cloud-1\): its control connection closed") as ended:
+                await other
+            assert ended.value.rank == 2
+
+    play(scene)
+
+
+def test_the_first_cause_is_told_to_all_and_late_comers() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        first = await ranks[1].fail("the disk is full", exit_code=1)
+        second = await ranks[2].fail("it closed the connection", lost=1)
+        assert first is not None
+        assert second is not None
+        assert str(first) == str(second) == "rank 1 (fog-1): the disk is full"
+        with pytest.raises(Aborted, match="the disk is full"):
+            await ranks[0].barrier("anything")
+
+    play(scene)
+
+
+def test_who_loses_another_names_it_and_keeps_its_exit_code() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        told = await ranks[0].fail("it closed the connection", lost=2, status="failed", exit_code=3)
+        assert told is not None
+        assert (str(told), told.exit_code) == ("lost rank 2 (cloud-1): it closed the connection", 3)
+
+    play(scene)
+
+
+def test_who_does_not_come_is_named() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        with pytest.raises(Aborted, match=r"rank 1 \(fog-1\) did not come to 'start' within 0 s"):
+            await asyncio.gather(ranks[0].barrier("start", 0.0), ranks[2].barrier("start", 0.0))
+
+    play(scene)
+
+
+def test_leaving_is_no_loss() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        await ranks[2].leave()
+        ranks[2].close()
+        told = await ranks[0].fail("later", status="stopped")
+        assert told is not None
+        assert (told.rank, told.status) == (0, "stopped")
+
+    play(scene)
+
+
+def test_a_port_in_use_is_told() -> None:
+    async def scene() -> None:
+        port = free_port()
+        first, second = Coordinator(NAMES, KEY), Coordinator(NAMES, KEY)
+        await first.listen("127.0.0.1", port)
+        with pytest.raises(TrainingError, match=f"127.0.0.1:{port}: rank 0 cannot listen"):
+            await second.listen("127.0.0.1", port)
+        await first.close()
+
+    asyncio.run(scene())
+
+
+def test_the_outcome_replaces_its_reserve(tmp_path: Path) -> None:
+    outcome.reserve(tmp_path)
+    reserved = next(tmp_path.iterdir())
+    assert reserved.stat().st_size == 4096
+    outcome.write(tmp_path, Outcome(status="failed", reason="x" * 9000, rank=1, iterations_done=2, seconds=3.0))
+    assert [path.name for path in tmp_path.iterdir()] == ["outcome.json"]
+    assert (tmp_path / "outcome.json").stat().st_size < 4096
+
+
+def test_the_device_of_an_address_and_its_counters() -> None:
+    assert device_with("127.0.0.1") == "lo"
+    assert device_with("192.0.2.1") is None
+    received, sent = device_bytes("lo")
+    assert isinstance(received, int)
+    assert isinstance(sent, int)
+    assert device_bytes(None) == ("", "")

@@ -1,0 +1,98 @@
+"""Measuring back, for real: probes, trains and TCP on loopback, and the program that hosts run."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from e2c_dl.emulation.measuring import prober, stream
+from e2c_dl.emulation.measuring.fidelity import Measured, RateFrom
+from e2c_dl.emulation.measuring.measure import measure_link
+from e2c_dl.emulation.measuring.responder import Responder
+from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
+from e2c_dl.errors import EmulationError
+from e2c_dl.topology import Link
+
+
+def test_an_unshaped_link_measures_as_a_floor_and_strangers_are_passed_over() -> None:
+    with Responder("127.0.0.1", 0) as responder:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(b"who is there?", ("127.0.0.1", responder.port))
+        seen = measure_link(
+            src_address="127.0.0.1",
+            dst_address="127.0.0.1",
+            port=responder.port,
+            there=Link(),
+            back=Link(),
+            cap_bps=5e6,
+        )
+        with pytest.raises(EmulationError, match=r"cannot listen on 127\.0\.0\.1"):
+            Responder("127.0.0.1", responder.port)
+    assert seen.rate_is_floor
+    assert seen.pings == 21
+    assert seen.loss == 0
+    assert 0 < seen.round_trip_s < 1
+
+
+def test_a_thorough_look_at_an_unshaped_link_has_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WINDOW_S": 0.2, "HEAD_S": 0.05, "TCP_WINDOW_S": 0.2, "LOSS_FRAMES": 1000}.items():
+        monkeypatch.setattr(f"e2c_dl.emulation.measuring.thorough.{name}", value)
+    with Responder("127.0.0.1", 0) as responder:
+        where = {"src_address": "127.0.0.1", "dst_address": "127.0.0.1", "port": responder.port}
+        seen = measure_thoroughly(**where, there=Link(), back=Link(), cap_bps=5e6)  # type: ignore[arg-type]
+        part = share(**where, offered_bps=2e6, begin_s=0.0, seconds=0.2)  # type: ignore[arg-type]
+    assert seen.thorough and seen.rate_is_floor and seen.loss == 0 and seen.reordered == 0 and seen.pings == 101
+    assert seen.rate_from is RateFrom.TCP and seen.goodput_bps is not None and seen.rate_bps > 5e6
+    assert seen.round_trip_interval_s is not None
+    assert seen.round_trip_interval_s[0] <= seen.round_trip_s <= seen.round_trip_interval_s[1]
+    assert part.rate_bps > 0 and part.interval_bps[0] <= part.rate_bps <= part.interval_bps[1]
+    assert Measured.from_json(json.loads(json.dumps(seen.to_json()))) == seen
+
+
+def test_tcp_strangers_are_left_alone_and_a_silent_peer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PATIENCE_S", 0.2)
+    with Responder("127.0.0.1", 0) as responder:
+        with socket.create_connection(("127.0.0.1", responder.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n".ljust(24))
+            stranger.settimeout(5)
+            assert stranger.recv(10) == b""
+    with socket.create_server(("127.0.0.1", 0)) as deaf, pytest.raises(EmulationError, match="TCP to 127"):
+        stream.send("127.0.0.1", deaf.getsockname(), head_s=0.0, window_s=0.1, clamp_bytes=1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status", "said"),
+    [
+        ("{", 2, "not JSON"),
+        ("[]", 2, "is a JSON object"),
+        ("{}", 2, "lacks 'there'"),
+        ('{"how": "slowly"}', 2, "write thorough, quick or share"),
+        ('{"how": "quick", "there": {"rate": 1}, "back": {}}', 1, "link: "),
+        ('{"how": "quick", "there": {}, "back": {}, "speed": 1}', 2, "does not fit"),
+        (
+            '{"there": {}, "back": {}, "src_address": "192.0.2.1", "dst_address": "192.0.2.2", "port": 9}',
+            1,
+            "Cannot assign",
+        ),
+    ],
+)
+def test_the_prober_says_what_is_wrong_with_a_request(
+    request_text: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(request_text))
+    assert prober.main(["measure"]) == status
+    assert said in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_the_prober_needs_neither_numpy_nor_click() -> None:
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(('numpy', 'torch', 'click', 'yaml', 'rich')));"
+        "from e2c_dl.emulation.measuring import prober; print(sorted(m for m in sys.modules if m.startswith('e2c_dl.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "e2c_dl.scenario" not in done.stdout

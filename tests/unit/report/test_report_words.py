@@ -1,0 +1,139 @@
+"""The verdict's words: culprits first, no accusation without one, and honest about what could not be judged."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from e2c_dl import formatting
+from e2c_dl.archive.run import Outcome, Run
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.report import plain, terminal, words
+from e2c_dl.report.page import sample
+
+
+@pytest.fixture(scope="module")
+def sick() -> Report:
+    return sample.report(sample.activity(iterations=6))
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Report:
+    return replace(sample.report(sample.activity(iterations=6), healthy=True), limitations=())
+
+
+def printed(report: Report, run: Run, width: int = 100, archive: Path | None = None) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=False)
+    console.print(terminal.summary(report, run, sample.links(), archive))
+    return file.getvalue()
+
+
+def test_culprits_are_named_with_what_they_cost(sick: Report) -> None:
+    said = words.verdict(replace(sick, run_s=52.0))
+    assert said.tone is words.Tone.CULPRITS
+    assert said.headline.startswith(
+        "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than asked (would save "
+    )
+    assert "; host fog-2 computes 3.0 × slower than asked (would save " in said.headline
+    assert said.headline.endswith(" of 52.0 s).")
+    assert sick.culprits[0].evidence in said.points
+
+
+def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
+    said = words.verdict(healthy)
+    assert said.tone is words.Tone.HEALTHY
+    assert said.headline.startswith(
+        "No culprit: everything ran as asked. The bottleneck, slow by design, is link cloud-1 -> cloud-2: twice as fast"
+    )
+    assert "culprit" not in said.headline.partition(":")[2]
+
+
+def test_doubts_weaken_the_verdict(healthy: Report) -> None:
+    said = words.verdict(replace(healthy, limitations=("cores were oversubscribed",)))
+    assert "nothing that could be judged departs" in said.headline
+
+
+def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
+    said = words.verdict(replace(sick, culprits=()))
+    assert said.headline.startswith("No culprit: 2 departures from what was asked, none costs 5 % or more.")
+    assert said.points == tuple(finding.evidence for finding in sick.findings)
+
+
+def test_without_an_iteration_there_is_no_verdict(healthy: Report) -> None:
+    said = words.verdict(replace(healthy, iterations=0, bottlenecks=()))
+    assert said.tone is words.Tone.UNDECIDED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED, Outcome.RUNNING])
+def test_a_run_that_did_not_finish_says_so_first(healthy: Report, outcome: Outcome) -> None:
+    run = replace(sample.run(), outcome=outcome, what_happened=("rank 3 was killed", "rank 1 lost rank 3"))
+    first, consequence, then, *_ = printed(healthy, run).splitlines()
+    assert first.strip() == words.outcome(run)
+    assert "rank 3 was killed." in first
+    assert consequence.strip() == "- rank 1 lost rank 3"
+    assert then.strip() == "What was traced until then:"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_plain_text_fits_its_width_and_holds_every_figure(sick: Report, width: int) -> None:
+    text = printed(sick, sample.run(), width)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for host in sample.HOSTS:
+        assert any(line.strip().startswith(host) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("letters", [4, 160])
+def test_the_archive_is_named_whole_at_the_end(sick: Report, tmp_path: Path, letters: int) -> None:
+    place = tmp_path / ("x" * letters)
+    place.mkdir()
+    (place / "report.html").write_text("")
+    text = printed(sick, sample.run(), width=100, archive=place).replace("\n", "")
+    assert text.endswith(f"archive  {place}page     {place / 'report.html'}")
+
+
+def test_markup_in_names_is_printed_as_it_is(sick: Report) -> None:
+    host = replace(sick.hosts[0], host="[red]x[/nonsense]")
+    text = printed(replace(sick, hosts=(host,), limitations=("[bold]limitation",)), sample.run())
+    assert "[red]x[/nonsense]" in text
+    assert "[bold]limitation" in text
+
+
+def test_a_report_for_programs_is_json_whatever_it_holds(sick: Report) -> None:
+    endless = replace(sick.culprits[0], slowdown=float("inf"))
+    made = json.loads(plain.to_json(replace(sick, culprits=(endless,))))
+    assert made["culprits"][0]["slowdown"] is None
+    assert made["culprits"][0]["element"] == {"kind": "link", "src": "cloud-1", "dst": "cloud-2"}
+    assert set(made["hosts"][0]["states_s"]) == {"compute", "exposed propagate", "wait", "other"}
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (formatting.seconds(52.13), "52.1 s"),
+        (formatting.seconds(0.0123), "12.3 ms"),
+        (formatting.seconds(41e-6), "41.0 µs"),
+        (formatting.seconds(0), "0 s"),
+        (formatting.seconds(59.99), "60.0 s"),
+        (formatting.seconds(3700), "1 h 01 min"),
+        (formatting.seconds(None), "–"),
+        (formatting.seconds(float("nan")), "–"),
+        (formatting.rate(40e6), "40.0 Mbit/s"),
+        (formatting.rate(1.5e12), "1500 Gbit/s"),
+        (formatting.size(65536), "64.0 KiB"),
+        (formatting.size(12), "12.0 B"),
+        (formatting.percent(0.2134), "21.3 %"),
+        (formatting.times(3), "3.0 ×"),
+        (formatting.count(1, "link"), "1 link"),
+        (formatting.count(2, "link"), "2 links"),
+    ],
+)
+def test_amounts(made: str, said: str) -> None:
+    assert made == said
