@@ -92,7 +92,8 @@ def test_the_prober_says_what_is_wrong_with_a_request(
 def test_the_prober_needs_neither_numpy_nor_click() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('numpy', 'torch', 'click', 'yaml', 'rich')));"
-        "from e2c_dl.emulation.measuring import prober; print(sorted(m for m in sys.modules if m.startswith('e2c_dl.')))"
+        "from e2c_dl.emulation.measuring import prober;"
+        "print(sorted(m for m in sys.modules if m.startswith('e2c_dl.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "e2c_dl.scenario" not in done.stdout
