@@ -7,7 +7,7 @@
     |   `-- ScenarioError         2   ... in a scenario's file, at a key
     |-- TestbedError              1   hosts could not be brought up, reached or released
     |-- EmulationError            1   network or compute could not be emulated
-    |   `-- FidelityError         3   emulated, but not as asked (``--strict``)
+    |   `-- FidelityError         3   emulated, but not as requested (``--strict``)
     |-- TrainingError             1   training failed
     |   `-- PeerLost              1   ... because another rank went away
     |-- ArchiveError              1   an archive is missing, damaged or could not be written
@@ -57,7 +57,7 @@ class EmulationError(E2cDlError):
 
 
 class FidelityError(EmulationError):
-    """The network was emulated, but measures differently from what was asked, under ``--strict``."""
+    """The network was emulated, but measures differently from what was requested, under ``--strict``."""
 
     exit_code = 3
 

@@ -30,7 +30,7 @@ class Result:
     def fidelity(self) -> LinkFidelity:
         src, dst = ENDS
         asked = Topology(hosts=(), links={(src, dst): self.link, (dst, src): self.link})
-        return LinkFidelity.of(src, dst, designed=asked, asked=asked, measured=self.measured)
+        return LinkFidelity.of(src, dst, designed=asked, requested=asked, measured=self.measured)
 
     @property
     def within(self) -> bool:
@@ -67,7 +67,7 @@ def _row(result: Result) -> str:
     rate_bps = link.rate_bps or 0.0
     if seen is None:
         return f"| {rate_bps / 1e6:.4g} | not measured: {result.failure}" + " |" * 9 + " no |"
-    trip_ms, asked_ms = seen.round_trip_s * 1e3, fidelity.asked_round_trip_s * 1e3
+    trip_ms, asked_ms = seen.round_trip_s * 1e3, fidelity.requested_round_trip_s * 1e3
     cells = [
         f"{rate_bps / 1e6:.4g}",
         f"{seen.rate_bps / 1e6:.4g} {_between(seen.rate_interval_bps, 1e-6)}",

@@ -45,7 +45,7 @@ FORMATS = {
 }
 DESCRIPTIONS = {
     layout.RUN: "outcome, times, versions, seeds, what could not be honoured",
-    layout.LINKS: "every link as designed, as asked of the emulator, as measured",
+    layout.LINKS: "every link as designed, as requested of the emulator, as measured",
     layout.SPANS: "spans of one worker, on its own clock",
     layout.SPANS_RAW: "spans of one worker as they were recorded",
     layout.METRICS: "CPU, memory and network of one host, once a second",
@@ -89,7 +89,7 @@ def _describe_root(crate: Any, run: Run) -> None:
     crate.name = f"Run {run.run_id} of scenario {run.scenario or 'unnamed'}"
     crate.description = (
         f"A distributed training run across edge, fog and cloud on testbed {run.testbed or 'unknown'}, "
-        f"{run.outcome.value}: traces, emulation as asked and as measured, host metrics and report."
+        f"{run.outcome.value}: traces, emulation as requested and as measured, host metrics and report."
     )
     crate.datePublished = run.ended or run.started
     name, description = (run.licence, run.licence) if run.licence else ("no licence stated", NO_LICENCE)

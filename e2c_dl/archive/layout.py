@@ -7,7 +7,7 @@
       ro-crate-metadata.json       the same for machines that know RO-Crate 1.1
       manifest-sha256.txt          checksums of every other file ("sha256  path", as sha256sum prints)
       scenario/                    the scenario's files as they were run
-      links.json                   emulation: every link as designed, as asked of the emulator, as measured
+      links.json                   emulation: every link as designed, as requested of the emulator, as measured
       bottlenecks.json             what each shared bottleneck carried, where that was measured
       hosts/HOST/                  what that host's worker left:
         spans.bin                    its trace as it was recorded, readable even if cut off

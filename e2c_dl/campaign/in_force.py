@@ -1,6 +1,6 @@
 """What is in force between hosts, put there and taken away by hand: `e2c-dl emulate apply | show | clear`.
 
-The truth comes from whoever emulates: the kernels, read back by tc, or the relay. The archive says what was asked.
+The truth comes from whoever emulates: the kernels, read back by tc, or the relay. The archive says what was requested.
 """
 
 from __future__ import annotations
@@ -25,29 +25,35 @@ UNLIMITED_BPS = 1e12
 
 @dataclass(frozen=True, kw_only=True)
 class InForce:
-    """One directed link: asked, and as whoever emulates it says; None: nothing is in force."""
+    """One directed link: requested, and as whoever emulates it says; None: nothing is in force."""
 
     src: str
     dst: str
-    asked: Link
-    found: Link | None
+    requested: Link
+    in_force: Link | None
 
     @property
     def same(self) -> bool:
-        """Whether what counts is as asked: of an unshaped link nothing need be in force."""
-        return _essence(self.found or Link()) == _essence(self.asked)
+        """Whether what counts is as requested: of an unshaped link nothing need be in force."""
+        return _essence(self.in_force or Link()) == _essence(self.requested)
 
     def to_json(self) -> dict[str, Any]:
-        found = None if self.found is None else link_to_json(self.found)
-        return {"src": self.src, "dst": self.dst, "asked": link_to_json(self.asked), "found": found, "same": self.same}
+        in_force = None if self.in_force is None else link_to_json(self.in_force)
+        return {
+            "src": self.src,
+            "dst": self.dst,
+            "requested": link_to_json(self.requested),
+            "in_force": in_force,
+            "same": self.same,
+        }
 
 
 def commands(target: Target, topology: Topology | None) -> dict[str, tuple[str, ...]]:
     """What apply (clear: no topology) would do, heading -> lines: every command, or what the relay would be told."""
     if target.backend is Backend.RELAY:
         pairs = _pairs(target)
-        asked = {pair: Link() if topology is None else topology.link(*pair) for pair in pairs}
-        return {"relay": tuple(f"{src} -> {dst}: {described(link)}" for (src, dst), link in asked.items())}
+        requested = {pair: Link() if topology is None else topology.link(*pair) for pair in pairs}
+        return {"relay": tuple(f"{src} -> {dst}: {described(link)}" for (src, dst), link in requested.items())}
     addresses = {name: access.data_address for name, access in target.accesses.items()}
     found = {}
     for name, access in target.accesses.items():
@@ -76,25 +82,25 @@ def apply(target: Target, topology: Topology) -> tuple[str, ...]:
 def clear(target: Target) -> None:
     """Nothing is shaped any more. Raises: EmulationError."""
     if target.relay_socket is not None:
-        rates = dict.fromkeys((each.name for each in target.asked.bottlenecks), UNLIMITED_BPS)
+        rates = dict.fromkeys((each.name for each in target.requested.bottlenecks), UNLIMITED_BPS)
         RelayControl(target.relay_socket).apply(dict.fromkeys(_pairs(target), Link()), rates)
     else:
         shaping.clear(tuple(target.accesses.values()))
 
 
 def show(target: Target) -> tuple[InForce, ...]:
-    """Every link that is shaped, or was asked to be, sorted by name. Raises: EmulationError.
+    """Every link that is shaped, or was requested to be, sorted by name. Raises: EmulationError.
 
-    Where nothing is known to have been asked, what is found is as asked.
+    Where nothing is known to have been requested, what is found is as requested.
     """
     if target.relay_socket is not None:
         found = _of_relay(RelayControl(target.relay_socket).show())
     else:
         found = _of_tc(target.accesses, shaping.show(tuple(target.accesses.values())))
-    pairs = sorted({*found, *target.asked.links} & {*_pairs(target)})
-    asked = target.asked.links or found
+    pairs = sorted({*found, *target.requested.links} & {*_pairs(target)})
+    requested = target.requested.links or found
     return tuple(
-        InForce(src=src, dst=dst, asked=asked.get((src, dst), Link()), found=found.get((src, dst)))
+        InForce(src=src, dst=dst, requested=requested.get((src, dst), Link()), in_force=found.get((src, dst)))
         for src, dst in pairs
     )
 

@@ -1,4 +1,4 @@
-"""After the run: why it ended, whether the network was as asked, and what slowed training down."""
+"""After the run: why it ended, whether the network was as requested, and what slowed training down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.model import Trace
 
-NOT_AS_ASKED = "not as asked"
+NOT_AS_REQUESTED = "not as requested"
 """What the reason of a worker that --strict stopped says."""
 
 CONSEQUENCE = "rank "
@@ -44,7 +44,7 @@ def explained(archive: ReadArchive, scenario: Scenario) -> tuple[tuple[str, ...]
         return (), None
     order = sorted(said, key=lambda what: (CONSEQUENCE in what, what))
     sentences = tuple(f"worker {', '.join(said[what])} {what}" for what in order)
-    if NOT_AS_ASKED in order[0]:
+    if NOT_AS_REQUESTED in order[0]:
         return sentences, FidelityError(order[0].partition(": ")[2])
     return sentences, TrainingError(f"{sentences[0]}; see hosts/ in the archive")
 
@@ -63,7 +63,7 @@ def not_slowed(archive: ReadArchive) -> tuple[str, ...]:
 
 
 def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
-    """Write links.json: every link designed, asked, measured; one sentence per link that is not as asked."""
+    """Write links.json: every link designed, requested, measured; one sentence per link that is not as requested."""
     rows = joined(archive, scenario)
     (archive.path / layout.LINKS).write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
     return tuple(sentence for row in rows for sentence in row.deviations())

@@ -54,11 +54,11 @@ class Matrix:
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts:
-    """Hosts that are up, and what was asked of the links between them."""
+    """Hosts that are up, and what was requested of the links between them."""
 
     accesses: Mapping[str, Access]  # name -> how to reach it
     designed: Topology
-    asked: Topology
+    requested: Topology
 
 
 def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
@@ -68,7 +68,7 @@ def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
     """
     names = sorted(hosts.accesses)
     if not patterns:
-        return [pair for pair in sorted(hosts.asked.links) if {*pair} <= {*names}] or _all(names)
+        return [pair for pair in sorted(hosts.requested.links) if {*pair} <= {*names}] or _all(names)
     found: list[Pair] = []
     for pattern in patterns:
         src, colon, dst = pattern.partition(":")
@@ -81,7 +81,7 @@ def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
 
 def planned(hosts: Hosts, pairs: Sequence[Pair]) -> list[list[Pair]]:
     """``pairs`` in rounds whose members do not disturb each other: the links of a bottleneck each in its own."""
-    shared = {pair: each.name for each in hosts.asked.bottlenecks for pair in each.links}
+    shared = {pair: each.name for each in hosts.requested.bottlenecks for pair in each.links}
     found: list[list[Pair]] = []
     for members in rounds(pairs):
         parts: list[list[Pair]] = [[]]
@@ -121,10 +121,10 @@ def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda w
                 for (src, dst), measured in zip(members, seen, strict=True):
                     failures += [f"{src} -> {dst}: {measured}"] if isinstance(measured, EmulationError) else []
                     found = measured if isinstance(measured, Measured) else None
-                    row = LinkFidelity.of(src, dst, designed=hosts.designed, asked=hosts.asked, measured=found)
+                    row = LinkFidelity.of(src, dst, designed=hosts.designed, requested=hosts.requested, measured=found)
                     links.append(row)
                     tell(f"{src} -> {dst}", 1)
-        full = [each for each in hosts.asked.bottlenecks if {*each.links} <= {*pairs}] if how == "thorough" else []
+        full = [each for each in hosts.requested.bottlenecks if {*each.links} <= {*pairs}] if how == "thorough" else []
         bottlenecks = []
         for each in full:
             tell(f"bottleneck {each.name}", 0)
@@ -142,8 +142,8 @@ def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measur
     request = {
         **_ends(hosts, pair, ports),
         "how": how,
-        "there": link_to_json(expected.alone(hosts.asked, src, dst)),
-        "back": link_to_json(expected.alone(hosts.asked, dst, src)),
+        "there": link_to_json(expected.alone(hosts.requested, src, dst)),
+        "back": link_to_json(expected.alone(hosts.requested, dst, src)),
     }
     try:
         return Measured.from_json(on_hosts.asked(hosts.accesses[src], (*on_hosts.PROBER, "measure"), request))
@@ -153,7 +153,7 @@ def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measur
 
 def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> BottleneckFidelity:
     """``bottleneck`` with all its links full at the same time. Raises: EmulationError."""
-    offered = expected.shares(hosts.asked, bottleneck, min(OVERLOAD * bottleneck.rate_bps, CAP_BPS))
+    offered = expected.shares(hosts.requested, bottleneck, min(OVERLOAD * bottleneck.rate_bps, CAP_BPS))
     begin_s = time.time() + SHARE_AHEAD_S
 
     def one(pair: Pair) -> Share:
@@ -163,8 +163,8 @@ def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> Bot
 
     with ThreadPoolExecutor(max_workers=len(bottleneck.links)) as pool:
         shares = tuple(zip(bottleneck.links, pool.map(one, bottleneck.links), strict=True))
-    asked_bps = sum(expected.shares(hosts.asked, bottleneck, bottleneck.rate_bps).values())
-    return BottleneckFidelity(name=bottleneck.name, asked_bps=asked_bps, shares=shares)
+    requested_bps = sum(expected.shares(hosts.requested, bottleneck, bottleneck.rate_bps).values())
+    return BottleneckFidelity(name=bottleneck.name, requested_bps=requested_bps, shares=shares)
 
 
 def _ends(hosts: Hosts, pair: Pair, ports: Mapping[str, int]) -> dict[str, str | int]:

@@ -17,7 +17,7 @@ from e2c_dl.scenario import stage
 from e2c_dl.scenario.load import load
 
 AS_APPLIED = (
-    "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the asked ones"
+    "network as E2Clab applied it: its rules overwrite each other: believe the measured links, not the requested ones"
 )
 
 

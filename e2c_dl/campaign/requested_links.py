@@ -1,4 +1,4 @@
-"""Every link designed, asked and measured, side by side: from what each host measured of its outgoing links."""
+"""Every link designed, requested and measured, side by side: from what each host measured of its outgoing links."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from e2c_dl.topology import Pair
 
 def joined(archive: ReadArchive, scenario: Scenario) -> tuple[LinkFidelity, ...]:
     """One row per link that was shaped or measured, sorted by name. Raises: ArchiveError for a damaged file."""
-    asked = scenario.emulated_topology()
+    requested = scenario.emulated_topology()
     measured = _measured(archive)
     return tuple(
-        LinkFidelity.of(src, dst, designed=scenario.topology, asked=asked, measured=measured.get((src, dst)))
-        for src, dst in sorted({*asked.links, *measured})
+        LinkFidelity.of(src, dst, designed=scenario.topology, requested=requested, measured=measured.get((src, dst)))
+        for src, dst in sorted({*requested.links, *measured})
     )
 
 

@@ -185,9 +185,9 @@ def release(campaign: Campaign) -> None:
 
 
 def verify(campaign: Campaign) -> None:
-    """Every link designed, asked and measured, side by side; what is not as asked is said."""
+    """Every link designed, requested and measured, side by side; what is not as requested is said."""
     for sentence in judge.write_links(open_archive(campaign.archive_path), campaign.the_scenario):
-        campaign.console.say(f"not as asked: {sentence}")
+        campaign.console.say(f"not as requested: {sentence}")
         campaign.the_archive.limited(f"link {sentence}")
 
 
@@ -211,6 +211,6 @@ STEPS: tuple[Step[Campaign], ...] = (
     Step(name="train", what="measuring links, then training", act=train),
     Step(name="collect", what="collecting traces", act=collected, always=True),
     Step(name="release", what="releasing the hosts", act=release, always=True),
-    Step(name="verify", what="comparing links with what was asked", act=verify, always=True),
+    Step(name="verify", what="comparing links with what was requested", act=verify, always=True),
     Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
 )

@@ -2,7 +2,7 @@
 
 ::
 
-    --run RUN          hosts and names from the registry, what was asked from the run's archive, relay or tc as it is
+    --run RUN          hosts and names from the registry, requests from the run's archive, relay or tc as it is
     --inventory FILE   machines over SSH, tc; names from the scenario if one is given, else from the file
 """
 
@@ -33,7 +33,7 @@ class Target:
     name: str  # for people
     accesses: dict[str, Access]
     designed: Topology
-    asked: Topology
+    requested: Topology
     backend: Backend
     relay_socket: Path | None = None
     archive: Path | None = None
@@ -43,14 +43,14 @@ def chosen(run_id: str | None, inventory: Path | None, scenario: Path | None) ->
     """The target that the options name; without any, the only run that is up. Raises: E2cDlError."""
     if run_id is not None and inventory is not None:
         raise InputError("--run and --inventory: write one of them")
-    asked = None if scenario is None else load(scenario)
-    return of_run(registry.up(run_id), asked) if inventory is None else of_inventory(inventory, asked)
+    requested = None if scenario is None else load(scenario)
+    return of_run(registry.up(run_id), requested) if inventory is None else of_inventory(inventory, requested)
 
 
 def of_run(run: registry.Run, scenario: Scenario | None) -> Target:
-    """The hosts of ``run``; what was asked of them is in its archive, unless ``scenario`` says something else.
+    """The hosts of ``run``; what was requested of them is in its archive, unless ``scenario`` says something else.
 
-    Nothing is asked where there is neither. Raises: InputError for a scenario of other hosts; ArchiveError,
+    Nothing is requested where there is neither. Raises: InputError for a scenario of other hosts; ArchiveError,
     ScenarioError.
     """
     archive = Path(run.archive) if run.archive and Path(run.archive).is_dir() else None
@@ -65,7 +65,7 @@ def of_run(run: registry.Run, scenario: Scenario | None) -> Target:
         name=f"run {run.id}",
         accesses=accesses,
         designed=bare if ran is None else ran.topology,
-        asked=bare if ran is None else ran.emulated_topology(),
+        requested=bare if ran is None else ran.emulated_topology(),
         backend=Backend.RELAY if socket.exists() else _backend(archive),
         relay_socket=socket if socket.exists() else None,
         archive=archive if scenario is None else None,
@@ -73,7 +73,7 @@ def of_run(run: registry.Run, scenario: Scenario | None) -> Target:
 
 
 def of_inventory(path: Path, scenario: Scenario | None) -> Target:
-    """The machines of the inventory at ``path``, asked over SSH what they are; without a scenario nothing is asked.
+    """The machines of the inventory at ``path``, asked over SSH what they are; without a scenario nothing is requested.
 
     Raises: InputError for a wrong inventory; TestbedError for a machine that cannot be used, with what to do.
     """
@@ -83,12 +83,12 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
     if scenario is None:
         machines = {machine.name or machine.address: machine for machine in read.machines}
         topology = Topology(hosts=tuple(_host(name, machine.layer or "") for name, machine in machines.items()))
-        designed = asked = topology
+        designed = requested = topology
     else:
         for problem in matching.problems(scenario.topology, read):
             raise InputError(problem)
         machines = matching.matched(scenario.topology, read)
-        designed, asked = scenario.topology, scenario.emulated_topology()
+        designed, requested = scenario.topology, scenario.emulated_topology()
     found = facts.asked(machines)
     for its in found.values():
         for problem in (*its.problems(shaped=False), *_not_ready(its)):
@@ -97,7 +97,7 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
         name=str(path),
         accesses={name: _access(name, its) for name, its in found.items()},
         designed=designed,
-        asked=asked,
+        requested=requested,
         backend=_least([its.backend for its in found.values()]),
     )
 

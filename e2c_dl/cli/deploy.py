@@ -21,7 +21,7 @@ from e2c_dl.cli.exclusive import one_of
 @click.option(
     "--archive", type=click.Path(path_type=Path), help="Where the run is kept [default: runs/SCENARIO-TIME-RUN]."
 )
-@click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than asked.")
+@click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than requested.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Place the injected slow-downs anew, by this seed.")
 @click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
 @click.option(

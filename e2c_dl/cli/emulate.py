@@ -43,7 +43,7 @@ def emulate() -> None:
 @SCENARIO
 @click.option("--pairs", multiple=True, metavar="SRC:DST", help="Only these links; * and ? as in a shell; repeatable.")
 @click.option("--quick", is_flag=True, help="Two seconds per link and no intervals, as before training.")
-@click.option("--strict", is_flag=True, help="Exit code 3 if a link measures differently than asked.")
+@click.option("--strict", is_flag=True, help="Exit code 3 if a link measures differently than requested.")
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON on standard output, nothing else.")
 def measure(
     run_id: str | None,
@@ -54,7 +54,7 @@ def measure(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Measure links and say what was asked beside it, each with its interval; a run's archive and report get it too.
+    """Measure links beside what was requested, each with its interval; a run's archive and report get it too.
 
     \b
     Rate (of Ethernet frames), TCP goodput, round trip, spread of delays, loss from 10,000 frames, order: about ten
@@ -66,7 +66,7 @@ def measure(
     from e2c_dl.errors import FidelityError
 
     target = targets.chosen(run_id, inventory, scenario)
-    hosts = matrix.Hosts(accesses=target.accesses, designed=target.designed, asked=target.asked)
+    hosts = matrix.Hosts(accesses=target.accesses, designed=target.designed, requested=target.requested)
     chosen = matrix.selected(hosts, pairs)
     how = "quick" if quick else "thorough"
     with _Bar(len(chosen), matrix.SECONDS[how]) as bar:
@@ -80,7 +80,7 @@ def measure(
     for failure in found.failures:
         click.echo(f"e2c-dl: not measured: {failure}", err=True)
     if strict and found.deviations():
-        raise FidelityError(f"not as asked: {found.deviations()[0]}")
+        raise FidelityError(f"not as requested: {found.deviations()[0]}")
     if found.failures:
         sys.exit(1)
 
@@ -103,12 +103,12 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
 
     target = targets.chosen(run_id, inventory, scenario)
     if dry_run:
-        _print_commands(in_force.commands(target, target.asked))
+        _print_commands(in_force.commands(target, target.requested))
         return
-    limitations = in_force.apply(target, target.asked)
+    limitations = in_force.apply(target, target.requested)
     for limitation in limitations:
         click.echo(f"not honoured: {limitation}", err=True)
-    click.echo(f"{target.name}: {len(target.asked.links)} links in force; `e2c-dl emulate clear` takes them away")
+    click.echo(f"{target.name}: {len(target.requested.links)} links in force; `e2c-dl emulate clear` takes them away")
 
 
 @emulate.command()
@@ -116,7 +116,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
 @SCENARIO
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON on standard output, nothing else.")
 def show(run_id: str | None, inventory: Path | None, scenario: Path | None, as_json: bool) -> None:
-    """Show what is in force, as the kernels or the relay say it themselves, beside what was asked for.
+    """Show what is in force, as the kernels or the relay say it themselves, beside what was requested.
 
     Exit code 1 if something differs.
     """
@@ -202,7 +202,7 @@ def _print_matrix(found: Matrix, target: Target) -> None:
         console.print(sentence, markup=False, soft_wrap=True)
     measured = sum(row.measured is not None for row in found.links)
     console.print(
-        f"{target.name}: {measured} of {len(found.links)} links measured, {len(found.deviations())} not as asked",
+        f"{target.name}: {measured} of {len(found.links)} links measured, {len(found.deviations())} not as requested",
         markup=False,
     )
 
@@ -214,12 +214,14 @@ def _print_in_force(rows: tuple[InForce, ...]) -> None:
     from e2c_dl.campaign.in_force import described
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("link", "asked", "in force"):
+    for name in ("link", "requested", "in force"):
         table.add_column(name)
     for row in rows:
-        found = "nothing" if row.found is None else described(row.found)
+        found = "nothing" if row.in_force is None else described(row.in_force)
         table.add_row(
-            f"{row.src} → {row.dst}", described(row.asked), found if row.same else f"[yellow]{found}, not as asked[/]"
+            f"{row.src} → {row.dst}",
+            described(row.requested),
+            found if row.same else f"[yellow]{found}, not as requested[/]",
         )
     Console(highlight=False).print(table)
 

@@ -1,4 +1,4 @@
-"""Links as the report shows them: designed, asked, measured, used side by side; joined from links.json and Report."""
+"""Links as the report shows them: designed, requested, measured, used; joined from links.json and Report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LinkRow:
 
     @property
     def asked_rate_bps(self) -> float | None:
-        return self.fidelity.asked.rate_bps if self.fidelity else None
+        return self.fidelity.requested.rate_bps if self.fidelity else None
 
     @property
     def measured_rate_bps(self) -> float | None:
@@ -48,8 +48,8 @@ class LinkRow:
         return self.used_rate_bps if self.measured_rate_bps is None else self.measured_rate_bps
 
     @property
-    def against_asked(self) -> float | None:
-        """Measured over asked rate; None if either is missing."""
+    def against_requested(self) -> float | None:
+        """Measured over requested rate; None if either is missing."""
         return _ratio(self.measured_rate_bps, self.asked_rate_bps)
 
     @property
@@ -60,7 +60,7 @@ class LinkRow:
 
     @property
     def deviates(self) -> bool:
-        """Whether it measures differently from what was asked, as emulation.fidelity defines it."""
+        """Whether it measures differently from what was requested, as emulation.fidelity defines it."""
         return bool(self.fidelity and self.fidelity.deviations())
 
     @property
@@ -73,7 +73,7 @@ class LinkRow:
         return f"{rate}, {formatting.seconds(designed.delay_s)} one way"
 
     @property
-    def asked_rate(self) -> str:
+    def requested_rate(self) -> str:
         unlimited = self.fidelity is not None and self.asked_rate_bps is None
         return "unlimited" if unlimited else formatting.rate(self.asked_rate_bps)
 
@@ -87,8 +87,8 @@ class LinkRow:
         return f"{'≥ ' if self._is_floor else ''}{formatting.rate(self.measured_rate_bps)}"
 
     @property
-    def asked_round_trip(self) -> str:
-        return formatting.seconds(self.fidelity.asked_round_trip_s if self.fidelity else None)
+    def requested_round_trip(self) -> str:
+        return formatting.seconds(self.fidelity.requested_round_trip_s if self.fidelity else None)
 
     @property
     def measured_round_trip(self) -> str:

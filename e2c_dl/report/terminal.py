@@ -121,16 +121,16 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     others = [row for row in rows if not row.used]
     table = _table("Links")
     table.add_column("link", no_wrap=True)
-    for name in ("designed", "asked", "measured", "used", "round trip asked", "measured"):
+    for name in ("designed", "requested", "measured", "used", "round trip requested", "measured"):
         table.add_column(name, justify="right", overflow="fold")
     for row in [*used, *others[:UNUSED_LINKS]]:
         table.add_row(
             Text(f"{row.src} -> {row.dst}"),
             row.designed_rate,
-            row.asked_rate,
+            row.requested_rate,
             row.measured_rate,
             formatting.rate(row.used_rate_bps) if row.used else "not used",
-            row.asked_round_trip,
+            row.requested_round_trip,
             row.measured_round_trip,
             style="red" if row.pair in culprits else "yellow" if row.deviates else None,
         )

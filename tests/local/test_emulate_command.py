@@ -91,13 +91,13 @@ def called(*arguments: object) -> Result:
 def test_links_are_shown_measured_changed_and_cleared(up: Path, tmp_path: Path) -> None:
     shown = called("show", "--scenario", up, "--json")
     assert shown.exit_code == 0
-    assert [row["found"]["rate_bps"] for row in json.loads(shown.stdout)] == [20e6, 20e6]
+    assert [row["in_force"]["rate_bps"] for row in json.loads(shown.stdout)] == [20e6, 20e6]
 
     other = scenario(tmp_path / "other", "1ms", "8mbit")
     assert "edge-1 -> edge-2: 8 Mbit/s, 1 ms" in called("apply", other, "--dry-run").stdout
     assert called("show", "--scenario", up).exit_code == 0
     assert "2 links in force" in called("apply", other).stdout
-    assert "not as asked" in called("show", "--scenario", up).stdout
+    assert "not as requested" in called("show", "--scenario", up).stdout
 
     seen = called("measure", "--quick", "--pairs", "edge-1:edge-2", "--scenario", other, "--json")
     assert seen.exit_code == 0, seen.output
@@ -105,7 +105,7 @@ def test_links_are_shown_measured_changed_and_cleared(up: Path, tmp_path: Path) 
     assert (said["deviations"], said["failures"]) == ([], [])
     assert said["links"][0]["measured"]["rate_bps"] == pytest.approx(8e6, rel=0.05)
     table = called("measure", "--quick", "--pairs", "*-1:*", "--scenario", up)
-    assert "1 of 1 links measured, 2 not as asked" in table.stdout
+    assert "1 of 1 links measured, 2 not as requested" in table.stdout
 
     called("clear")
     assert called("show", "--scenario", up).exit_code == 1
@@ -120,8 +120,8 @@ def test_machines_of_an_inventory_are_shaped_over_ssh_and_left_as_they_were(tmp_
         assert "2 links in force" in called("apply", asked, "--inventory", hosts).stdout
         assert called("show", "--inventory", hosts, "--scenario", asked).exit_code == 0
         shown = json.loads(called("show", "--inventory", hosts, "--json").stdout)  # nothing is known to be asked
-        assert [row["found"]["rate_bps"] for row in shown] == [16e6, 16e6]
+        assert [row["in_force"]["rate_bps"] for row in shown] == [16e6, 16e6]
         seen = called("measure", "--quick", "--inventory", hosts, "--scenario", asked, "--strict")
-        assert "2 of 2 links measured, 0 not as asked" in seen.stdout
+        assert "2 of 2 links measured, 0 not as requested" in seen.stdout
         called("clear", "--inventory", hosts)
         assert json.loads(called("show", "--inventory", hosts, "--json").stdout) == []

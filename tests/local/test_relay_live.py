@@ -17,7 +17,7 @@ from relay_namespaces import BACK, CLEAN, FORTH, Namespace, config, namespaces, 
 
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
-from e2c_dl.emulation.measuring.measure import asked_round_trip_s
+from e2c_dl.emulation.measuring.measure import requested_round_trip_s
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.errors import EmulationError
@@ -53,9 +53,14 @@ def measured(src: Namespace, dst: Namespace, there: Link, back: Link) -> LinkFid
         seen = json.loads(src.run(sys.executable, "-c", MEASURE, "198.19.0.1", "198.19.0.2", asked))
     finally:
         responder.communicate()
-    expected_s = asked_round_trip_s(there, back)
+    expected_s = requested_round_trip_s(there, back)
     return LinkFidelity(
-        src="h1", dst="h2", designed=there, asked=there, asked_round_trip_s=expected_s, measured=Measured(**seen)
+        src="h1",
+        dst="h2",
+        designed=there,
+        requested=there,
+        requested_round_trip_s=expected_s,
+        measured=Measured(**seen),
     )
 
 
@@ -147,7 +152,7 @@ def test_through_the_relay_a_link_measures_as_asked(tmp_path: Path) -> None:
         checked = measured(h1, h2, there, back)
         relay.stop()
     assert checked.deviations() == ()
-    assert len(dataclasses.replace(checked, asked=there.slowed(0.5), asked_round_trip_s=0.02).deviations()) == 2
+    assert len(dataclasses.replace(checked, requested=there.slowed(0.5), requested_round_trip_s=0.02).deviations()) == 2
 
 
 def on_host(host: Namespace, verb: str, commands: Sequence[tc.Command] = ()) -> None:

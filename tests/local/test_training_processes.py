@@ -147,7 +147,7 @@ def test_strict_refuses_a_network_that_is_not_as_asked(prepare: Prepare) -> None
     for rank in range(2):
         outcome = run.read(rank, "outcome.json")
         assert outcome["status"] == "failed"
-        assert "not as asked: edge-" in outcome["reason"]
+        assert "not as requested: edge-" in outcome["reason"]
         assert outcome["iterations_done"] == 0
 
 

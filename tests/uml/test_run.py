@@ -168,9 +168,9 @@ def test_links_of_hosts_that_stay_up_are_shown_changed_and_cleared_by_hand(ran: 
     assert "2 links in force" in said["apply"]["stdout"]
     assert said["applied"]["status"] == 0
     rows = json.loads(said["applied"]["stdout"])
-    assert [(row["found"]["rate_bps"], row["found"]["delay_s"]) for row in rows] == [(2e6, 0.005)] * 2
+    assert [(row["in_force"]["rate_bps"], row["in_force"]["delay_s"]) for row in rows] == [(2e6, 0.005)] * 2
     assert said["clear"]["status"] == 0
-    assert [row["found"] for row in json.loads(said["cleared"]["stdout"])] == [None, None]
+    assert [row["in_force"] for row in json.loads(said["cleared"]["stdout"])] == [None, None]
     assert (said["destroy"]["status"], said["left"]) == (0, [])
 
 

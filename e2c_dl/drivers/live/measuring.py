@@ -1,4 +1,4 @@
-"""Measuring the links that training uses, before it starts, beside what was asked for; writes ``links.json``.
+"""Measuring the links that training uses, before it starts, beside what was requested; writes ``links.json``.
 
 All ranks compute the same rounds, in which no host takes part in two measurements, and wait for each other after each.
 Responders are awake only until the last round: while training nothing listens but training.
@@ -19,7 +19,7 @@ from e2c_dl.emulation.measuring.measure import Responder, measure_link, rounds
 from e2c_dl.errors import FidelityError, TrainingError
 from e2c_dl.topology import Pair
 
-NOT_AS_ASKED = "not as asked"
+NOT_AS_REQUESTED = "not as requested"
 
 
 async def measure(assignment: Assignment, control: Control) -> None:
@@ -55,12 +55,12 @@ def used_links(assignment: Assignment) -> list[Pair]:
 def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelity:
     src, scenario = assignment.own.name, assignment.scenario
     rank = next(rank for rank, member in enumerate(assignment.members) if member.name == dst)
-    asked = scenario.emulated_topology()
+    requested = scenario.emulated_topology()
     measured = measure_link(
         src_address=assignment.own.data_address, dst_address=assignment.members[rank].data_address,
-        port=ports[rank], there=alone(asked, src, dst), back=alone(asked, dst, src),
+        port=ports[rank], there=alone(requested, src, dst), back=alone(requested, dst, src),
     )  # fmt: skip
-    return LinkFidelity.of(src, dst, designed=scenario.topology, asked=asked, measured=measured)
+    return LinkFidelity.of(src, dst, designed=scenario.topology, requested=requested, measured=measured)
 
 
 async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFidelity]) -> None:
@@ -69,4 +69,4 @@ async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFid
     found = [sentence for sentences in everybody for sentence in sentences]
     if found and any(member.strict for member in assignment.members):
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise FidelityError(f"{NOT_AS_ASKED}: {found[0]}{more}; run without --strict to train on it all the same")
+        raise FidelityError(f"{NOT_AS_REQUESTED}: {found[0]}{more}; run without --strict to train on it all the same")

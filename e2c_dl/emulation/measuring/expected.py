@@ -1,4 +1,4 @@
-"""What a link that is exactly as asked looks like when it is measured: medians, spreads, bursts.
+"""What a link that is exactly as requested looks like when it is measured: medians, spreads, bursts.
 
 ::
 
@@ -31,8 +31,8 @@ def alone(topology: Topology, src: str, dst: str) -> Link:
 
 def shares(topology: Topology, bottleneck: Bottleneck, sum_bps: float) -> dict[Pair, float]:
     """Link -> its part of ``sum_bps``: equal parts, but for links that are slower; less in all if they all are."""
-    asked = {pair: topology.link(*pair).rate_bps for pair in bottleneck.links}
-    rates = {pair: math.inf if rate_bps is None else rate_bps for pair, rate_bps in asked.items()}
+    requested = {pair: topology.link(*pair).rate_bps for pair in bottleneck.links}
+    rates = {pair: math.inf if rate_bps is None else rate_bps for pair, rate_bps in requested.items()}
     found: dict[Pair, float] = {}
     left_bps = sum_bps
     for pair in sorted(rates, key=lambda pair: (rates[pair], pair)):

@@ -1,15 +1,15 @@
-"""Asked beside measured, and where the two differ: the rows of an archive's ``links.json``.
+"""Requested beside measured, and where the two differ: the rows of an archive's ``links.json``.
 
 ::
 
     designed   what the scenario says; at most the rate of its bottleneck
-    asked      what the emulator was told: the design with injected departures
+    requested  what the emulator was told: the design with injected departures
     measured   what the hosts saw before training (quickly), or when somebody asked (thoroughly)
 
 A row deviates when its rate is more than 5 % off, or its round trip by more than max(1 ms, 5 %); of links with jitter
 the medians are compared, and four standard errors of so few pings come on top. Its loss deviates, quickly measured, by
 more than max(1 percentage point, 4 standard deviations of what so few samples can tell); thoroughly measured, when it
-is more than 0.2 percentage points off and what was asked is not in the interval of 99.99 % either. Pure values.
+is more than 0.2 percentage points off and what was requested is not in the interval of 99.99 % either. Pure values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROUND_TRIP_TOLERANCE = 0.05
 ROUND_TRIP_TOLERANCE_S = 0.001
 LOSS_TOLERANCE, LOSS_TOLERANCE_THOROUGH = 0.01, 0.002
 LOSS_DEVIATIONS = ROUND_TRIP_ERRORS = 4
-SPREAD_TOLERANCE, SPREAD_TOLERANCE_S = 0.2, 0.001  # of the one-way delay's spread; judged where jitter was asked
+SPREAD_TOLERANCE, SPREAD_TOLERANCE_S = 0.2, 0.001  # of the one-way delay's spread; judged where jitter was requested
 _Judged = tuple[float, str]  # how far off, in tolerances, and the sentence that says so
 _QUARTILES_TO_ERROR = 1.2533 / 1.349  # standard error of a median, from the spread of one, times the root of how many
 
@@ -45,7 +45,7 @@ class BottleneckFidelity:
     """What a bottleneck carried while all its links were full."""
 
     name: str
-    asked_bps: float  # its rate, or the sum of its links' where that is less
+    requested_bps: float  # its rate, or the sum of its links' where that is less
     shares: tuple[tuple[Pair, Share], ...]
 
     @property
@@ -53,17 +53,22 @@ class BottleneckFidelity:
         return sum(share.rate_bps for _, share in self.shares)
 
     def deviations(self) -> tuple[str, ...]:
-        """A sentence if the sum is not what was asked."""
-        off = self.measured_bps / self.asked_bps - 1
+        """A sentence if the sum is not what was requested."""
+        off = self.measured_bps / self.requested_bps - 1
         if abs(off) <= RATE_TOLERANCE:
             return ()
-        rates = f"{_mbps(self.measured_bps)} measured in all, {_mbps(self.asked_bps)} asked ({off:+.1%})"
+        rates = f"{_mbps(self.measured_bps)} measured in all, {_mbps(self.requested_bps)} requested ({off:+.1%})"
         return (f"bottleneck {self.name}: {rates}",)
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``bottlenecks.json``."""
         shares = [{"src": src, "dst": dst, **dataclasses.asdict(share)} for (src, dst), share in self.shares]
-        return {"name": self.name, "asked_bps": self.asked_bps, "measured_bps": self.measured_bps, "shares": shares}
+        return {
+            "name": self.name,
+            "requested_bps": self.requested_bps,
+            "measured_bps": self.measured_bps,
+            "shares": shares,
+        }
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:
@@ -73,7 +78,7 @@ class BottleneckFidelity:
             for fields in map(dict, row["shares"]):
                 pair = (str(fields.pop("src")), str(fields.pop("dst")))
                 shares.append((pair, Share.from_json(fields)))
-            return cls(name=row["name"], asked_bps=float(row["asked_bps"]), shares=tuple(shares))
+            return cls(name=row["name"], requested_bps=float(row["requested_bps"]), shares=tuple(shares))
         except (KeyError, TypeError, ValueError) as error:
             raise EmulationError(
                 f"bottlenecks.json: a row is of another version ({error}); measure it again"
@@ -87,44 +92,50 @@ class LinkFidelity:
     src: str
     dst: str
     designed: Link
-    asked: Link
-    asked_round_trip_s: float  # of the probes that measured it: median
+    requested: Link
+    requested_round_trip_s: float  # of the probes that measured it: median
     measured: Measured | None  # None: nobody measured it
-    asked_round_trip_spread_s: float = 0.0  # between the quartiles; 0 without jitter
+    requested_round_trip_spread_s: float = 0.0  # between the quartiles; 0 without jitter
 
     @classmethod
-    def of(cls, src: str, dst: str, *, designed: Topology, asked: Topology, measured: Measured | None) -> LinkFidelity:
-        """The row of ``src`` -> ``dst``: designed and asked are what it is alone, nobody else on its bottleneck."""
-        there, back = expected.alone(asked, src, dst), expected.alone(asked, dst, src)
+    def of(
+        cls, src: str, dst: str, *, designed: Topology, requested: Topology, measured: Measured | None
+    ) -> LinkFidelity:
+        """The row of ``src`` -> ``dst``: designed and requested are what it is alone, nobody else on its bottleneck."""
+        there, back = expected.alone(requested, src, dst), expected.alone(requested, dst, src)
         median_s, spread_s = expected.round_trip_s(there, back, PING_FRAME_BYTES)
         return cls(
             src=src,
             dst=dst,
             designed=expected.alone(designed, src, dst),
-            asked=there,
-            asked_round_trip_s=median_s,
-            asked_round_trip_spread_s=spread_s,
+            requested=there,
+            requested_round_trip_s=median_s,
+            requested_round_trip_spread_s=spread_s,
             measured=measured,
         )
 
     def deviations(self) -> tuple[str, ...]:
-        """One sentence for each property that measures differently from what was asked."""
+        """One sentence for each property that measures differently from what was requested."""
         return tuple(f"{self.src} -> {self.dst}: {sentence}" for off, sentence in self._judged() if off > 1)
 
     @property
     def off(self) -> float | None:
-        """How far the worst property is from what was asked, in tolerances: above 1 it deviates. None: not measured."""
+        """How far the worst property is off, in tolerances: above 1 it deviates. None: not measured."""
         return None if self.measured is None else max((off for off, _ in self._judged()), default=0.0)
 
     def limitations(self) -> tuple[str, ...]:
         """One sentence for each property that the measurement cannot vouch for."""
         if self.measured is None:
             return (f"{self.src} -> {self.dst}: not measured",)
-        asked_bps, measured = self.asked.rate_bps, self.measured
-        if asked_bps is not None and measured.rate_is_floor and measured.rate_bps < asked_bps * (1 - RATE_TOLERANCE):
+        requested_bps, measured = self.requested.rate_bps, self.measured
+        if (
+            requested_bps is not None
+            and measured.rate_is_floor
+            and measured.rate_bps < requested_bps * (1 - RATE_TOLERANCE)
+        ):
             return (
-                f"{self.src} -> {self.dst}: {_mbps(asked_bps)} asked, seen to carry {_mbps(measured.rate_bps)}; "
-                "the measurement did not go higher",
+                f"{self.src} -> {self.dst}: {_mbps(requested_bps)} requested, seen to carry {_mbps(measured.rate_bps)}"
+                "; the measurement did not go higher",
             )
         return ()
 
@@ -132,7 +143,7 @@ class LinkFidelity:
         """A row of ``links.json``: the fields by name, nested."""
         return dataclasses.asdict(self) | {
             "designed": link_to_json(self.designed),
-            "asked": link_to_json(self.asked),
+            "requested": link_to_json(self.requested),
             "measured": None if self.measured is None else self.measured.to_json(),
         }
 
@@ -141,7 +152,7 @@ class LinkFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
             values = dict(row)
-            values["designed"], values["asked"] = link_from_json(row["designed"]), link_from_json(row["asked"])
+            values["designed"], values["requested"] = link_from_json(row["designed"]), link_from_json(row["requested"])
             values["measured"] = None if row["measured"] is None else Measured.from_json(row["measured"])
             return cls(**values)
         except (KeyError, TypeError, ValueError, AttributeError, EmulationError) as error:
@@ -155,47 +166,47 @@ class LinkFidelity:
         return [each for each in found if each is not None]
 
     def _rate(self, measured: Measured) -> _Judged | None:
-        asked_bps = self.asked.rate_bps
-        if asked_bps is None:
+        requested_bps = self.requested.rate_bps
+        if requested_bps is None:
             return None
-        off = measured.rate_bps / asked_bps - 1
+        off = measured.rate_bps / requested_bps - 1
         # A floor says that the link is at least this fast: it can only be too fast, not too slow.
         if measured.rate_is_floor and off < 0:
             return None
         least = "at least " if measured.rate_is_floor else ""
-        sentence = f"{least}{_mbps(measured.rate_bps)} measured, {_mbps(asked_bps)} asked ({off:+.1%})"
+        sentence = f"{least}{_mbps(measured.rate_bps)} measured, {_mbps(requested_bps)} requested ({off:+.1%})"
         return abs(off) / RATE_TOLERANCE, sentence
 
     def _round_trip(self, measured: Measured) -> _Judged:
-        off_s = measured.round_trip_s - self.asked_round_trip_s
-        error_s = _QUARTILES_TO_ERROR * self.asked_round_trip_spread_s / math.sqrt(measured.pings)
-        tolerance_s = max(ROUND_TRIP_TOLERANCE_S, ROUND_TRIP_TOLERANCE * self.asked_round_trip_s)
+        off_s = measured.round_trip_s - self.requested_round_trip_s
+        error_s = _QUARTILES_TO_ERROR * self.requested_round_trip_spread_s / math.sqrt(measured.pings)
+        tolerance_s = max(ROUND_TRIP_TOLERANCE_S, ROUND_TRIP_TOLERANCE * self.requested_round_trip_s)
         return abs(off_s) / (tolerance_s + ROUND_TRIP_ERRORS * error_s), (
             f"round trip {measured.round_trip_s * 1e3:.2f} ms measured, "
-            f"{self.asked_round_trip_s * 1e3:.2f} ms asked ({off_s * 1e3:+.2f} ms)"
+            f"{self.requested_round_trip_s * 1e3:.2f} ms requested ({off_s * 1e3:+.2f} ms)"
         )
 
     def _spread(self, measured: Measured) -> _Judged | None:
-        if measured.delay_spread_s is None or not self.asked.jitter_s:
+        if measured.delay_spread_s is None or not self.requested.jitter_s:
             return None
-        asked_s = expected.spread_s(self.asked)
-        off_s = abs(measured.delay_spread_s - asked_s)
-        return off_s / max(SPREAD_TOLERANCE_S, SPREAD_TOLERANCE * asked_s), (
+        requested_s = expected.spread_s(self.requested)
+        off_s = abs(measured.delay_spread_s - requested_s)
+        return off_s / max(SPREAD_TOLERANCE_S, SPREAD_TOLERANCE * requested_s), (
             f"delays spread over {measured.delay_spread_s * 1e3:.2f} ms between quartiles, "
-            f"{asked_s * 1e3:.2f} ms asked by its jitter"
+            f"{requested_s * 1e3:.2f} ms requested by its jitter"
         )
 
     def _loss(self, measured: Measured) -> _Judged:
-        asked = self.asked.mean_loss
-        samples = expected.independent(measured.loss_samples, self.asked)
+        requested = self.requested.mean_loss
+        samples = expected.independent(measured.loss_samples, self.requested)
         if measured.thorough:
             least, most = fraction_interval(measured.loss * samples, samples, VERDICT_CONFIDENCE)
-            chance = most - measured.loss if asked > measured.loss else measured.loss - least
+            chance = most - measured.loss if requested > measured.loss else measured.loss - least
             allowed = max(LOSS_TOLERANCE_THOROUGH, chance)
         else:
-            allowed = max(LOSS_TOLERANCE, LOSS_DEVIATIONS * math.sqrt(asked * (1 - asked) / samples))
-        sentence = f"loss {measured.loss:.2%} measured over {measured.loss_samples} frames, {asked:.2%} asked"
-        return abs(measured.loss - asked) / allowed, sentence
+            allowed = max(LOSS_TOLERANCE, LOSS_DEVIATIONS * math.sqrt(requested * (1 - requested) / samples))
+        sentence = f"loss {measured.loss:.2%} measured over {measured.loss_samples} frames, {requested:.2%} requested"
+        return abs(measured.loss - requested) / allowed, sentence
 
 
 def _mbps(rate_bps: float) -> str:

@@ -27,14 +27,14 @@ from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
 
-__all__ = ["CAP_BPS", "Measured", "Responder", "asked_round_trip_s", "measure_link", "rounds"]
+__all__ = ["CAP_BPS", "Measured", "Responder", "measure_link", "requested_round_trip_s", "rounds"]
 
 CAP_BPS = 300e6
 """What Python sends in full frames without taking a whole core."""
 
 PINGS = 21
 HEAD_S, WINDOW_S = 0.1, 0.6
-OVERLOAD = 1.2  # times the asked rate, so that the link and not the sender decides
+OVERLOAD = 1.2  # times the requested rate, so that the link and not the sender decides
 SATURATED = 0.97  # less than this of what was sent came through: the link was the limit
 MIN_FRAME_BYTES, MIN_FRAMES = 200, 60  # slow links are measured with smaller frames, so that there are enough of them
 LOSS_FRAMES, LOSS_FRAMES_MAX, LOSS_RATE_BPS, LOSS_S = 200, 2000, 2.5e6, 1.0
@@ -55,14 +55,14 @@ def rounds(links: Iterable[Pair]) -> list[list[Pair]]:
     return filled
 
 
-def asked_round_trip_s(there: Link, back: Link) -> float:
+def requested_round_trip_s(there: Link, back: Link) -> float:
     """What the median ping should take: both delays, and the time that its frame takes on both links."""
     return expected.round_trip_s(there, back, PING_FRAME_BYTES)[0]
 
 
 def patience_s(there: Link, back: Link) -> float:
     """How long an answer is worth waiting for."""
-    return 0.5 + 4 * (asked_round_trip_s(there, back) + there.jitter_s + back.jitter_s)
+    return 0.5 + 4 * (requested_round_trip_s(there, back) + there.jitter_s + back.jitter_s)
 
 
 def settle_s(link: Link) -> float:
@@ -75,7 +75,7 @@ def measure_link(
 ) -> Measured:
     """What this host, at ``src_address``, sees of its link ``there`` to the Responder at ``dst_address:port``.
 
-    ``there`` and ``back`` are what was asked of both directions: they set the pace and the patience. Takes about
+    ``there`` and ``back`` are what was requested of both directions: they set the pace and the patience. Takes about
     a second plus some 25 round trips.
 
     Raises: EmulationError when nobody answers.
@@ -100,8 +100,8 @@ def measure_link(
 def _loss(probe: Probe, link: Link) -> tuple[float, int]:
     """(fraction lost, frames sent), at half of the link's rate."""
     pace_bps = min(LOSS_RATE_BPS, LOSS_RATE_BPS if link.rate_bps is None else link.rate_bps / 2)
-    asked = link.mean_loss
-    wanted = LOSS_FRAMES if asked == 0 else min(LOSS_FRAMES_MAX, max(LOSS_FRAMES, round(30 / asked)))
+    requested = link.mean_loss
+    wanted = LOSS_FRAMES if requested == 0 else min(LOSS_FRAMES_MAX, max(LOSS_FRAMES, round(30 / requested)))
     frames = max(20, min(wanted, int(pace_bps * LOSS_S / 8 / PING_FRAME_BYTES)))
     sent, result = probe.train(PING_FRAME_BYTES, pace_bps, frames, 0.0)
     return max(0.0, 1 - result.arrived / sent.frames), sent.frames

@@ -20,11 +20,11 @@ from e2c_dl.emulation.measuring import expected, stream
 from e2c_dl.emulation.measuring.intervals import Interval, fraction_interval, median_interval
 from e2c_dl.emulation.measuring.measure import (
     CAP_BPS,
-    asked_round_trip_s,
     is_floor,
     kept_pace,
     overload,
     patience_s,
+    requested_round_trip_s,
     settle_s,
 )
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
@@ -50,7 +50,7 @@ def measure_thoroughly(
 ) -> Measured:
     """What this host, at ``src_address``, sees of its link ``there`` to the Responder at ``dst_address:port``.
 
-    ``there`` and ``back`` are what was asked of both directions: they set the pace and the patience.
+    ``there`` and ``back`` are what was requested of both directions: they set the pace and the patience.
     Raises: EmulationError when nobody answers.
     """
     peer = (dst_address, port)
@@ -135,7 +135,7 @@ def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, Interval, bo
 
 
 def _goodput(src_address: str, peer: tuple[str, int], there: Link, back: Link) -> stream.Goodput:
-    trip_s = asked_round_trip_s(there, back) + there.jitter_s + back.jitter_s
+    trip_s = requested_round_trip_s(there, back) + there.jitter_s + back.jitter_s
     finding_s = 0.0 if there.mean_loss else TCP_ROUND_TRIPS * trip_s  # with losses, TCP never finds it
     needed = CLAMP_UNSHAPED_BYTES if there.rate_bps is None else CLAMP_BYTES + int(2 * there.rate_bps * trip_s / 8)
     return stream.send(

@@ -15,7 +15,7 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "Wait": "No computation, nothing on its way from or to this worker, and its tasks wait for others.",
         "Other": "None of these: the time the program itself takes. The four states sum to the worker's wall time.",
         "Designed": "What the scenario says of a link. Delays are one way; rates count Ethernet frames with headers.",
-        "Asked": "What the emulator was told: the design, plus departures injected on purpose.",
+        "Requested": "What the emulator was told: the design, plus departures injected on purpose.",
         "Measured": "What a probe measured on the idle link before training; the round trip covers both directions.",
         "Used": "Median over training's messages of bits per second while the message was on the link.",
         "Slow-down": "Observed over asked for: of a host the time of its median iteration's computation, of a link the "

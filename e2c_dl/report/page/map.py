@@ -103,7 +103,7 @@ def described(row: LinkRow) -> str:
     lines = [
         f"<b>{literal(row.src)} → {literal(row.dst)}</b>",
         f"designed {row.designed}",
-        f"asked {row.asked_rate}, {row.asked_round_trip} round trip",
+        f"requested {row.requested_rate}, {row.requested_round_trip} round trip",
         f"measured {row.measured_rate}, {row.measured_round_trip} round trip",
     ]
     if row.used:

@@ -1,10 +1,10 @@
-"""Requested beside measured as a picture: a square per directed link, coloured by how far it is from what was asked.
+"""Requested beside measured as a picture: a square per directed link, coloured by how far it is off.
 
 ::
 
               edge-1  edge-2  fog-1      rows: from; columns: to
     edge-1      .      40.0    9.98      in a square: measured Mbit/s
-    edge-2    40.0      .     [7.1]      green: as asked; paler, the nearer to the tolerance; marked: not as asked
+    edge-2    40.0      .     [7.1]      green: as requested, paler near the tolerance; marked: not as requested
     fog-1     10.0    10.0      .        grey: not measured
 
 Everything else about a link appears when one points at its square, and in the table below. Only what was measured is
@@ -28,7 +28,7 @@ from e2c_dl.emulation.measuring.intervals import Interval
 from e2c_dl.report.page import sections
 
 UNFOLDED = 40  # rows of a table that are shown without a click
-SHADES = 4  # of green, from "as asked" to "just within the tolerance"
+SHADES = 4  # of green, from "as requested" to "just within the tolerance"
 
 
 def section(links: Sequence[LinkFidelity], shared: Sequence[BottleneckFidelity], hosts: Sequence[str] = ()) -> str:
@@ -46,10 +46,10 @@ def section(links: Sequence[LinkFidelity], shared: Sequence[BottleneckFidelity],
             parts.append(folded if len(rows) > UNFOLDED else shown)
     caption = (
         "Measured by the hosts themselves, quickly before training; intervals (95 %) where `e2c-dl emulate measure` "
-        "looked thoroughly. Not as asked: rate more than 5 % off, round trip more than max(1 ms, 5 %), loss more than "
-        "its tolerance and its chance. Point at a square for all its figures."
+        "looked thoroughly. Not as requested: rate more than 5 % off, round trip more than max(1 ms, 5 %), loss more "
+        "than its tolerance and its chance. Point at a square for all its figures."
     )
-    return sections.section("The network, asked and measured", escape(caption), "".join(parts))
+    return sections.section("The network, requested and measured", escape(caption), "".join(parts))
 
 
 def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
@@ -66,35 +66,35 @@ def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
     )
     key = (
         '<p class="caption">Rows send, columns receive; figures are measured Mbit/s of Ethernet frames. '
-        '<span class="key t0">as asked</span> <span class="key t3">within the tolerance</span> '
-        '<span class="key t9">not as asked</span> <span class="key t-">not measured</span></p>'
+        '<span class="key t0">as requested</span> <span class="key t3">within the tolerance</span> '
+        '<span class="key t9">not as requested</span> <span class="key t-">not measured</span></p>'
     )
     return f'<div class="scroll"><table class="heat"><tr><th></th>{head}</tr>{rows}</table></div>{key}'
 
 
 def summary(link: LinkFidelity) -> list[str]:
-    """Lines about one link: every property that was asked or measured, with its interval."""
-    seen, asked = link.measured, link.asked
+    """Lines about one link: every property that was requested or measured, with its interval."""
+    seen, requested = link.measured, link.requested
     lines = [f"{link.src} -> {link.dst}"]
     if seen is None:
         return [*lines, "not measured"]
-    lines.append(f"rate: asked {_rate_asked(link)}, measured {_rate(seen)}")
+    lines.append(f"rate: requested {_rate_requested(link)}, measured {_rate(seen)}")
     if seen.goodput_bps is not None:
         lines.append(f"TCP: {formatting.rate(seen.goodput_bps)} {_between(seen.goodput_interval_bps, formatting.rate)}")
     trip = f"{formatting.seconds(seen.round_trip_s)} {_between(seen.round_trip_interval_s, formatting.seconds)}"
-    lines.append(f"round trip: asked {formatting.seconds(link.asked_round_trip_s)}, measured {trip}")
+    lines.append(f"round trip: requested {formatting.seconds(link.requested_round_trip_s)}, measured {trip}")
     loss = f"{_fraction(seen.loss)} {_between(seen.loss_interval, _fraction)}"
-    lines.append(f"loss: asked {_fraction(asked.mean_loss)}, measured {loss} of {seen.loss_samples} frames")
+    lines.append(f"loss: requested {_fraction(requested.mean_loss)}, measured {loss} of {seen.loss_samples} frames")
     if seen.loss_burst is not None:
-        lines.append(f"lost in a row: asked {expected.burst_frames(asked):.3g}, measured {seen.loss_burst:.3g}")
+        lines.append(f"lost in a row: requested {expected.burst_frames(requested):.3g}, measured {seen.loss_burst:.3g}")
     if seen.delay_spread_s is not None:
         spread = (
             f"{formatting.seconds(seen.delay_spread_s)} {_between(seen.delay_spread_interval_s, formatting.seconds)}"
         )
         lines.append(
-            f"delay between quartiles: asked {formatting.seconds(expected.spread_s(asked))}, measured {spread}"
+            f"delay between quartiles: requested {formatting.seconds(expected.spread_s(requested))}, measured {spread}"
         )
-    if seen.reordered is not None and (seen.reordered or asked.reorder or asked.jitter_s):
+    if seen.reordered is not None and (seen.reordered or requested.reorder or requested.jitter_s):
         lines.append(f"out of order: {_fraction(seen.reordered)} of frames")
     return [line.replace(" ,", ",").rstrip() for line in lines]
 
@@ -104,16 +104,16 @@ def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, 
     measured = [(link, link.measured) for link in links if link.measured is not None]
     columns = {
         "link": [f"{link.src} → {link.dst}" for link, _ in measured],
-        "rate asked": [_rate_asked(link) for link, _ in measured],
+        "rate requested": [_rate_requested(link) for link, _ in measured],
         "measured": [_rate(seen) for _, seen in measured],
         "TCP goodput": [_goodput(seen) for _, seen in measured],
-        "round trip asked": [formatting.seconds(link.asked_round_trip_s) for link, _ in measured],
+        "round trip requested": [formatting.seconds(link.requested_round_trip_s) for link, _ in measured],
         "measured ": [_trip(seen) for _, seen in measured],
-        "loss asked": [_fraction(link.asked.mean_loss) for link, _ in measured],
+        "loss requested": [_fraction(link.requested.mean_loss) for link, _ in measured],
         "measured  ": [_loss(seen) for _, seen in measured],
         "lost in a row": [_burst(link, seen) for link, seen in measured],
-        "delay spread asked": [_spread_asked(link) for link, _ in measured],
-        "measured   ": [_spread(seen) if link.asked.jitter_s else "" for link, seen in measured],
+        "delay spread requested": [_spread_requested(link) for link, _ in measured],
+        "measured   ": [_spread(seen) if link.requested.jitter_s else "" for link, seen in measured],
         "out of order": [_order(link, seen) for link, seen in measured],
     }
     kept = {name: cells for name, cells in columns.items() if any(cells)}
@@ -124,11 +124,11 @@ def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, 
 
 def bottlenecks(rows: Sequence[BottleneckFidelity]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
     """The same of bottlenecks that were measured with all their links full."""
-    head = ["bottleneck", "asked", "measured in all", "of which"]
+    head = ["bottleneck", "requested", "measured in all", "of which"]
     made = []
     for row in rows:
         parts = ", ".join(f"{src} → {dst} {formatting.rate(share.rate_bps)}" for (src, dst), share in row.shares)
-        cells = [row.name, formatting.rate(row.asked_bps), formatting.rate(row.measured_bps), parts]
+        cells = [row.name, formatting.rate(row.requested_bps), formatting.rate(row.measured_bps), parts]
         made.append((bool(row.deviations()), cells))
     return head, made
 
@@ -166,8 +166,8 @@ def _fraction(value: float | None) -> str:
     return formatting.DASH if value is None else f"{value * 100:.2f} %"
 
 
-def _rate_asked(link: LinkFidelity) -> str:
-    return "unlimited" if link.asked.rate_bps is None else formatting.rate(link.asked.rate_bps)
+def _rate_requested(link: LinkFidelity) -> str:
+    return "unlimited" if link.requested.rate_bps is None else formatting.rate(link.requested.rate_bps)
 
 
 def _rate(seen: Measured) -> str:
@@ -190,13 +190,13 @@ def _loss(seen: Measured) -> str:
 
 
 def _burst(link: LinkFidelity, seen: Measured) -> str:
-    if link.asked.burst is None or seen.loss_burst is None:
+    if link.requested.burst is None or seen.loss_burst is None:
         return ""
-    return f"{seen.loss_burst:.3g} ({expected.burst_frames(link.asked):.3g} asked)"
+    return f"{seen.loss_burst:.3g} ({expected.burst_frames(link.requested):.3g} requested)"
 
 
-def _spread_asked(link: LinkFidelity) -> str:
-    return formatting.seconds(expected.spread_s(link.asked)) if link.asked.jitter_s else ""
+def _spread_requested(link: LinkFidelity) -> str:
+    return formatting.seconds(expected.spread_s(link.requested)) if link.requested.jitter_s else ""
 
 
 def _styled(cells: Sequence[str], more: str = "") -> list[sections.Cell]:
@@ -211,7 +211,7 @@ def _spread(seen: Measured) -> str:
 
 
 def _order(link: LinkFidelity, seen: Measured) -> str:
-    told = seen.reordered is not None and (link.asked.reorder or link.asked.jitter_s or seen.reordered)
+    told = seen.reordered is not None and (link.requested.reorder or link.requested.jitter_s or seen.reordered)
     return _fraction(seen.reordered) if told else ""
 
 

@@ -109,11 +109,11 @@ def links() -> tuple[dict[str, Any], ...]:
     """Rows as in links.json."""
     rows = []
     for src, dst, rate, delay in zip(HOSTS, _after(HOSTS), RATES_BPS, DELAYS_S, strict=True):
-        asked = rate * (0.2 if (src, dst) == SLOW_LINK else 1.0)
-        for a, b, asked_bps in ((src, dst, asked), (dst, src, rate)):
+        requested = rate * (0.2 if (src, dst) == SLOW_LINK else 1.0)
+        for a, b, requested_bps in ((src, dst, requested), (dst, src, rate)):
             designed = Link(rate_bps=rate, delay_s=delay)
             probed = Measured(
-                rate_bps=asked_bps * 0.985,
+                rate_bps=requested_bps * 0.985,
                 rate_is_floor=False,
                 round_trip_s=2 * delay + 0.0003,
                 round_trip_spread_s=0.0001,
@@ -121,9 +121,9 @@ def links() -> tuple[dict[str, Any], ...]:
                 loss=0.0,
                 loss_samples=10_000,
                 thorough=True,
-                rate_interval_bps=(asked_bps * 0.983, asked_bps * 0.986),
-                goodput_bps=asked_bps * 0.942,
-                goodput_interval_bps=(asked_bps * 0.94, asked_bps * 0.945),
+                rate_interval_bps=(requested_bps * 0.983, requested_bps * 0.986),
+                goodput_bps=requested_bps * 0.942,
+                goodput_interval_bps=(requested_bps * 0.94, requested_bps * 0.945),
                 round_trip_interval_s=(2 * delay + 0.0002, 2 * delay + 0.0004),
                 loss_interval=(0.0, 0.0004),
                 delay_spread_s=0.00005,
@@ -134,8 +134,8 @@ def links() -> tuple[dict[str, Any], ...]:
                 src=a,
                 dst=b,
                 designed=designed,
-                asked=Link(rate_bps=asked_bps, delay_s=delay),
-                asked_round_trip_s=2 * delay,
+                requested=Link(rate_bps=requested_bps, delay_s=delay),
+                requested_round_trip_s=2 * delay,
                 measured=probed,
             )
             rows.append(link.to_json())

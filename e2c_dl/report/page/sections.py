@@ -132,28 +132,28 @@ def timeline(figure: str, left_out: str, length: str) -> str:
 
 
 def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
-    """Every link as designed, asked, measured, used."""
-    head = [("link", ""), *((name, "n") for name in ("designed", "asked", "measured", "measured / asked"))]
-    head += [(name, "n") for name in ("round trip asked", "measured", "used", "sent")]
+    """Every link as designed, requested, measured, used."""
+    head = [("link", ""), *((name, "n") for name in ("designed", "requested", "measured", "measured / requested"))]
+    head += [(name, "n") for name in ("round trip requested", "measured", "used", "sent")]
     made = []
     for row in rows:
         sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else "not used"
         cells = [
             (f"{row.src} → {row.dst}", ""),
             (row.designed_rate, "n"),
-            (row.asked_rate, "n"),
+            (row.requested_rate, "n"),
             (row.measured_rate, "n"),
-            (formatting.percent(row.against_asked), "n off" if row.deviates else "n"),
-            (row.asked_round_trip, "n"),
+            (formatting.percent(row.against_requested), "n off" if row.deviates else "n"),
+            (row.requested_round_trip, "n"),
             (row.measured_round_trip, "n off" if row.deviates else "n"),
             (formatting.rate(row.used_rate_bps), "n"),
             (sent, "n"),
         ]
         made.append(("marked" if row.pair in culprits else "", cells))
     caption = (
-        "Designed by the scenario, asked of the emulator (departures injected on purpose included), measured before "
-        "training, used by training; sent bytes and messages. Yellow: not as asked (rate more than 5 % off, round trip "
-        "more than max(1 ms, 5 %), or loss)."
+        "Designed by the scenario, requested of the emulator (departures injected on purpose included), measured "
+        "before training, used by training; sent bytes and messages. Yellow: not as requested (rate more than 5 % off, "
+        "round trip more than max(1 ms, 5 %), or loss)."
     )
     return section("Links", caption, table(head, made))
 

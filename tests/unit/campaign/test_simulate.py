@@ -163,7 +163,7 @@ def test_injected_departures_slow_hosts_and_links_and_can_be_left_out(tmp_path: 
     }
     ill = simulated(scenario(tmp_path / "ill", emulation=emulation), shapes_only=True)
     assert ill.run.emulation["compute"]["speed"]["cloud-1"] == pytest.approx(0.025)
-    asked = {(row["src"], row["dst"]): row["asked"]["rate_bps"] for row in ill.links()}
+    asked = {(row["src"], row["dst"]): row["requested"]["rate_bps"] for row in ill.links()}
     assert asked["edge-1", "edge-2"] == pytest.approx(10e6)
     culprits = json.loads((ill.path / "report.json").read_text())["culprits"]
     assert {culprit["element"]["src"] for culprit in culprits} >= {"edge-1"}

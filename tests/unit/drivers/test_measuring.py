@@ -13,74 +13,79 @@ from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured, RateFrom
 from e2c_dl.emulation.measuring.intervals import fraction_interval, median_interval
-from e2c_dl.emulation.measuring.measure import asked_round_trip_s, rounds
+from e2c_dl.emulation.measuring.measure import requested_round_trip_s, rounds
 from e2c_dl.emulation.measuring.packet_train import Train, TrainResult, out_of_order
 from e2c_dl.emulation.measuring.probes import HEADER, PING_FRAME_BYTES, Arrival, Kind, Packet
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Topology
 
 
-def row(asked: Link, **measured: object) -> LinkFidelity:
+def row(requested: Link, **measured: object) -> LinkFidelity:
     values = {
-        "rate_bps": asked.rate_bps or 3e8,
+        "rate_bps": requested.rate_bps or 3e8,
         "rate_is_floor": False,
         "round_trip_s": 0.05,
         "round_trip_spread_s": 0.0,
         "pings": 21,
-        "loss": asked.mean_loss,
+        "loss": requested.mean_loss,
         "loss_samples": 200,
     }
     seen = Measured(**{**values, **measured})  # type: ignore[arg-type]
-    return LinkFidelity(src="a", dst="b", designed=asked, asked=asked, asked_round_trip_s=0.05, measured=seen)
+    return LinkFidelity(
+        src="a", dst="b", designed=requested, requested=requested, requested_round_trip_s=0.05, measured=seen
+    )
 
 
-ASKED = Link(rate_bps=1e7, delay_s=0.025)
+REQUESTED = Link(rate_bps=1e7, delay_s=0.025)
 BURSTY = BurstLoss(good_to_bad=0.05 / 19, bad_to_good=0.05)  # 5 % in the long run, 20 in a row
 
 
 @pytest.mark.parametrize(
-    ("asked", "measured", "deviations", "limitations"),
+    ("requested", "measured", "deviations", "limitations"),
     [
-        (ASKED, {}, [], []),
-        (ASKED, {"rate_bps": 9.6e6}, [], []),
-        (ASKED, {"rate_bps": 9.4e6}, ["a -> b: 9.4 Mbit/s measured, 10 Mbit/s asked (-6.0%)"], []),
+        (REQUESTED, {}, [], []),
+        (REQUESTED, {"rate_bps": 9.6e6}, [], []),
+        (REQUESTED, {"rate_bps": 9.4e6}, ["a -> b: 9.4 Mbit/s measured, 10 Mbit/s requested (-6.0%)"], []),
         (
-            ASKED,
+            REQUESTED,
             {"rate_bps": 1.2e7, "rate_is_floor": True},
-            ["a -> b: at least 12 Mbit/s measured, 10 Mbit/s asked (+20.0%)"],
+            ["a -> b: at least 12 Mbit/s measured, 10 Mbit/s requested (+20.0%)"],
             [],
         ),
-        (ASKED, {"round_trip_s": 0.0524}, [], []),
-        (ASKED, {"round_trip_s": 0.053}, ["a -> b: round trip 53.00 ms measured, 50.00 ms asked (+3.00 ms)"], []),
-        (ASKED, {"loss": 0.02}, ["a -> b: loss 2.00% measured over 200 frames, 0.00% asked"], []),
+        (REQUESTED, {"round_trip_s": 0.0524}, [], []),
+        (REQUESTED, {"round_trip_s": 0.053},
+         ["a -> b: round trip 53.00 ms measured, 50.00 ms requested (+3.00 ms)"], []),
+        (REQUESTED, {"loss": 0.02}, ["a -> b: loss 2.00% measured over 200 frames, 0.00% requested"], []),
         (Link(rate_bps=1e9, loss=0.1), {"rate_bps": 3e8, "rate_is_floor": True, "loss": 0.15}, [], [
-            "a -> b: 1000 Mbit/s asked, seen to carry 300 Mbit/s; the measurement did not go higher"
+            "a -> b: 1000 Mbit/s requested, seen to carry 300 Mbit/s; the measurement did not go higher"
         ]),
         (Link(), {}, [], []),
-        (ASKED, {"loss": 0.003, "loss_samples": 10_000, "thorough": True}, [
-            "a -> b: loss 0.30% measured over 10000 frames, 0.00% asked"
+        (REQUESTED, {"loss": 0.003, "loss_samples": 10_000, "thorough": True}, [
+            "a -> b: loss 0.30% measured over 10000 frames, 0.00% requested"
         ], []),
-        (ASKED, {"loss": 0.002, "loss_samples": 10_000, "thorough": True}, [], []),
+        (REQUESTED, {"loss": 0.002, "loss_samples": 10_000, "thorough": True}, [], []),
         (Link(loss=0.05), {"loss": 0.057, "loss_samples": 10_000, "thorough": True}, [], []),  # by chance, 1 in 1000
         (Link(loss=0.05), {"loss": 0.065, "loss_samples": 10_000, "thorough": True}, [
-            "a -> b: loss 6.50% measured over 10000 frames, 5.00% asked"
+            "a -> b: loss 6.50% measured over 10000 frames, 5.00% requested"
         ], []),
         (Link(burst=BURSTY), {"loss": 0.065, "loss_samples": 10_000, "thorough": True}, [], []),  # fewer tell less
         (Link(delay_s=0.02, jitter_s=0.005), {"delay_spread_s": 0.0095, "thorough": True}, [
-            "a -> b: delays spread over 9.50 ms between quartiles, 5.00 ms asked by its jitter"
+            "a -> b: delays spread over 9.50 ms between quartiles, 5.00 ms requested by its jitter"
         ], []),
     ],
 )  # fmt: skip
 def test_fidelity_says_what_is_off(
-    asked: Link, measured: dict[str, object], deviations: list[str], limitations: list[str]
+    requested: Link, measured: dict[str, object], deviations: list[str], limitations: list[str]
 ) -> None:
-    checked = row(asked, **measured)
+    checked = row(requested, **measured)
     assert (list(checked.deviations()), list(checked.limitations())) == (deviations, limitations)
     assert LinkFidelity.from_json(json.loads(json.dumps(checked.to_json()))) == checked
 
 
 def test_fidelity_of_what_nobody_measured() -> None:
-    unmeasured = LinkFidelity(src="a", dst="b", designed=ASKED, asked=ASKED, asked_round_trip_s=0.05, measured=None)
+    unmeasured = LinkFidelity(
+        src="a", dst="b", designed=REQUESTED, requested=REQUESTED, requested_round_trip_s=0.05, measured=None
+    )
     assert (unmeasured.deviations(), unmeasured.limitations()) == ((), ("a -> b: not measured",))
     assert LinkFidelity.from_json(unmeasured.to_json()) == unmeasured
     with pytest.raises(EmulationError, match=r"links\.json"):
@@ -102,7 +107,7 @@ def test_rounds_measure_every_link_once_and_no_host_twice_at_a_time() -> None:
 
 def test_a_ping_takes_both_delays_and_its_own_time_on_both_links() -> None:
     there, back = Link(rate_bps=PING_FRAME_BYTES * 8 * 100, delay_s=0.02), Link(delay_s=0.03)
-    assert asked_round_trip_s(there, back) == pytest.approx(0.05 + 0.01)
+    assert requested_round_trip_s(there, back) == pytest.approx(0.05 + 0.01)
 
 
 def arrivals(times_ms: list[float], overflowed: dict[int, int] | None = None) -> list[Arrival]:
@@ -175,14 +180,14 @@ def test_packets_survive_the_wire_and_others_are_not_ours() -> None:
 
 def test_a_row_of_an_older_archive_can_be_read() -> None:
     old = {
-        "src": "a", "dst": "b", "asked_round_trip_s": 0.05,
+        "src": "a", "dst": "b", "requested_round_trip_s": 0.05,
         "designed": {"rate_bps": 1e7, "delay_s": 0.025, "loss": 0.0},
-        "asked": {"rate_bps": 1e7, "delay_s": 0.025, "loss": 0.0},
+        "requested": {"rate_bps": 1e7, "delay_s": 0.025, "loss": 0.0},
         "measured": {"rate_bps": 1e7, "rate_is_floor": False, "round_trip_s": 0.05, "round_trip_spread_s": 1e-4,
                      "pings": 21, "loss": 0.0, "loss_samples": 200},
     }  # fmt: skip
     read = LinkFidelity.from_json(old)
-    assert read.deviations() == () and read.asked == ASKED
+    assert read.deviations() == () and read.requested == REQUESTED
     assert read.measured is not None and not read.measured.thorough and read.measured.rate_from is RateFrom.UDP
 
 
@@ -191,8 +196,8 @@ def test_jitter_is_expected_and_a_median_that_is_off_by_chance_is_no_deviation()
     topology = Topology(hosts=(), links={("a", "b"): there, ("b", "a"): Link(delay_s=0.025)})
     seen = row(there).measured
     assert seen is not None
-    fidelity = LinkFidelity.of("a", "b", designed=topology, asked=topology, measured=seen)
-    assert fidelity.asked_round_trip_spread_s == pytest.approx(0.01349, rel=0.03)
+    fidelity = LinkFidelity.of("a", "b", designed=topology, requested=topology, measured=seen)
+    assert fidelity.requested_round_trip_spread_s == pytest.approx(0.01349, rel=0.03)
     assert dataclasses.replace(fidelity, measured=dataclasses.replace(seen, round_trip_s=0.058)).deviations() == ()
     assert len(dataclasses.replace(fidelity, measured=dataclasses.replace(seen, round_trip_s=0.07)).deviations()) == 1
     sure = dataclasses.replace(seen, pings=1000, round_trip_s=0.055)

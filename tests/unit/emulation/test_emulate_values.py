@@ -44,9 +44,9 @@ def topology(links: dict[Pair, Link] | None = None, bottlenecks: tuple[Bottlenec
     return Topology(hosts=hosts, links=LINKS if links is None else links, bottlenecks=bottlenecks)
 
 
-def hosts(pid: int | None = 7, asked: Topology | None = None) -> matrix.Hosts:
+def hosts(pid: int | None = 7, requested: Topology | None = None) -> matrix.Hosts:
     accesses = {name: access(name, number, pid) for number, name in enumerate(NAMES, 1)}
-    return matrix.Hosts(accesses=accesses, designed=topology(), asked=asked or topology())
+    return matrix.Hosts(accesses=accesses, designed=topology(), requested=requested or topology())
 
 
 def measured(**values: object) -> Measured:
@@ -58,7 +58,7 @@ def measured(**values: object) -> Measured:
 
 
 def row(src: str, dst: str, seen: Measured | None) -> LinkFidelity:
-    return LinkFidelity.of(src, dst, designed=topology(), asked=topology(), measured=seen)
+    return LinkFidelity.of(src, dst, designed=topology(), requested=topology(), measured=seen)
 
 
 def test_links_are_chosen_by_pattern_and_without_one_those_that_are_shaped() -> None:
@@ -66,7 +66,7 @@ def test_links_are_chosen_by_pattern_and_without_one_those_that_are_shaped() -> 
     assert matrix.selected(hosts(), ("edge-?:cloud-*", "edge-1:*")) == [
         ("edge-1", "cloud-1"), ("edge-2", "cloud-1"), ("edge-1", "edge-2"), ("edge-1", "fog-1"),
     ]  # fmt: skip
-    assert len(matrix.selected(hosts(asked=topology({}, ())), ())) == 12
+    assert len(matrix.selected(hosts(requested=topology({}, ())), ())) == 12
     for wrong in ("edge-9:fog-1", "edge-1", "edge-1:edge-1"):
         with pytest.raises(InputError, match=r"--pairs .* names no link; write SRC:DST"):
             matrix.selected(hosts(), (wrong,))
@@ -96,16 +96,16 @@ def test_what_is_in_force_is_compared_as_far_as_tc_tells() -> None:
     found = in_force._of_tc(hosts().accesses, shown)
     assert found["edge-1", "cloud-1"] == Link(rate_bps=9.998e6, delay_s=0.01)
     assert found["fog-1", "edge-1"] == Link(down=True, burst=BurstLoss(good_to_bad=0.01, bad_to_good=0.3))
-    asked = LINKS["edge-1", "cloud-1"]
-    same = in_force.InForce(src="a", dst="b", asked=asked, found=found["edge-1", "cloud-1"])
+    requested = LINKS["edge-1", "cloud-1"]
+    same = in_force.InForce(src="a", dst="b", requested=requested, in_force=found["edge-1", "cloud-1"])
     assert same.same and same.to_json()["same"]
-    assert not dataclasses.replace(same, found=None).same
-    assert dataclasses.replace(same, asked=Link(), found=None).same
+    assert not dataclasses.replace(same, in_force=None).same
+    assert dataclasses.replace(same, requested=Link(), in_force=None).same
 
 
 def test_commands_can_be_read_before_they_are_run() -> None:
     plain = topology(bottlenecks=())
-    target = Target(name="x", accesses=dict(hosts().accesses), designed=plain, asked=plain, backend=Backend.TC)
+    target = Target(name="x", accesses=dict(hosts().accesses), designed=plain, requested=plain, backend=Backend.TC)
     said = in_force.commands(target, plain)
     assert list(said) == [f"{name} (10.0.0.{number})" for number, name in enumerate(NAMES, 1)]
     assert any("netem" in line for line in said["edge-1 (10.0.0.2)"])
@@ -127,7 +127,7 @@ def test_what_was_measured_by_hand_replaces_its_rows_and_the_archive_still_verif
     new = row("edge-1", "cloud-1", measured(rate_bps=9.7e6))
     full = BottleneckFidelity(
         name="uplink",
-        asked_bps=15e6,
+        requested_bps=15e6,
         shares=((("edge-1", "cloud-1"), Share(rate_bps=7e6, interval_bps=(6e6, 8e6), offered_bps=9e6)),),
     )
     remeasured.store(archive.path, matrix.Matrix(links=(new, row("edge-2", "fog-1", None)), bottlenecks=(full,)))
@@ -135,7 +135,7 @@ def test_what_was_measured_by_hand_replaces_its_rows_and_the_archive_still_verif
     assert [LinkFidelity.from_json(each) for each in read.links()] == [new, old[1]]
     assert [BottleneckFidelity.from_json(each) for each in read.bottlenecks()] == [full]
     assert verify(archive.path) == ()
-    assert full.deviations() == ("bottleneck uplink: 7 Mbit/s measured in all, 15 Mbit/s asked (-53.3%)",)
+    assert full.deviations() == ("bottleneck uplink: 7 Mbit/s measured in all, 15 Mbit/s requested (-53.3%)",)
     with pytest.raises(EmulationError, match="another version"):
         BottleneckFidelity.from_json({"name": "x"})
 
@@ -148,12 +148,12 @@ def test_the_picture_shows_what_was_measured_and_marks_what_deviates() -> None:
     ]
     page = drawing.section(links, ())
     assert page.count('class="t9"') == 1 and page.count('class="self"') == 4
-    assert "8 Mbit/s measured, 10 Mbit/s asked (-20.0%)" in page
+    assert "8 Mbit/s measured, 10 Mbit/s requested (-20.0%)" in page
     assert "1.10 % (0.90 % to 1.30 %)" in page
     assert drawing.section([links[2]], ()) == ""
     assert page.index("<span>edge-2</span>") > page.index("<span>edge-1</span>") > page.index("<span>cloud-1</span>")
     head, rows = drawing.details(links)
-    assert len(rows) == 2 and "delay spread asked" not in head and [mark for mark, _ in rows] == [False, True]
+    assert len(rows) == 2 and "delay spread requested" not in head and [mark for mark, _ in rows] == [False, True]
     strange = dataclasses.replace(links[0], src="<b>")
     assert "<b>" not in drawing.heat_map([strange]).replace("<b>ack", "")
 

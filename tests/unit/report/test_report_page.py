@@ -203,7 +203,7 @@ def test_links_that_training_did_not_use_follow_the_used_ones(source: Source) ->
     made = rows.link_rows(source.links, source.report)
     assert [row.used is not None for row in made] == [True] * 6 + [False] * 6
     slow = next(row for row in made if row.pair == sample.SLOW_LINK)
-    assert slow.against_asked == pytest.approx(0.985)
+    assert slow.against_requested == pytest.approx(0.985)
     assert slow.against_design == pytest.approx(0.197)
     assert not slow.deviates
 

@@ -68,7 +68,8 @@ def project_files(repository: Path) -> list[Path]:
     """Every text file of the project; what tools and runs leave behind is none."""
     nested = (path for root in ROOTS for path in (repository / root).rglob("*"))
     files = (path for path in (*repository.glob("*"), *nested) if path.is_file() and not path.is_symlink())
-    return sorted(path for path in files if "__pycache__" not in path.parts and path.suffix not in BINARY)
+    own = (path for path in files if path.name != ".git")  # a file, which holds a path, in a linked worktree
+    return sorted(path for path in own if "__pycache__" not in path.parts and path.suffix not in BINARY)
 
 
 def test_light_rooms_import_without_torch_and_e2clab(repository: Path) -> None:
