@@ -17,6 +17,9 @@ def read_settings(field: Field, strategy: str) -> Mapping[str, Setting]:
     that the strategy refuses.
     """
     known = strategies.describe(strategy).settings
+    for key, remedy in strategies.load(strategy).former_settings.items():
+        if isinstance(field.value, dict) and key in field.value:
+            raise field.required(key).error(f"is no longer a setting of {strategy!r}", remedy)
     found = Findings()
     fields = field.keys(found, known=known)
     if found.errors:

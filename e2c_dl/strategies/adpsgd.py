@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from e2c_dl.strategies.base import Message, Strategy, Vector, Worker
-from e2c_dl.strategies.collectives.local import local_update
+from e2c_dl.strategies.collectives.averaging import local_update
 
 
 class ADPSGD(Strategy):

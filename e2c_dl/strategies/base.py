@@ -104,7 +104,19 @@ class Pending(Awaitable[T], Generic[T]):
 
 
 class Worker(Protocol):
-    """What one rank can do. Every verb that takes time is awaited and leaves a span in the trace."""
+    """What one rank can do. Every verb that takes time is awaited and leaves a span in the trace.
+
+    One rank's iteration of gossip on a ring, by its verbs::
+
+        async for iteration in worker.iterations():
+            async for bucket in worker.gradient():  # bucket.values is final; the rest is still being computed
+                pass
+            await worker.step()
+            sent = worker.send(after, Message(kind="model", iteration=iteration, payload=worker.parameters))
+            came = await worker.receive("model", src=before, iteration=iteration)
+            await sent                               # from here on the payload may change
+            await worker.accumulate(worker.parameters, came.vector)
+    """
 
     @property
     def rank(self) -> int: ...
@@ -221,7 +233,14 @@ class Worker(Protocol):
 
 
 class Strategy(ABC):
-    """One algorithm. Subclasses stand in one file each, named like their ``name``."""
+    """One algorithm. Subclasses stand in one file each, named like their ``name``.
+
+    ::
+
+        strategy = strategies.load("localsgd")(period=8)        # the class of that name, with a scenario's settings
+        links = strategy.used_links(["edge", "edge", "cloud"])  # [(0, 1), (1, 2), (2, 0)]: connected and measured
+        await strategy.run(worker)                              # once per rank, on that rank's Worker
+    """
 
     name: ClassVar[str]
     """What scenarios call it: lower case."""
@@ -229,6 +248,9 @@ class Strategy(ABC):
     exact_with: ClassVar[Mapping[str, Setting] | None] = None
     """The settings with which it equals SGD without momentum on all ranks' batches together, to rounding; None: with
     none. The laws hold it to that."""
+
+    former_settings: ClassVar[Mapping[str, str]] = {}
+    """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""
 
     def __init__(self, **settings: Setting) -> None:
         """``settings`` are the scenario's ``strategy_settings``; a strategy that has some overrides this with
@@ -251,3 +273,8 @@ class Strategy(ABC):
     @abstractmethod
     async def run(self, worker: Worker) -> None:
         """Train: returns when ``worker.iterations()`` ends."""
+
+
+def any_pair(size: int) -> list[tuple[int, int]]:
+    """All directed links among ``size`` ranks, sorted."""
+    return [(src, dst) for src in range(size) for dst in range(size) if src != dst]

@@ -27,9 +27,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Setting, Strategy, Vector, Worker
-from e2c_dl.strategies.collectives.averaging import Averaging, Scope
-from e2c_dl.strategies.collectives.links import any_pair
+from e2c_dl.strategies.base import Setting, Strategy, Vector, Worker, any_pair
+from e2c_dl.strategies.collectives.averaging import Averaging, Scope, local_step
 
 
 class DiLoCo(Strategy):
@@ -70,9 +69,7 @@ class DiLoCo(Strategy):
         anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()
         await worker.copy(anchor, worker.parameters)
         async for iteration in worker.iterations():
-            async for _ in worker.gradient():
-                pass
-            await worker.step()
+            await local_step(worker)
             scope = self._averaging.scope_after(iteration)
             if scope is Scope.LAYER:
                 await self._averaging.mean(worker, worker.parameters, iteration, scope)

@@ -23,9 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from e2c_dl.strategies.base import Setting, Strategy, Worker
-from e2c_dl.strategies.collectives.averaging import Averaging
-from e2c_dl.strategies.collectives.links import any_pair
+from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
+from e2c_dl.strategies.collectives.averaging import Averaging, local_step
 
 
 class LocalSGD(Strategy):
@@ -53,9 +52,7 @@ class LocalSGD(Strategy):
 
     async def run(self, worker: Worker) -> None:
         async for iteration in worker.iterations():
-            async for _ in worker.gradient():
-                pass
-            await worker.step()
+            await local_step(worker)
             scope = self._averaging.scope_after(iteration)
             if scope is not None:
                 await self._averaging.mean(worker, worker.parameters, iteration, scope)

@@ -25,13 +25,12 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "allreduce": [{"tree_below_bytes": 30}, {"tree_below_bytes": 1 << 30}],
     "diloco": [{"period": 3}, {"period_within": 1, "period_between": 3}],
     "localsgd": [{"period": 2}, {"period_within": 2, "period_between": 4}, {"period": 2, "weights": "equal"}],
-    "parameterserver": [{"mode": "asynchronous"}],
 }
 """More than the defaults, for those who have more."""
 
 CASES = [(name, chosen) for name in strategies.names() for chosen in [{}, *SETTINGS.get(name, [])]]
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]
-SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if name in EXACT and chosen.get("mode") != "asynchronous"]
+SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if name in EXACT]
 LAYERS = ("edge", "fog", "cloud")
 ITERATIONS = 6
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from quadratic import Problem, Quadratic, difference
 
 from e2c_dl import strategies
-from e2c_dl.strategies.base import Setting, Strategy, Worker
+from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
 from e2c_dl.strategies.batching import CONTROLLERS, controlled, divided
-from e2c_dl.strategies.collectives.links import any_pair
 from e2c_dl.trace.model import Phase
 
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]

@@ -22,7 +22,7 @@ MORE: list[tuple[str, dict[str, Setting]]] = [
     ("localsgd", {"period_within": 1, "period_between": 3}),
     ("parameterserver", {"server": 2}),
 ]
-ASYNCHRONOUS: list[tuple[str, dict[str, Setting]]] = [("adpsgd", {}), ("parameterserver", {"mode": "asynchronous"})]
+ASYNCHRONOUS: list[tuple[str, dict[str, Setting]]] = [("adpsgd", {}), ("asyncparameterserver", {})]
 OWN = [(name, dict(strategies.load(name).exact_with or {})) for name in strategies.names()]
 SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if strategies.load(name).exact_with is not None] + MORE
 

@@ -14,6 +14,7 @@ from quadratic import Problem, Quadratic, difference
 
 from e2c_dl.strategies.adpsgd import ADPSGD
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.asyncparameterserver import AsyncParameterServer
 from e2c_dl.strategies.base import Setting, Strategy, Vector
 from e2c_dl.strategies.collectives.averaging import grouped
 from e2c_dl.strategies.diloco import DiLoCo
@@ -146,7 +147,7 @@ def test_an_asynchronous_server_loses_no_update(size: int, seed: int) -> None:
         pushed[:] += values * problem.samples[rank] / sum(problem.samples)
         return values
 
-    computes = train(ParameterServer, problem, seed, gradient=gradient, mode="asynchronous", server=server)
+    computes = train(AsyncParameterServer, problem, seed, gradient=gradient, server=server)
     assert difference(computes[server].parameters, problem.start - problem.rate * pushed) <= 1e-12
 
 
@@ -190,5 +191,5 @@ def test_a_slow_rank_does_not_slow_down_those_that_need_not_wait_for_it() -> Non
 
     synchronous = end_s(Allreduce, 1)
     assert end_s(ADPSGD, 1) < 0.2 * synchronous
-    assert end_s(ParameterServer, 1, mode="asynchronous") < 0.2 * synchronous
+    assert end_s(AsyncParameterServer, 1) < 0.2 * synchronous
     assert end_s(ParameterServer, 1) > 0.9 * synchronous

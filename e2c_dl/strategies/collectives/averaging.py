@@ -1,4 +1,4 @@
-"""When, and among whom, ranks average a vector: all together, or inside a layer often and between layers rarely.
+"""Local training, and averages of what it leads to: over all ranks, or inside a layer often and between layers rarely.
 
 ::
 
@@ -18,10 +18,9 @@ from enum import Enum
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Vector, Worker
-from e2c_dl.strategies.collectives.gather import gather
 from e2c_dl.strategies.collectives.ring import ring_links, ring_sum
 from e2c_dl.strategies.collectives.tag import Tag
-from e2c_dl.strategies.collectives.tree import broadcast, tree_links
+from e2c_dl.strategies.collectives.tree import broadcast, gather, tree_links
 
 WEIGHTS = ("samples", "equal")
 
@@ -119,3 +118,18 @@ def grouped(layers: Sequence[str]) -> list[list[int]]:
     for rank, layer in enumerate(layers):
         groups.setdefault(layer, []).append(rank)
     return list(groups.values())
+
+
+async def local_step(worker: Worker) -> None:
+    """Train one iteration by itself: nothing is sent, so its buckets need no attention."""
+    async for _ in worker.gradient():
+        pass
+    await worker.step()
+
+
+async def local_update(worker: Worker, update: Vector, factor: float) -> None:
+    """Train one iteration; ``update`` is then the difference that it made to the parameters, times ``factor``."""
+    await worker.copy(update, worker.parameters)
+    await local_step(worker)
+    await worker.scale(update, -factor)
+    await worker.accumulate(update, worker.parameters, factor)

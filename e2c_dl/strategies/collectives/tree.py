@@ -1,4 +1,4 @@
-"""Sum and broadcast over a binomial tree: 2 log2(n) delays instead of a ring's 2 (n-1), but whole vectors at each.
+"""Sum, broadcast and gather over a binomial tree: 2 log2(n) delays, not a ring's 2 (n-1), but whole vectors at each.
 
 Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", International
 Journal of High Performance Computing Applications 19 (2005), sections 4.2 (broadcast) and 4.3 (reduce).
@@ -11,11 +11,16 @@ first, for they have the most children themselves::
                 0 <------- 2 <--- 3
                 0 <------------------- 4 <--- 5
                                        4 <------- 6
+
+Gather brings one number of every rank to every rank in the same two waves. Strategies read these numbers themselves, so
+they travel as they are, also where a world runs shapes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from e2c_dl.strategies.base import Vector, Worker
 from e2c_dl.strategies.collectives.tag import Tag
@@ -45,6 +50,21 @@ async def broadcast(worker: Worker, values: Vector, tag: Tag, group: Sequence[in
     sent = [worker.send(group[child], tag.message(DOWN, values)) for child in below]
     for each in sent:
         await each
+
+
+async def gather(worker: Worker, value: float, tag: Tag, group: Sequence[int]) -> list[float]:
+    """The ``value`` of each rank of ``group``, in its order. Raises: PeerLost."""
+    place = group.index(worker.rank)
+    below = children(place, len(group))
+    own = [value]
+    for child in below:  # nearest first: the positions under a child follow each other
+        own += (await tag.receive(worker, group[child], UP)).tolist()
+    if place:
+        worker.send(group[parent(place)], tag.message(UP, np.array(own, dtype=np.float64)))
+        own = (await tag.receive(worker, group[parent(place)], DOWN)).tolist()
+    for child in reversed(below):
+        worker.send(group[child], tag.message(DOWN, np.array(own, dtype=np.float64)))
+    return own
 
 
 def tree_links(group: Sequence[int]) -> list[tuple[int, int]]:

@@ -112,6 +112,13 @@ def test_what_a_strategy_refuses_is_told_in_its_words(tmp_path: Path) -> None:
         training(tmp_path, more, "diloco")
 
 
+def test_a_setting_that_became_a_strategy_is_told_which(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"strategy_settings.mode: is no longer .*; choose by .*asyncparameterserver"
+    ):
+        training(tmp_path, "strategy_settings: {mode: asynchronous}", "parameterserver")
+
+
 def test_trainers_must_agree_on_the_strategys_settings_too(tmp_path: Path) -> None:
     layers = replaced(LAYERS, "env: *t", "env: {strategy: localsgd, strategy_settings: {period: 3}}")
     layers = replaced(layers, "strategy: allreduce", "strategy: localsgd")

@@ -22,7 +22,9 @@ REGISTRY = {"difflib", "importlib", "inspect", "pkgutil", "pathlib", "sys", "typ
 
 
 def test_names_are_files_of_algorithms() -> None:
-    assert {"adpsgd", "allreduce", "diloco", "localsgd", "parameterserver"} <= set(strategies.names())
+    assert {"adpsgd", "allreduce", "asyncparameterserver", "diloco", "localsgd", "parameterserver"} <= set(
+        strategies.names()
+    )
     assert not {"base", "batching", "collectives", "__main__"} & set(strategies.names())
 
 
@@ -51,8 +53,8 @@ def test_a_file_tells_its_source_steps_laws_and_differences(name: str) -> None:
     ("name", "settings", "message"),
     [
         ("allreduce", {"tree_below_bytes": -1}, "'allreduce': tree_below_bytes is -1; write 0 or more"),
-        ("parameterserver", {"mode": "async"}, "mode is 'async', server 0; write synchronous or asynchronous"),
-        ("parameterserver", {"server": -1}, "server -1; write"),
+        ("parameterserver", {"server": -1}, "'parameterserver': server is -1; write"),
+        ("asyncparameterserver", {"server": -1}, "'asyncparameterserver': server is -1; write"),
         ("localsgd", {"period": 0}, "'localsgd': period is 0; write 1 or more"),
         ("localsgd", {"period_within": 2}, "period_within is 2, period_between 0; write both"),
         ("localsgd", {"period_within": 2, "period_between": 5}, "write a multiple of period_within, 2"),
@@ -68,9 +70,10 @@ def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Settin
         strategies.load(name)(**settings)
 
 
-def test_a_server_that_is_no_rank_is_refused() -> None:
-    with pytest.raises(InputError, match="server is 4; write a rank from 0 to 3"):
-        strategies.load("parameterserver")(server=4).used_links(["edge"] * 4)
+@pytest.mark.parametrize("name", ["parameterserver", "asyncparameterserver"])
+def test_a_server_that_is_no_rank_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name!r}: server is 4; write a rank from 0 to 3"):
+        strategies.load(name)(server=4).used_links(["edge"] * 4)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,7 @@ def test_a_server_that_is_no_rank_is_refused() -> None:
     [
         ("allreduce", {}, [(0, 1), (1, 2), (2, 3), (3, 0)]),
         ("allreduce", {"tree_below_bytes": 1}, [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 3), (3, 0), (3, 2)]),
+        ("asyncparameterserver", {"server": 3}, [(0, 3), (1, 3), (2, 3), (3, 0), (3, 1), (3, 2)]),
         ("parameterserver", {"server": 1}, [(0, 1), (1, 0), (1, 2), (1, 3), (2, 1), (3, 1)]),
         ("localsgd", {"period_within": 1, "period_between": 2}, [(0, 1), (0, 2), (1, 0), (2, 0), (2, 3), (3, 2)]),
         ("adpsgd", {}, [(0, 1), (0, 3), (1, 0), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2)]),

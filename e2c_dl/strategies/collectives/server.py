@@ -1,0 +1,49 @@
+"""Strategies in which one rank serves all others: the setting that says which, and the links to it.
+
+::
+
+    rank 0 --push--> server <--push-- rank 2        every rank, the server too, trains
+           <--pull--        --pull-->
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.base import Strategy, Worker, any_pair
+
+
+class Served(Strategy):
+    """``server`` is the rank that serves; a subclass says what the server does, and what the others do."""
+
+    def __init__(self, *, server: int = 0) -> None:
+        """Raises: InputError, if ``server`` is below 0."""
+        if server < 0:
+            raise InputError(f"strategy {self.name!r}: server is {server}; write a rank, from 0 on")
+        self._server = server
+
+    @classmethod
+    def links(cls, size: int) -> Sequence[tuple[int, int]]:
+        """Every pair: any rank may serve."""
+        return any_pair(size)
+
+    def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
+        self._check(len(layers))
+        return [pair for pair in any_pair(len(layers)) if self._server in pair]
+
+    async def run(self, worker: Worker) -> None:
+        self._check(worker.size)
+        await (self.serve(worker) if worker.rank == self._server else self.follow(worker))
+
+    async def serve(self, worker: Worker) -> None:
+        """Train as the server."""
+        raise NotImplementedError
+
+    async def follow(self, worker: Worker) -> None:
+        """Train as any other rank."""
+        raise NotImplementedError
+
+    def _check(self, size: int) -> None:
+        if self._server >= size:  # only now is it known how many ranks there are
+            raise InputError(f"strategy {self.name!r}: server is {self._server}; write a rank from 0 to {size - 1}")
