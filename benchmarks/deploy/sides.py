@@ -69,6 +69,7 @@ def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
             return up(testbed)
 
     run = catalogue.testbed("local", {}).claim(scenario)
+    os.environ.update(run.environ)
     try:
         run.adopt(scenario, archive=folder, strict=False)
         provider = run.provider()
@@ -182,6 +183,7 @@ def main() -> int:
     side, hosts = sys.argv[1], int(sys.argv[2])
     logging.disable(logging.WARNING)
     upstream.check()
+    os.environ.update(upstream.ANSIBLE_SETTINGS)
     import enoslib as en
 
     en.set_config(ansible_stdout="noop")

@@ -17,7 +17,8 @@ def run(request: Request, console: Console) -> Path:
     stopped the run; after all that had to be done was done.
     """
     campaign = Campaign(request=request, console=console)
-    failure = walk(STEPS, campaign)
+    with campaign.scope:  # closed by then, unless a step failed before there was anything to release
+        failure = walk(STEPS, campaign)
     if failure is not None:
         raise failure if campaign.cause is None or isinstance(failure, Interrupted) else campaign.cause
     return campaign.archive_path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from e2c_dl.scenario import stage as staging
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
+from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
 
 
@@ -33,6 +35,7 @@ class Campaign(Underway):
     kind: Testbed | None = None
     testbed: TestbedRun | None = None
     session: Session | None = None
+    scope: ExitStack = field(default_factory=ExitStack)  # what of this process is changed until the hosts are released
     launched: bool = False  # whether workers were started, so that there is something to collect
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
@@ -73,9 +76,11 @@ def stage(campaign: Campaign) -> None:
     testbed = there(campaign.kind).claim(scenario)
     try:
         campaign.testbed = testbed
+        campaign.scope.enter_context(upstream.environment(testbed.environ))  # ssh, docker, what Ansible starts
         path = request.archive or default_archive(scenario, testbed.run_id, started)
         archive = Archive.create(path, testbed.run_id, started=started.isoformat(timespec="seconds"))
     except BaseException:  # Ctrl-C too: without an archive nobody else releases it
+        campaign.scope.close()
         testbed.release()
         raise
     campaign.archive = archive
@@ -106,7 +111,7 @@ def deploy(campaign: Campaign) -> None:
         provider=testbed.provider(),
         service_dirs=[resources.layers_services_dir()],
     )
-    campaign.session = session.__enter__()
+    campaign.session = campaign.scope.enter_context(session)
     session.infrastructure()
     campaign.the_archive.record(hosts=testbed.host_facts())
 
@@ -173,8 +178,8 @@ def release(campaign: Campaign) -> None:
     try:
         if campaign.session is not None:
             collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
-            campaign.session.__exit__(None, None, None)
     finally:
+        campaign.scope.close()
         shutil.rmtree(campaign.work_dir, ignore_errors=True)
         if campaign.request.keep and not campaign.failures:
             testbed.emulate()  # it was ended for its last report: hosts that stay up need their network

@@ -93,6 +93,11 @@ class TestbedRun(Protocol):
         ...
 
     @property
+    def environ(self) -> Mapping[str, str]:
+        """What every process that is started for this run has in its environment: `destroy` finds it by that."""
+        ...
+
+    @property
     def rank0(self) -> Access: ...
 
     @property

@@ -37,6 +37,10 @@ class ClaimedRun(ABC):
         return self._run.directory
 
     @property
+    def environ(self) -> dict[str, str]:
+        return self._run.environ
+
+    @property
     def rank0(self) -> Access:
         return described.rank0(self._scenario, self.accesses)
 

@@ -34,7 +34,9 @@ def test_installs_once_and_changes_nothing_the_second_time(access, tmp_path, mon
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheelhouse)]
     subprocess.run([*download, "--constraint", str(resources.constraints_file()), str(wheel)], check=True)
     monkeypatch.chdir(tmp_path)
-    upstream.check()  # sets what Ansible reads when it is imported
+    upstream.check()
+    for name, value in upstream.ANSIBLE_SETTINGS.items():
+        monkeypatch.setitem(os.environ, name, value)
     monkeypatch.setitem(os.environ, "ANSIBLE_SSH_CONTROL_PATH_DIR", str(tmp_path / "ssh"))
     import enoslib as en
 

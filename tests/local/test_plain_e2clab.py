@@ -17,10 +17,11 @@ from pathlib import Path
 from e2clab.cli import cli
 from e2c_dl import resources
 from e2c_dl.scenario.load import load
-from e2c_dl.testbeds import registry, static_hosts, upstream
+from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Told
-from e2c_dl.testbeds.namespaces import addresses
+from e2c_dl.testbeds.e2clab import hosts, upstream
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.this_machine import addresses
 
 scenario = load(Path(sys.argv[1]))
 run = registry.begin(registry.new_run_id(), scenario=scenario.name, choose_slot=addresses.free_slot)
@@ -29,11 +30,11 @@ names = scenario.topology.names
 testbed = LocalTestbed(run, [HostSpec(name=name) for name in names], data=Data.VETH, tcp=scenario.tcp)
 
 def bring_up():
-    return static_hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()))
+    return hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()))
 
 try:
     provider = upstream.make_provider(bring_up, lambda: None)
-    with upstream.extended(provider, [resources.layers_services_dir()]):
+    with upstream.patched(directory=Path.cwd(), provider=provider, service_dirs=[resources.layers_services_dir()]):
         cli.main(["deploy", sys.argv[1], sys.argv[2]], prog_name="e2clab", standalone_mode=False)
 finally:
     testbed.down()

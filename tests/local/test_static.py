@@ -242,18 +242,22 @@ def test_a_machine_that_nobody_knows_is_refused_unless_keys_are_not_checked(node
 
 _ANSIBLE = """
 import json, sys
-from e2c_dl.testbeds import static_hosts, upstream
+from pathlib import Path
+
 from e2c_dl.testbeds.base import Access, Told
+from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.topology import Host, Topology
 
 upstream.check()
+from e2c_dl.testbeds.e2clab import hosts
 from e2c_dl.testbeds.machines.run import for_ansible
 
-static_hosts._RETRIES = 1
+hosts._RETRIES = 1
 access = Access(**json.loads(sys.argv[1]))
 host = Host(name=access.name, layer="edge", service="Trainer", service_id="1_1_1", role="Trainer", rank=0)
 variables = {access.name: for_ansible(access)}
-static_hosts.roles_and_networks(Topology(hosts=(host,)), [access], {access.name: Told()}, variables)
+with upstream.patched(directory=Path.cwd(), provider=None, service_dirs=[]):
+    hosts.roles_and_networks(Topology(hosts=(host,)), [access], {access.name: Told()}, variables)
 """
 
 

@@ -6,13 +6,8 @@ what they raise into one line with the cause, and keeps E2Clab's own log beside 
 
 from __future__ import annotations
 
-import ctypes
-import logging
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,8 +19,8 @@ from e2c_dl.testbeds.e2clab import upstream
 class Session:
     """E2Clab's three acts on one scenario folder, with our services and, if given, our provider.
 
-    A context manager: while in it, the working directory is ``scenario_dir`` (EnOSlib writes its playbooks there) and
-    E2Clab's registries are extended. ``scenario_dir`` must be a copy of the run's own: E2Clab writes into it.
+    A context manager: while in it, this process and E2Clab are as ``upstream.patched`` says. ``scenario_dir`` must be
+    a copy of the run's own: E2Clab writes into it.
     """
 
     def __init__(
@@ -38,24 +33,26 @@ class Session:
         provider: type[Any] | None,
         service_dirs: Sequence[Path],
     ) -> None:
-        self._scenario_dir, self._artifacts_dir, self._state_dir = scenario_dir, artifacts_dir, state_dir
-        self._hosts, self._provider, self._service_dirs = hosts, provider, service_dirs
+        self._scenario_dir, self._artifacts_dir = scenario_dir, artifacts_dir
+        places = {"ANSIBLE_SSH_CONTROL_PATH_DIR": "ssh", "ANSIBLE_LOCAL_TEMP": "ansible"}
+        self._patched = upstream.patched(
+            directory=scenario_dir,
+            provider=provider,
+            service_dirs=service_dirs,
+            hosts=hosts,
+            environ={name: str(state_dir / place) for name, place in places.items()},
+        )
         self._stack = ExitStack()
         self._experiment: Any = None
 
     def __enter__(self) -> Session:
-        os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self._state_dir / "ssh")
-        os.environ["ANSIBLE_LOCAL_TEMP"] = str(self._state_dir / "ansible")
-        _forks_end_with_this_process()
-        self._stack.enter_context(_inside(self._scenario_dir))
-        self._stack.enter_context(_own_logging())
-        self._stack.enter_context(upstream.extended(self._provider, self._service_dirs))
-        (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
-        import enoslib as en
-        from e2clab.experiment import Experiment
+        with ExitStack() as stack:  # if E2Clab refuses the scenario, everything is put back all the same
+            stack.enter_context(self._patched)
+            from e2clab.experiment import Experiment
 
-        en.set_config(ansible_forks=max(self._hosts, 5), ansible_stdout="noop")
-        self._experiment = Experiment(scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir)
+            (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
+            self._experiment = Experiment(scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -115,39 +112,3 @@ def _root_cause(error: BaseException) -> BaseException:
         if deeper is None or not type(error).__module__.startswith("e2clab"):
             return error
         error = deeper
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-@lru_cache(maxsize=1)
-def _forks_end_with_this_process() -> None:
-    """Ansible forks without exec, so its forks cannot be found by their environment: the kernel ends them with us."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    os.register_at_fork(after_in_child=lambda: libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL)))
-
-
-@contextmanager
-def _inside(directory: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(directory)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-@contextmanager
-def _own_logging() -> Iterator[None]:
-    """E2Clab adds file handlers to the root logger; they are closed again with the session."""
-    root, e2clab = logging.getLogger(), logging.getLogger("e2clab")
-    before, level = list(root.handlers), e2clab.level
-    e2clab.setLevel(logging.INFO)
-    logging.getLogger("enoslib").setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        e2clab.setLevel(level)
-        for handler in [handler for handler in root.handlers if handler not in before]:
-            root.removeHandler(handler)
-            handler.close()

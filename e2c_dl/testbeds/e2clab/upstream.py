@@ -1,24 +1,35 @@
-"""The seam to E2Clab 3.7 and EnOSlib: run an unmodified scenario with our provider and our services.
+"""Everything of E2Clab 3.7, EnOSlib and Ansible that is changed while a session lasts, and put back when it ends.
 
-E2Clab has no entry point for providers or services, so two registries of its own are extended while a run lasts, and
-put back afterwards::
+E2Clab has no entry point for providers or services, Ansible takes its settings from the environment, and both work
+in the current directory. So :func:`patched` changes, of the libraries and of this process::
 
+    os.environ                              Ansible's settings, and what its processes are found by
+    the working directory                   EnOSlib writes its playbooks there
+    logging                                 handlers and levels: E2Clab adds files to the root logger
+    enoslib.config                          forks, and no spinner
     Provider._loaded_providers["G5k"]       the provider that answers for the scenario's ``g5k:``
     e2clab.services.plugins.__path__        where service files are imported from
     get_available_services (three names)    which services exist
+    Service.get_loaded_subservices()        which were imported
+    forks of this process                   end with it
 
-These are private names: :func:`check` says clearly if they have moved. Nothing is written into site-packages.
+Most are private names: :func:`check` says clearly if they have moved. Nothing is written into site-packages. What
+importing a library does (its own registrations) is not undone.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from e2c_dl.errors import TestbedError
@@ -33,9 +44,20 @@ ANSIBLE_SETTINGS = {
     "ANSIBLE_DEPRECATION_WARNINGS": "False",
     "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1
 }
-"""Ansible reads some of these when it is first imported, so they are set before E2Clab is."""
+"""Ansible reads some of these when it is first imported, others with each play: set for both."""
 
+LEAST_FORKS = 5
+_PLUGINS = "e2clab.services.plugins"
 _LISTS_SERVICES = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
+_PRIVATE = (
+    ("e2clab.providers.provider", "Provider"),
+    ("e2clab.experiment", "Experiment"),
+    ("e2clab.services", "Service"),
+    ("enoslib.config", "_config"),
+    *((module, "get_available_services") for module in _LISTS_SERVICES),
+)
+_LOGGERS = ("", "e2clab", "enoslib")  # the first is the root
+_PR_SET_PDEATHSIG = 1
 
 
 def check() -> str:
@@ -46,26 +68,122 @@ def check() -> str:
         raise TestbedError("E2Clab is not installed; pip install 'e2c_dl[deploy]'") from error
     if not version.startswith(SUPPORTED + "."):
         raise TestbedError(f"E2Clab {version} is installed, but {SUPPORTED}.x is needed; pip install 'e2c_dl[deploy]'")
-    os.environ.update(ANSIBLE_SETTINGS)
-    needed = [("e2clab.providers.provider", "Provider"), ("e2clab.experiment", "Experiment")]
-    needed += [(module, "get_available_services") for module in _LISTS_SERVICES]
-    for module, name in needed:
-        if not hasattr(importlib.import_module(module), name):
-            raise TestbedError(f"E2Clab {version} has no {module}.{name}; pip install 'e2clab==3.7.0'")
-    if not isinstance(getattr(_provider_base(), "_loaded_providers", None), dict):
-        raise TestbedError(f"E2Clab {version} keeps its providers elsewhere; pip install 'e2clab==3.7.0'")
+    with environment(ANSIBLE_SETTINGS):
+        for module, name in _PRIVATE:
+            if not hasattr(importlib.import_module(module), name):
+                raise TestbedError(f"E2Clab {version} has no {module}.{name}; pip install 'e2clab==3.7.0'")
+        if not isinstance(getattr(_provider_base(), "_loaded_providers", None), dict):
+            raise TestbedError(f"E2Clab {version} keeps its providers elsewhere; pip install 'e2clab==3.7.0'")
+        importlib.import_module(f"e2clab.providers.plugins.{SUBSTITUTED}")  # registers the real one, once
     return version
 
 
 @contextmanager
-def extended(provider: type[Any] | None, service_dirs: Sequence[Path]) -> Iterator[None]:
-    """While in it, E2Clab finds services in ``service_dirs`` and, if given, ``provider`` answers for ``g5k:``."""
+def patched(
+    *,
+    directory: Path,
+    provider: type[Any] | None,
+    service_dirs: Sequence[Path],
+    hosts: int = LEAST_FORKS,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """While in it: all of the module's table, whatever ends it; for a run of ``hosts`` hosts, in ``directory``.
+
+    ``environ`` goes over ANSIBLE_SETTINGS. Without ``provider`` the real one answers for ``g5k:``.
+
+        with patched(directory=work, provider=provider, service_dirs=[ours], environ={"E2CDL_RUN": run_id}):
+            Experiment(scenario_dir=work, artifacts_dir=artifacts).infrastructure()
+    """
     check()
-    with ExitStack() as stack:
-        if provider is not None:
-            stack.enter_context(_substituted(provider))
-        stack.enter_context(_found_in(service_dirs))
+    with (
+        environment({**ANSIBLE_SETTINGS, **(environ or {})}),
+        _inside(directory),
+        _own_logging(),
+        _enoslib_config(ansible_forks=max(hosts, LEAST_FORKS), ansible_stdout="noop"),
+        _substituted(provider),
+        _found_in(service_dirs),
+        _forks_end_with_this_process(),
+    ):
         yield
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """While in it, ``values`` are in this process's environment; then it is as it was, whoever changed it."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _inside(directory: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _own_logging() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(list(logger.handlers), logger.level) for logger in loggers]
+    for logger in loggers[1:]:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger, (handlers, level) in zip(loggers, before, strict=True):
+            for handler in [handler for handler in logger.handlers if handler not in handlers]:
+                handler.close()  # else its file stays open for as long as the process lives
+            logger.handlers[:] = handlers  # E2Clab also removes files of others from the root
+            logger.setLevel(level)
+
+
+@contextmanager
+def _enoslib_config(**values: Any) -> Iterator[None]:
+    """Not by ``config_context``: that leaves what was None before, such as the file of dumped results, as it is."""
+    config = importlib.import_module("enoslib.config")
+    before = config.get_config()
+    config.set_config(**values)
+    try:
+        yield
+    finally:
+        config._config.clear()
+        config._config.update(before)
+
+
+class _Forks:
+    """Whether forks of this process are to end with it. Ansible forks without exec: no environment finds those."""
+
+    active = False
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def hook(cls) -> None:
+        """Registered once: Python has no way to take such a hook back, so outside of a session it does nothing."""
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def in_child() -> None:
+            if cls.active:
+                libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))  # the kernel sends it when the parent is gone
+
+        os.register_at_fork(after_in_child=in_child)
+
+
+@contextmanager
+def _forks_end_with_this_process() -> Iterator[None]:
+    _Forks.hook()
+    before, _Forks.active = _Forks.active, True
+    try:
+        yield
+    finally:
+        _Forks.active = before
 
 
 def make_provider(bring_up: Callable[[], Any], release: Callable[[], None]) -> type[Any]:
@@ -102,11 +220,10 @@ def _provider_base() -> type[Any]:
 
 
 @contextmanager
-def _substituted(provider: type[Any]) -> Iterator[None]:
-    importlib.import_module(f"e2clab.providers.plugins.{SUBSTITUTED}")  # registers the real one, once
+def _substituted(provider: type[Any] | None) -> Iterator[None]:
     registry = _provider_base()._loaded_providers
     real = registry[SUBSTITUTED]
-    registry[SUBSTITUTED] = provider
+    registry[SUBSTITUTED] = provider or real
     try:
         yield
     finally:
@@ -115,27 +232,21 @@ def _substituted(provider: type[Any]) -> Iterator[None]:
 
 @contextmanager
 def _found_in(directories: Sequence[Path]) -> Iterator[None]:
-    plugins = importlib.import_module("e2clab.services.plugins")
-    modules = [importlib.import_module(name) for name in _LISTS_SERVICES]
-    original: Callable[[], list[str]] = modules[0].get_available_services
-    ours = [
-        path.stem for directory in directories for path in sorted(directory.glob("*.py")) if path.stem != "__init__"
-    ]
-    places = [str(directory) for directory in directories]
-
-    def available() -> list[str]:
-        return [*original(), *(name for name in ours if name not in original())]
-
-    plugins.__path__.extend(places)
-    _set_all(modules, available)
+    plugins = importlib.import_module(_PLUGINS)
+    listers: list[Any] = [importlib.import_module(name) for name in _LISTS_SERVICES]
+    original: Callable[[], list[str]] = listers[0].get_available_services
+    ours = [path.stem for folder in directories for path in sorted(folder.glob("*.py")) if path.stem != "__init__"]
+    searched = list(plugins.__path__)
+    plugins.__path__ += [str(directory) for directory in directories]
+    for module in listers:
+        module.get_available_services = lambda: list(dict.fromkeys([*original(), *ours]))
     try:
         yield
     finally:
-        _set_all(modules, original)
-        for place in places:
-            plugins.__path__.remove(place)
-
-
-def _set_all(modules: Sequence[ModuleType], function: Callable[[], list[str]]) -> None:
-    for module in modules:
-        module.get_available_services = function  # type: ignore[attr-defined]
+        plugins.__path__[:] = searched
+        for module in listers:
+            module.get_available_services = original
+        for name in set(ours) - set(original()):  # imported again by the next session, from where that finds it
+            importlib.import_module("e2clab.services").Service.get_loaded_subservices().pop(name, None)
+            if sys.modules.pop(f"{_PLUGINS}.{name}", None) is not None:
+                delattr(plugins, name)

@@ -70,7 +70,6 @@ class Static:
 
     def claim(self, scenario: Scenario) -> StaticRun:
         run = registry.begin(registry.new_run_id(), scenario=scenario.name, testbed=self.name)
-        os.environ.update(run.environ)  # ssh and whatever else Ansible starts carries the run's id
         return StaticRun(self, scenario, run)
 
     def facts(self, scenario: Scenario) -> dict[str, Facts]:

@@ -96,7 +96,6 @@ class OneMachine(ABC):
             details=self.details(),
             choose_slot=addresses.free_slot,
         )
-        os.environ.update(run.environ)  # ssh and whatever else Ansible starts carries the run's id
         return OneMachineRun(self, scenario, run)
 
 
@@ -237,6 +236,6 @@ class OneMachineRun(ClaimedRun):
             report_path=str(self._relay_report),
             control_path=str(self._relay_socket),
         )
-        self._relay = RelayProcess.start(config, dict(os.environ), self._relay_log)
+        self._relay = RelayProcess.start(config, {**os.environ, **self.environ}, self._relay_log)
         if self._hosts is not None:
             self._hosts.settle()

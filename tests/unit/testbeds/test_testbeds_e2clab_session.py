@@ -1,0 +1,122 @@
+"""A session with E2Clab: whatever ends it, this process and the libraries are as they were."""
+
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from small_scenario import writer
+
+from e2c_dl import resources
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.e2clab import experiment, upstream
+
+_LISTERS = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
+
+
+def state() -> dict[str, object]:
+    """Everything that a session changes."""
+    loggers = {name: logging.getLogger(name) for name in ("", "e2clab", "enoslib")}
+    provider = importlib.import_module("e2clab.providers.provider").Provider
+    service = importlib.import_module("e2clab.services").Service
+    plugins = importlib.import_module("e2clab.services.plugins")
+    return {
+        "environment": dict(os.environ),
+        "directory": Path.cwd(),
+        "logging": {name: (list(each.handlers), each.level) for name, each in loggers.items()},
+        "enoslib": importlib.import_module("enoslib.config").get_config(),
+        "providers": dict(provider._loaded_providers),
+        "services": dict(service.get_loaded_subservices()),
+        "service folders": list(plugins.__path__),
+        "service modules": sorted(name for name in sys.modules if name.startswith(f"{plugins.__name__}.")),
+        "service names": [name for name in dir(plugins) if not name.startswith("__")],
+        "listers": [importlib.import_module(name).get_available_services for name in _LISTERS],
+        "forks": upstream._Forks.active,
+    }
+
+
+def before_it() -> dict[str, object]:
+    """The state before a session; to be called within a test, as pytest's own log handlers differ around it."""
+    upstream.check()
+    # E2Clab loads it for itself when it first prepares a service; importing is not undone.
+    importlib.import_module("e2clab.services.utils").load_services(["Default"])
+    return state()
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> experiment.Session:
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "s").mkdir()
+    source = writer(tmp_path / "s")()
+    return experiment.Session(
+        scenario_dir=source,
+        artifacts_dir=tmp_path / "artifacts",
+        state_dir=tmp_path,
+        hosts=9,
+        provider=upstream.make_provider(lambda: None, lambda: None),
+        service_dirs=[resources.layers_services_dir()],
+    )
+
+
+def _load_our_service() -> None:
+    importlib.import_module("e2clab.services.utils").load_services(["Trainer"])
+
+
+def test_a_session_that_succeeds_puts_all_back(session, tmp_path):
+    before = before_it()
+    with session:
+        _load_our_service()
+        os.environ["ANSIBLE_LEFT_BY_A_PLAY"] = "1"
+        inside = state()
+        assert (tmp_path / "s" / session.output_dir / "e2clab.log").is_file()
+        assert "Trainer" in importlib.import_module("e2clab.config").get_available_services()
+        assert inside["enoslib"]["ansible_forks"] == 9
+        assert inside["environment"]["ANSIBLE_SSH_CONTROL_PATH_DIR"] == str(tmp_path / "ssh")
+        assert [key for key in before if inside[key] == before[key]] == []
+    assert state() == before
+
+
+def test_a_session_that_fails_puts_all_back(session):
+    before = before_it()
+    with pytest.raises(TestbedError), session:
+        _load_our_service()
+        session.infrastructure()  # the provider brings up nothing, which E2Clab cannot unpack
+    assert state() == before
+
+
+def test_a_session_that_e2clab_refuses_puts_all_back(session, tmp_path, monkeypatch):
+    before = before_it()
+    monkeypatch.setattr("e2clab.experiment.Experiment", lambda **_: 1 / 0)
+    with pytest.raises(ZeroDivisionError), session:
+        raise AssertionError("not entered")
+    assert state() == before
+
+
+def test_the_next_session_finds_our_service_again(tmp_path):
+    before = before_it()
+    for _ in range(2):
+        with upstream.patched(directory=tmp_path, provider=None, service_dirs=[resources.layers_services_dir()]):
+            _load_our_service()
+    assert state() == before
+
+
+def test_only_forks_inside_a_session_end_with_this_process(tmp_path):
+    """PR_GET_PDEATHSIG in a child: the signal that the kernel sends it when its parent has ended."""
+    before_it()
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def signal_of_a_fork() -> int:
+        pid = os.fork()
+        if pid == 0:
+            number = ctypes.c_int()
+            libc.prctl(2, ctypes.byref(number))
+            os._exit(number.value)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    with upstream.patched(directory=tmp_path, provider=None, service_dirs=[]):
+        assert signal_of_a_fork() == 9
+    assert signal_of_a_fork() == 0
