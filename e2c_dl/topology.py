@@ -75,7 +75,7 @@ class Link:
     distribution: Distribution = Distribution.UNIFORM
     burst: BurstLoss | None = None  # instead of ``loss``, which is 0 then
     reorder: float = 0.0  # fraction of segments that skip the delay, and so overtake; needs a delay
-    queue_bytes: int | None = None  # what waits at most; None: as much as rate and delay need, see emulation.shaping
+    queue_bytes: int | None = None  # what waits at most; None: as rate and delay need, see emulation.link_values
     down: bool = False  # cut: whatever enters it is lost
 
     @property

@@ -25,7 +25,7 @@ from e2c_dl.topology import Link
 
 LINKS_PER_BOOT = 4
 SECONDS_PER_LINK = 60.0
-PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.prober")
+PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.main")
 BUFFERS = {"tcp_rmem": "4096 131072 33554432", "tcp_wmem": "4096 65536 33554432"}
 
 

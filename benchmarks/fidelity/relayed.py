@@ -21,7 +21,7 @@ from e2c_dl.emulation.relay.control import RelayControl
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.topology import Link
 
-PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.prober")
+PROBER = (sys.executable, "-m", "e2c_dl.emulation.measuring.main")
 BUFFERS = {"net.ipv4.tcp_rmem": "4096 131072 67108864", "net.ipv4.tcp_wmem": "4096 65536 67108864"}
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.campaign.targets import Target
-from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.relay.config import links_from_json
+from e2c_dl.emulation import tc
+from e2c_dl.emulation.link_values import link_to_json, links_from_json
 from e2c_dl.emulation.relay.control import RelayControl
-from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.errors import EmulationError
 from e2c_dl.testbeds import shaping
 from e2c_dl.testbeds.base import Access, Backend

@@ -15,7 +15,7 @@ from e2c_dl.errors import EmulationError
 from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.base import Access
 
-PROBER = ("-m", "e2c_dl.emulation.measuring.prober")
+PROBER = ("-m", "e2c_dl.emulation.measuring.main")
 READY_S = 30.0
 ANSWER_S = 300.0
 STOP_S = 5.0

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from e2c_dl import units
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.compute import ComputePlan
-from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.scenario.model import Fault, Scenario
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.testbeds.base import Access, Backend

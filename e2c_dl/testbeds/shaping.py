@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.errors import EmulationError
 from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.base import Access

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_wire import A_TO_B, Wire, frame, mac
 
+from e2c_dl.emulation.link_values import HOLD_S
 from e2c_dl.emulation.relay.frames import cut, shape
-from e2c_dl.emulation.relay.link_queue import HOLD_S
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
 
 C_TO_B = ("c", "b")

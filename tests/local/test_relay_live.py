@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from relay_namespaces import BACK, CLEAN, FORTH, Namespace, config, namespaces, running
 
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
-from e2c_dl.emulation.measuring.measure import requested_round_trip_s
+from e2c_dl.emulation.measuring.quick import requested_round_trip_s
 from e2c_dl.emulation.relay.process import RelayProcess
-from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Host, Link, Topology
 
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.local
 
 RESPOND = """
 import sys
-from e2c_dl.emulation.measuring.measure import Responder
+from e2c_dl.emulation.measuring.quick import Responder
 with Responder(sys.argv[1], 7000):
     print("up", flush=True)
     sys.stdin.read()
 """
 MEASURE = """
 import dataclasses, json, sys
-from e2c_dl.emulation.measuring.measure import measure_link
+from e2c_dl.emulation.measuring.quick import measure_link
 from e2c_dl.emulation.link_values import link_from_json
 there, back = (link_from_json(link) for link in json.loads(sys.argv[3]))
 seen = measure_link(src_address=sys.argv[1], dst_address=sys.argv[2], port=7000, there=there, back=back)

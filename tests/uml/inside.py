@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.uml import hosts
 from benchmarks.uml.packets import IN_A_ROW, Flow, Seen, rate_bps
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link, Pair, Topology
 

@@ -15,7 +15,7 @@ from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.emulation.measuring.expected import alone
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
-from e2c_dl.emulation.measuring.measure import Responder, measure_link, rounds
+from e2c_dl.emulation.measuring.quick import Responder, measure_link, rounds
 from e2c_dl.errors import FidelityError, TrainingError
 from e2c_dl.topology import Pair
 

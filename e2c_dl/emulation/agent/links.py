@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.agent.config import AgentConfig
-from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair, Topology

@@ -31,7 +31,7 @@ from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.agent.links import Links, links_of
 from e2c_dl.emulation.agent.worker_process import WorkerProcess, die_with_parent
 from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.relay.main import raise_priority
+from e2c_dl.emulation.priority import raise_priority
 from e2c_dl.errors import E2cDlError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario

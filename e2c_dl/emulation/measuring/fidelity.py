@@ -22,9 +22,9 @@ from typing import Any
 
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES
 from e2c_dl.emulation.measuring.intervals import VERDICT_CONFIDENCE, fraction_interval
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
-from e2c_dl.emulation.measuring.probes import PING_FRAME_BYTES
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair, Topology
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from e2c_dl.emulation.measuring.probes import Arrival, Packet
+from e2c_dl.emulation.measuring.datagrams import Arrival, Packet
 
 BLOCKS, BLOCK_FRAMES = 20, 2  # of a train: at most so many, of at least so many frames
 SPREADS, SPREAD_FRAMES = 10, 50  # the spread of delays: of so many blocks, of at least so many frames

@@ -1,95 +1,156 @@
-"""The measuring program on a host: ``respond`` takes what others send, ``measure`` measures one link to a responder.
+"""The active side of measuring: pings and trains of frames to one Responder, and what it answered.
 
 ::
 
-    python -m e2c_dl.emulation.measuring.prober respond 198.19.0.2      prints {"port": 40123}; serves until its input
-                                                                           ends
-    python -m e2c_dl.emulation.measuring.prober measure < request.json  prints what it measured, or {"error": "..."}
-
-A request, all of it in SI units; ``there`` and ``back`` are what was asked of the two directions::
-
-    {"how": "thorough", "src_address": "198.19.0.1", "dst_address": "198.19.0.2", "port": 40123,
-     "there": {"rate_bps": 1e7, "delay_s": 0.01, "loss": 0.0}, "back": {}}
-
-``how`` is thorough, quick, or share: then, in place of the links, ``offered_bps``, ``begin_s`` (Unix time) and
-``seconds``. Needs Python and this package, nothing else: it runs in namespaces, in containers, over ssh.
+    trips       ping, wait, ping, wait ...              for the few of a quick look
+    many_trips  ping every PING_GAP_S, answers as they come
+    train       frames at a pace, then END until RESULT comes
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import itertools
+import os
+import select
+import socket
+import time
+from typing import NamedTuple
 
-from e2c_dl.emulation.link_values import link_from_json
-from e2c_dl.emulation.measuring.measure import measure_link
-from e2c_dl.emulation.measuring.responder import Responder
-from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
-from e2c_dl.errors import E2cDlError, EmulationError, InputError
+from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Kind, Packet, receive
+from e2c_dl.emulation.measuring.packet_train import TrainResult
+from e2c_dl.errors import EmulationError
 
-MEASURES = {"quick": measure_link, "thorough": measure_thoroughly}
-USAGE = "python -m e2c_dl.emulation.measuring.prober respond ADDRESS | measure (a JSON request on standard input)"
-
-
-def answer(request: Any) -> dict[str, Any]:
-    """What ``request`` asks to be measured, as JSON knows it: a Measured, or a Share.
-
-    Raises: InputError for what is no request; EmulationError when nobody answers.
-    """
-    if not isinstance(request, Mapping):
-        raise InputError(f"prober: a request is a JSON object, not {request!r}")
-    fields = dict(request)
-    how = fields.pop("how", "thorough")
-    try:
-        if how == "share":
-            return dataclasses.asdict(share(**fields))
-        if how not in MEASURES:
-            raise InputError(f"prober: how is {how!r}; write thorough, quick or share")
-        links: dict[str, Any] = {name: link_from_json(fields.pop(name)) for name in ("there", "back")}
-        return MEASURES[how](**fields, **links).to_json()
-    except KeyError as error:
-        raise InputError(
-            f"prober: the request lacks {error}; see python -m e2c_dl.emulation.measuring.prober --help"
-        ) from error
-    except TypeError as error:
-        raise InputError(f"prober: the request does not fit ({error})") from error
+PINGS_ANSWERED = 3  # the fewest to take a median of
+TRIES = 20
+PING_GAP_S = 0.01
+CATCH_UP_S = 0.01  # of a late sender: a longer burst would overflow queues that are not the link's
+BURST_S = 0.001
+"""Frames of one millisecond are sent between two looks at the clock: where a look takes 20 us (User-Mode Linux), one
+per frame would be most of the work."""
 
 
-def respond(address: str) -> None:
-    """Serves on ``address`` until standard input ends. Raises: EmulationError when it cannot listen there."""
-    with Responder(address, 0) as responder:
-        print(json.dumps({"port": responder.port}), flush=True)
-        while sys.stdin.read(4096):
-            pass
+class Sent(NamedTuple):
+    """How a train left."""
+
+    frames: int
+    rate_bps: float
+    held_back: bool  # the socket's buffer was full: the link is shaped on this host, and is the limit
 
 
-def main(argv: Sequence[str]) -> int:
-    """The exit status; an error that is known stands on standard output as {"error": "..."}."""
-    try:
-        if len(argv) == 2 and argv[0] == "respond":
-            respond(argv[1])
-        elif argv == ["measure"]:
-            print(json.dumps(answer(_request())))
-        else:
-            print(USAGE, file=sys.stderr)
-            return 0 if argv in (["--help"], ["-h"]) else 2
-    except E2cDlError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        return error.exit_code
-    except OSError as error:
-        print(json.dumps({"error": str(EmulationError(f"measuring: {error}"))}), flush=True)
-        return 1
-    return 0
+class Probe:
+    """Talks to the Responder at ``peer``. ``settle_s``: how much longer than others a frame may be on its way."""
 
+    def __init__(
+        self, opened: socket.socket, peer: tuple[str, int], *, patience_s: float, settle_s: float = 0.0
+    ) -> None:
+        self._socket, self._peer, self._patience_s, self._settle_s = opened, peer, patience_s, settle_s
+        self._train_numbers = itertools.count(int.from_bytes(os.urandom(3), "big"))
+        self.peer = f"{peer[0]}:{peer[1]}"
 
-def _request() -> Any:
-    try:
-        return json.load(sys.stdin)
-    except ValueError as error:
-        raise InputError(f"prober: the request is not JSON ({error})") from error
+    def trips_s(self, pings: int) -> list[float]:
+        """Round trips of the answered ones of ``pings``, one after another.
 
+        Raises: EmulationError when fewer than PINGS_ANSWERED are answered.
+        """
+        train = self._find_each_other()
+        found = (self._ping(train, number) for number in range(1, pings + 1))
+        return self._enough([trip_s for trip_s in found if trip_s is not None], pings)
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    def many_trips_s(self, pings: int) -> list[float]:
+        """As ``trips_s``, but without waiting for one answer before the next ping."""
+        train = self._find_each_other()
+        sent_ns: dict[int, int] = {}
+        trips_s: list[float] = []
+        begin_s = time.monotonic()
+        end_s = begin_s + pings * PING_GAP_S + self._patience_s
+        while len(trips_s) < pings and (now_s := time.monotonic()) < end_s:
+            due_s = begin_s + len(sent_ns) * PING_GAP_S
+            if len(sent_ns) < pings and now_s >= due_s:
+                number = len(sent_ns) + 1
+                sent_ns[number] = time.time_ns()
+                self._send(Packet(Kind.PING, train, number, 0).encode())
+                continue
+            until_s = min(due_s, end_s) if len(sent_ns) < pings else end_s
+            select.select([self._socket], [], [], max(0.0, until_s - now_s))
+            while (arrival := receive(self._socket)) is not None:
+                packet = Packet.decode(arrival.datagram)
+                if (
+                    packet is not None
+                    and (packet.kind, packet.train) == (Kind.PONG, train)
+                    and packet.number in sent_ns
+                ):
+                    trips_s.append((arrival.at_ns - sent_ns[packet.number] - packet.value) / 1e9)
+        return self._enough(trips_s, pings)
+
+    def train(self, frame_bytes: int, pace_bps: float, frames: int, head_s: float) -> tuple[Sent, TrainResult]:
+        """Sends ``frames`` frames at ``pace_bps`` and asks what arrived. Raises: EmulationError when nobody answers."""
+        number = next(self._train_numbers)
+        sent = self._send_paced(number, frame_bytes, pace_bps, frames)
+        time.sleep(self._settle_s)
+        for _ in range(TRIES):
+            self._send(Packet(Kind.END, number, frames, round(head_s * 1e9)).encode())
+            answer = self._await(Kind.RESULT, number, frames)
+            if answer is not None and (result := TrainResult.decode(answer[1].body)) is not None:
+                return sent, result
+        raise EmulationError(f"measuring: {self.peer} does not say what arrived; is its worker running, the link up?")
+
+    def _find_each_other(self) -> int:
+        """The number of a train of pings, after a first that makes the hosts find each other."""
+        train = next(self._train_numbers)
+        for _ in range(TRIES):
+            if self._ping(train, 0) is not None:
+                break
+        return train
+
+    def _enough(self, trips_s: list[float], pings: int) -> list[float]:
+        if len(trips_s) < PINGS_ANSWERED:
+            raise EmulationError(
+                f"measuring: {self.peer} answered {len(trips_s)} of {pings} pings; is its worker running, the link up?"
+            )
+        return trips_s
+
+    def _ping(self, train: int, number: int) -> float | None:
+        """Seconds on the network; the time in which the other side was not yet awake is taken off."""
+        sent_ns = time.time_ns()
+        self._send(Packet(Kind.PING, train, number, 0).encode())
+        answer = self._await(Kind.PONG, train, number)
+        return None if answer is None else (answer[0].at_ns - sent_ns - answer[1].value) / 1e9
+
+    def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int) -> Sent:
+        frame_s = frame_bytes * 8 / pace_bps
+        payload_bytes, burst = frame_bytes - OVERHEAD_BYTES, max(1, int(BURST_S / frame_s))
+        held_back, stamp_ns = False, 0
+        begin_s = schedule_s = time.monotonic()
+        for number in range(frames):
+            if number % burst == 0:
+                early_s = schedule_s + number * frame_s - time.monotonic()
+                if early_s > 0:
+                    time.sleep(early_s)
+                schedule_s += max(0.0, -early_s - CATCH_UP_S)
+                stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
+            datagram = Packet(Kind.DATA, train, number, stamp_ns).encode(payload_bytes)
+            held_back = self._send(datagram) or held_back
+        seconds = max(time.monotonic() - begin_s, frames * frame_s)
+        return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
+
+    def _send(self, datagram: bytes) -> bool:
+        """Sends, after waiting for room in the socket's buffer if need be: then True."""
+        held_back = False
+        while True:
+            try:
+                self._socket.sendto(datagram, self._peer)
+                return held_back
+            except BlockingIOError:
+                held_back = True
+                select.select([], [self._socket], [], self._patience_s)
+
+    def _await(self, kind: Kind, train: int, number: int) -> tuple[Arrival, Packet] | None:
+        """The one answer that is waited for; None if it did not come in time. Others, late ones, are passed over."""
+        deadline_s = time.monotonic() + self._patience_s
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            select.select([self._socket], [], [], left_s)
+            while (arrival := receive(self._socket)) is not None:
+                packet = Packet.decode(arrival.datagram)
+                if packet is not None and (packet.kind, packet.train, packet.number) == (kind, train, number):
+                    return arrival, packet
+        return None

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from types import TracebackType
 
 from e2c_dl.emulation.measuring import stream
+from e2c_dl.emulation.measuring.datagrams import Arrival, Kind, Packet, open_socket, receive
 from e2c_dl.emulation.measuring.packet_train import Train, TrainResult
-from e2c_dl.emulation.measuring.probes import Arrival, Kind, Packet, open_socket, receive
 from e2c_dl.errors import EmulationError
 
 TRAINS_KEPT = 64  # results of the latest: one may be asked for again when its answer was lost

@@ -17,8 +17,12 @@ import time
 from typing import Any
 
 from e2c_dl.emulation.measuring import expected, stream
+from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.measuring.intervals import Interval, fraction_interval, median_interval
-from e2c_dl.emulation.measuring.measure import (
+from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
+from e2c_dl.emulation.measuring.packet_train import TrainResult
+from e2c_dl.emulation.measuring.prober import Probe
+from e2c_dl.emulation.measuring.quick import (
     CAP_BPS,
     is_floor,
     kept_pace,
@@ -27,10 +31,6 @@ from e2c_dl.emulation.measuring.measure import (
     requested_round_trip_s,
     settle_s,
 )
-from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
-from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.probe import Probe
-from e2c_dl.emulation.measuring.probes import PING_FRAME_BYTES, open_socket
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link
 

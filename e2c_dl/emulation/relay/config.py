@@ -1,6 +1,6 @@
-"""What a relay is told: hosts to connect, the quality of the links between them and what links share, to and from JSON.
+"""Configuration of a relay: hosts to connect, the quality of the links between them and what links share; as JSON, too.
 
-The topology's links say what is asked; ``RelayConfig.of`` puts them together with where the hosts are.
+The topology's links say what is requested; ``RelayConfig.of`` puts them together with where the hosts are.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from e2c_dl.emulation.link_values import link_from_json, link_to_json
+import msgspec
+
+from e2c_dl.emulation.link_values import links_from_json, links_to_json
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair, Topology
 from e2c_dl.units import FULL_FRAME_BYTES
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class RelayConfig:
     """Everything that a relay process needs to know. A pair of hosts without a link is not shaped.
 
     ``seed`` fixes which segments are lost, delayed and reordered. ``control_path``: where it takes changes, as a Unix
-    datagram socket (``relay_control``); None: it takes none.
+    datagram socket (``relay.control``); None: it takes none.
     """
 
     hosts: tuple[RelayHost, ...]
@@ -74,13 +74,7 @@ class RelayConfig:
 
     def to_json(self) -> str:
         return json.dumps(
-            {
-                "hosts": [dataclasses.asdict(host) for host in self.hosts],
-                **links_to_json(self.links, self.bottlenecks),
-                "seed": self.seed,
-                "report_path": self.report_path,
-                "control_path": self.control_path,
-            }
+            msgspec.to_builtins(dataclasses.replace(self, links={})) | links_to_json(self.links, self.bottlenecks)
         )
 
     @classmethod
@@ -88,36 +82,10 @@ class RelayConfig:
         """Raises: EmulationError when ``text`` is not what ``to_json`` writes."""
         try:
             raw = json.loads(text)
-        except ValueError as error:
-            raise EmulationError(f"relay: its configuration is not JSON ({error}); pass to_json()") from error
-        values = _checked_keys(cls, raw)
-        values["hosts"] = tuple(RelayHost(**_checked_keys(RelayHost, host)) for host in values["hosts"])
-        values["links"] = links_from_json(values["links"])
-        values["bottlenecks"] = tuple(_bottleneck(one) for one in values.get("bottlenecks", ()))
-        return cls(**values)
-
-
-def links_to_json(links: Mapping[Pair, Link], bottlenecks: Sequence[Bottleneck]) -> dict[str, Any]:
-    """{"links": [{"src", "dst", the link's fields}], "bottlenecks": [its fields]}, as the relay shows them, too."""
-    return {
-        "links": [{"src": src, "dst": dst, **link_to_json(link)} for (src, dst), link in links.items()],
-        "bottlenecks": [dataclasses.asdict(one) for one in bottlenecks],
-    }
-
-
-def links_from_json(rows: Any) -> dict[Pair, Link]:
-    """The links of ``links_to_json``. Raises: EmulationError for anything else, or when one is given twice."""
-    if not isinstance(rows, list):
-        raise EmulationError(f"relay: links are a list of JSON objects, not {rows!r}; write them as links_to_json does")
-    links: dict[Pair, Link] = {}
-    for row in rows:
-        if not isinstance(row, Mapping) or not all(isinstance(row.get(end), str) for end in ("src", "dst")):
-            raise EmulationError(f"relay: a link is a JSON object with src and dst, not {row!r}; write both by name")
-        pair = row["src"], row["dst"]
-        if pair in links:
-            raise EmulationError(f"relay: {pair[0]} -> {pair[1]} is given twice; merge the two")
-        links[pair] = link_from_json({key: value for key, value in row.items() if key not in ("src", "dst")})
-    return links
+            links = links_from_json(raw.pop("links"))
+            return dataclasses.replace(msgspec.convert(raw | {"links": {}}, cls), links=links)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise EmulationError(f"relay: its configuration is unreadable ({error!r}); pass to_json()") from error
 
 
 def link_problems(pair: Pair, link: Link, names: set[str]) -> list[str]:
@@ -185,24 +153,3 @@ def _queue_problems(queue_bytes: object) -> list[str]:
 def _number(value: object, *, least: float = 0.0, most: float = sys.float_info.max) -> bool:
     """Whether it is a number (no NaN, no infinity) from ``least`` to ``most``."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
-
-
-def _bottleneck(raw: Any) -> Bottleneck:
-    values = _checked_keys(Bottleneck, raw)
-    try:
-        values["links"] = tuple((str(src), str(dst)) for src, dst in values["links"])
-    except (TypeError, ValueError) as error:
-        raise EmulationError(f"relay: links of a bottleneck are pairs of hosts ({error}); pass to_json()") from error
-    return Bottleneck(**values)
-
-
-def _checked_keys(kind: type[_T], raw: object) -> dict[str, Any]:
-    if not isinstance(raw, Mapping):
-        raise EmulationError(f"relay: a {kind.__name__} is a JSON object, not {raw!r}; pass RelayConfig.to_json()")
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    required = {field.name for field in fields if field.default is dataclasses.MISSING}
-    if wrong := (required - raw.keys()) | (raw.keys() - {field.name for field in fields}):
-        raise EmulationError(
-            f"relay: {kind.__name__} has missing or unknown keys {', '.join(sorted(wrong))}; pass RelayConfig.to_json()"
-        )
-    return dict(raw)

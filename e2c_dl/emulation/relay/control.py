@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.emulation.relay.config import link_problems, links_from_json, links_to_json, rate_problems
+from e2c_dl.emulation.link_values import links_from_json, links_to_json
+from e2c_dl.emulation.relay.config import link_problems, rate_problems
 from e2c_dl.emulation.relay.switch import Switch
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair
@@ -56,7 +57,7 @@ class RelayControl:
         return in_force_ns
 
     def show(self) -> dict[str, Any]:
-        """What is in force now, as ``relay_config.links_to_json`` writes it. Raises: EmulationError."""
+        """What is in force now, as ``links_to_json`` writes it. Raises: EmulationError."""
         links: list[Any] = []
         first: int | None = 0
         while first is not None:

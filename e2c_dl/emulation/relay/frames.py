@@ -29,7 +29,7 @@ _TCP_FIN_PSH = 0x09
 _TCP_CHECKSUM = 16  # offset in the TCP header
 
 
-class Shape(NamedTuple):
+class FrameShape(NamedTuple):
     """What a frame is on the wire. ``segment_bytes`` is the payload of every segment but the last."""
 
     headers_bytes: int  # Ethernet, IP and TCP: repeated by every segment; of a frame that is one segment: 0
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
         return count * self.headers_bytes + end - begin
 
 
-def shape(buffer: bytes) -> Shape:
+def shape(buffer: bytes) -> FrameShape:
     """What ``buffer`` (vnet header and frame) is on the wire.
 
     Raises: ValueError when it is too short, or asks for a segmentation that the TAP does not offer.
@@ -53,7 +53,7 @@ def shape(buffer: bytes) -> Shape:
     if size < ETHERNET_BYTES:
         raise ValueError(f"{len(buffer)} bytes are no frame")
     if buffer[1] == GSO_NONE:
-        return Shape(0, size, size, 1)
+        return FrameShape(0, size, size, 1)
     flags, gso_type, _, segment_bytes, csum_start, _ = VNET.unpack_from(buffer)
     if gso_type not in (GSO_TCPV4, GSO_TCPV6) or not flags & NEEDS_CSUM or segment_bytes == 0:
         raise ValueError(f"segmentation of type {gso_type:#x} with flags {flags:#x} was not offered")
@@ -63,10 +63,10 @@ def shape(buffer: bytes) -> Shape:
     payload = size - headers
     if payload <= 0:
         raise ValueError(f"headers of {headers} bytes in a frame of {size} bytes")
-    return Shape(headers, payload, segment_bytes, -(-payload // segment_bytes))
+    return FrameShape(headers, payload, segment_bytes, -(-payload // segment_bytes))
 
 
-def cut(buffer: bytes, form: Shape, first: int, count: int) -> bytes:
+def cut(buffer: bytes, form: FrameShape, first: int, count: int) -> bytes:
     """A frame of its own with segments ``first`` .. ``first + count - 1`` of ``buffer``, ``form`` being its shape.
 
     Lengths, IP identification and checksum, TCP sequence number and flags (FIN and PSH belong to the last segment) and

@@ -19,35 +19,33 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import count, islice, takewhile
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from e2c_dl.emulation.relay.frames import Shape, cut, shape
-from e2c_dl.units import FULL_FRAME_BYTES
+from e2c_dl.emulation.link_values import HOLD_S
+from e2c_dl.emulation.relay.frames import FrameShape, cut, shape
 
-if TYPE_CHECKING:
-    from e2c_dl.emulation.relay.shaping import LinkShaper
-
-HOLD_S = 0.005
-"""A piece of a frame holds its line no longer than this, unless it is a single segment."""
-
-QUEUE_FRAMES = 1000
-"""Full frames that a queue takes at least, unless the link says otherwise (what pfifo and netem take by default)."""
-
-IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""What a link without a rate may hold in memory, unless it says otherwise: it has no queue, only a delay."""
-
-_NUMBERS = count()  # tells lines apart where two are due at the same moment
+_NUMBERS = count()  # tells queues apart where two are due at the same moment: a heap compares what comes next
 
 
-def queue_bytes(rate_bps: float | None, delay_s: float) -> int:
-    """The default limit of a queue, sized to the bandwidth-delay product: twice rate times round trip (``delay_s`` both
-    ways), or 1000 full frames where that is more."""
-    if rate_bps is None:
-        return IN_FLIGHT_BYTES
-    return max(QUEUE_FRAMES * FULL_FRAME_BYTES, math.ceil(2 * rate_bps * 2 * delay_s / 8))
+class Flow(Protocol):
+    """What a queue asks and tells of the link whose pieces it holds."""
+
+    in_flight_bytes: int
+    last_due_s: float  # nothing of it that keeps its order is due later
+
+    @property
+    def least_rate_bps(self) -> float | None: ...
+
+    def due_s(self, departure_s: float, spread: float | None, /) -> float: ...
+
+    def carry(self, segments: int, wire_bytes: int, /) -> None: ...
+
+    def lose_in_bottleneck(self, buffer_bytes: int, segments: int, /) -> None: ...
+
+    def handed_over(self, piece: FramePiece, lateness_s: float, /, *, taken: bool) -> None: ...
 
 
-def hold_segments(form: Shape, rate_bps: float | None) -> int:
+def hold_segments(form: FrameShape, rate_bps: float | None) -> int:
     """How many segments of a frame go in one piece at this rate."""
     full = form.headers_bytes + form.segment_bytes
     if rate_bps is None or form.segments * full <= rate_bps * HOLD_S / 8:
@@ -55,36 +53,37 @@ def hold_segments(form: Shape, rate_bps: float | None) -> int:
     return max(1, int(rate_bps * HOLD_S / 8 // full))
 
 
-def fitting(form: Shape, first: int, segments: int, room_bytes: float) -> int:
+def fitting(form: FrameShape, first: int, segments: int, room_bytes: float) -> int:
     """How many of ``segments`` segments from ``first`` on fit into ``room_bytes``."""
     if form.wire_bytes(first, segments) <= room_bytes:
         return segments
+    # Only the last segment of a frame may be short, and it is the first to find no room: all others are full.
     return max(0, min(segments - 1, int(room_bytes // (form.headers_bytes + form.segment_bytes))))
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class FramePiece:
     """A frame, or consecutive segments of one, on its way over ``link`` to the host of index ``dst``."""
 
-    link: LinkShaper
+    link: Flow
     dst: int
     buffer: bytes
     segments: int
     wire_bytes: int
     spread: float | None  # of its delay, in units of the jitter; None: it skips the delay
     departure_s: float = 0.0
-    entry: int = 0  # its number on the line where it is; what is planned under another number counts no more
+    entry: int = 0  # its number in the queue where it is; what is planned under another number counts no more
     order_s: float = 0.0  # before it, nothing ordered of its link was due later than this
 
 
-class Line:
+class LinkQueue:
     """A queue, a rate, and what has entered and was not handed on yet. ``shared``: the bottleneck that comes next."""
 
-    def __init__(self, rate_bps: float | None, limit_bytes: int, shared: SharedLine | None = None) -> None:
+    def __init__(self, rate_bps: float | None, limit_bytes: int, shared: SharedQueue | None = None) -> None:
         self.rate_bps, self.limit_bytes, self.shared = rate_bps, limit_bytes, shared
         self.number = next(_NUMBERS)
         self.event_s = math.inf  # when the switch will ask for what is due; its own note
-        self.flight: list[tuple[float, int, Piece]] = []  # a heap of (due, number in order of entry, piece)
+        self.flight: list[tuple[float, int, FramePiece]] = []  # a heap of (due, number in order of entry, piece)
         self._entered = 0
         self._free_s = 0.0
 
@@ -94,7 +93,7 @@ class Line:
             return math.inf
         return self.limit_bytes - max(0.0, self._free_s - now_s) * self.rate_bps / 8
 
-    def enter(self, now_s: float, piece: Piece, sent_bits: float = 0.0) -> None:
+    def enter(self, now_s: float, piece: FramePiece, sent_bits: float = 0.0) -> None:
         """Plans ``piece``, of which ``sent_bits`` are already through, behind what has entered before."""
         if self.rate_bps is None:
             departure_s = max(now_s, self._free_s)
@@ -128,8 +127,8 @@ class Line:
                 self.enter(now_s, part, done_bits)
                 sent_bits -= done_bits
 
-    def _parts(self, piece: Piece) -> list[Piece]:
-        """``piece`` in pieces that do not hold this line, or the one behind it, for too long at the present rates."""
+    def _parts(self, piece: FramePiece) -> list[FramePiece]:
+        """``piece`` in pieces that do not hold this queue, or the one behind it, for too long at the present rates."""
         if piece.segments == 1:
             return [piece]
         form = shape(piece.buffer)
@@ -142,13 +141,13 @@ class Line:
         return parts
 
 
-class SharedLine(Line):
-    """The line that the links of a bottleneck share: first come, first served.
+class SharedQueue(LinkQueue):
+    """The queue that the links of a bottleneck share: first come, first served.
 
     When its queue is full, the link that has most in it loses what came last of it. Were it always the newcomer, then
     of two links that send in step the one that comes just after a departure would find room each time, and the other
     never (Floyd and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992); hosts beside each other on
-    real lines are not in step. As shares of a first-come queue are shares of the rate, equal demand gets equal rates.
+    real links are not in step. As shares of a first-come queue are shares of the rate, equal demand gets equal rates.
     Source: longest queue drop, Suter et al., Design Considerations for Supporting TCP with Per-flow Queueing, 1998.
 
     Counters: ``segments`` (``wire_bytes`` in all) were carried, ``dropped_queue`` segments found its queue full.
@@ -159,10 +158,10 @@ class SharedLine(Line):
     def __init__(self, rate_bps: float, limit_bytes: int) -> None:
         super().__init__(rate_bps, limit_bytes)
         self.segments = self.wire_bytes = self.dropped_queue = 0
-        self._waiting: deque[Piece] = deque()  # in order of entry, and perhaps some that have departed
-        self._held_bytes: dict[LinkShaper, int] = {}
+        self._waiting: deque[FramePiece] = deque()  # in order of entry, and perhaps some that have departed
+        self._held_bytes: dict[Flow, int] = {}
 
-    def admit(self, now_s: float, piece: Piece) -> None:
+    def admit(self, now_s: float, piece: FramePiece) -> None:
         """Takes ``piece`` from its link, or as much of it as the queue has room for or can make room for."""
         while self._waiting and self._waiting[0].departure_s <= now_s:
             departed = self._waiting.popleft()
@@ -180,7 +179,7 @@ class SharedLine(Line):
         self._carry(piece, 1)
         self.enter(now_s, piece)
 
-    def enter(self, now_s: float, piece: Piece, sent_bits: float = 0.0) -> None:
+    def enter(self, now_s: float, piece: FramePiece, sent_bits: float = 0.0) -> None:
         piece.order_s = piece.link.last_due_s
         self._waiting.append(piece)
         self._held_bytes[piece.link] = self._held_bytes.get(piece.link, 0) + piece.wire_bytes
@@ -191,7 +190,7 @@ class SharedLine(Line):
         self._held_bytes.clear()
         super().change(now_s, rate_bps, limit_bytes)
 
-    def _evict(self, now_s: float, newcomer: Piece) -> bool:
+    def _evict(self, now_s: float, newcomer: FramePiece) -> bool:
         """Whether the link that holds most, if that is no less than the newcomer's would, has lost its last piece."""
         link, held_bytes = max(self._held_bytes.items(), key=lambda one: one[1], default=(newcomer.link, 0))
         # At a tie the newcomer goes first: were it the other way round, who is one ahead would stay so.
@@ -216,18 +215,18 @@ class SharedLine(Line):
             self.enter(now_s, piece)
         return True
 
-    def _carry(self, piece: Piece, sign: int) -> None:
+    def _carry(self, piece: FramePiece, sign: int) -> None:
         self.segments += sign * piece.segments
         self.wire_bytes += sign * piece.wire_bytes
         piece.link.carry(sign * piece.segments, sign * piece.wire_bytes)
 
-    def _drop(self, piece: Piece, buffer_bytes: int, segments: int) -> None:
+    def _drop(self, piece: FramePiece, buffer_bytes: int, segments: int) -> None:
         self.dropped_queue += segments
         piece.link.lose_in_bottleneck(buffer_bytes, segments)
 
 
-def _part(piece: Piece, form: Shape, first: int, segments: int) -> Piece:
-    return Piece(
+def _part(piece: FramePiece, form: FrameShape, first: int, segments: int) -> FramePiece:
+    return FramePiece(
         link=piece.link,
         dst=piece.dst,
         buffer=cut(piece.buffer, form, first, segments),

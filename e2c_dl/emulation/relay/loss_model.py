@@ -1,11 +1,11 @@
-"""What chance does to the segments of a link: which are marked (lost, reordered), and how their delays spread.
+"""Loss model of a link: which segments are marked (lost, and by the same draw reordered); how delays spread.
 
 Marks are drawn as runs, not segment by segment: one draw for the gap to the next mark, one for the stay in a state::
 
     independent     ----x---------x--x-----      gap: geometric, (1 - p)^n p
     in bursts       good: p -> bad: xxx  r -> good        the stay in a state is geometric, its gaps are as above
 
-Chance comes from the generators that are passed in. Which segments are marked does not depend on how they are grouped.
+Random generators are passed in. Which segments are marked does not depend on how they are grouped.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ PARETO_MOST = 4.5
 """Of a Pareto variable that is at least 1: the 1.1 % above it become it, as in netem's table."""
 
 
-class Marks:
-    """A stream of segments, some of them marked with ``chance``, or as ``burst`` says: lost or not, reordered or not.
+class LossModel:
+    """A stream of segments, some of them marked with ``probability``, or as ``burst`` says: lost or not.
 
     Source: Gilbert (1960), Elliott (1963); as in netem's gemodel, a segment is lost by the state in which it finds the
     chain, and then the chain moves. It begins in the state in which it would be found after a long time.
     """
 
-    def __init__(self, chance: float, burst: BurstLoss | None, rng: random.Random) -> None:
+    def __init__(self, probability: float, burst: BurstLoss | None, rng: random.Random) -> None:
         self._rng, self._burst = rng, burst
-        self._chance, self._stay = chance, FOREVER
+        self._probability, self._stay = probability, FOREVER
         self._clear = self._marked = 0  # so many segments that are not, then so many that are
         if burst is not None:
             bad = burst.good_to_bad / (burst.good_to_bad + burst.bad_to_good)
@@ -65,10 +65,10 @@ class Marks:
         """What comes next in this state, or the next state if this one is over."""
         while self._stay == 0:
             self._enter(bad=not self._bad)
-        if self._chance >= 1:
+        if self._probability >= 1:
             self._clear, self._marked = 0, self._stay
         else:
-            gap = _gap(self._chance, self._rng)
+            gap = _gap(self._probability, self._rng)
             self._clear, self._marked = (gap, 1) if gap < self._stay else (self._stay, 0)
         if self._burst is not None:
             self._stay -= self._clear + self._marked
@@ -78,7 +78,7 @@ class Marks:
         if burst is None:
             return
         self._bad = bad
-        self._chance = burst.loss_in_bad if bad else burst.loss_in_good
+        self._probability = burst.loss_in_bad if bad else burst.loss_in_good
         leave = burst.bad_to_good if bad else burst.good_to_bad
         self._stay = min(FOREVER, _gap(leave, self._rng) + 1)
 
@@ -98,10 +98,10 @@ def spread(distribution: Distribution, rng: random.Random) -> float:
     return (at_least_one - mean) / math.sqrt(PARETO_SHAPE / ((PARETO_SHAPE - 1) ** 2 * (PARETO_SHAPE - 2)))
 
 
-def _gap(chance: float, rng: random.Random) -> int:
-    """Segments before the next to which what has this ``chance`` happens."""
-    if chance <= 0:
+def _gap(probability: float, rng: random.Random) -> int:
+    """Segments before the next to which what has this ``probability`` happens."""
+    if probability <= 0:
         return FOREVER
-    if chance >= 1:
+    if probability >= 1:
         return 0
-    return int(min(FOREVER, math.log(1 - rng.random()) / math.log1p(-chance)))
+    return int(min(FOREVER, math.log(1 - rng.random()) / math.log1p(-probability)))

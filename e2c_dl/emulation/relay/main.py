@@ -5,7 +5,7 @@
     stdin: RelayConfig as JSON    stdout: {"ready": ...} or {"error": "..."}, one line    report_path: counters, JSON
 
     TAP eth1 of every host --read--> Switch --heap of departures--> write --> TAP eth1 of the receiver
-    control_path --------- changes of links and bottlenecks --^          (relay_control)
+    control_path --------- changes of links and bottlenecks --^          (relay.control)
 
 ``python -m e2c_dl.emulation.relay.main`` ends with 0 on SIGTERM or SIGINT, after writing its report, and with 1 on an
 error before it was ready. The report is also rewritten once a second, so that killing the relay loses at most that.
@@ -28,6 +28,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from e2c_dl.emulation.priority import raise_priority
 from e2c_dl.emulation.relay.config import RelayConfig
 from e2c_dl.emulation.relay.control import RelayControlSocket
 from e2c_dl.emulation.relay.report import BackgroundReports, HostLost, RelayReport, write_report
@@ -38,7 +39,6 @@ from e2c_dl.errors import EmulationError
 REPORT_PERIOD_S = 1.0
 READ_BYTES = 68 * 1024  # more than the largest frame with its headers
 FRAMES_PER_TURN = 16  # of one host, before the others and what is due get their turn
-NICE = -15
 
 
 class Relay:
@@ -137,19 +137,6 @@ class Relay:
         after_s = time.monotonic() - self._started_s
         name = self._config.hosts[index].name
         self._lost.append(HostLost(host=name, after_s=after_s, why=error.strerror or str(error)))
-
-
-def raise_priority() -> str:
-    """Makes this process run before others if that is permitted; says what came of it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-        return "SCHED_FIFO 1"
-    except OSError as not_real_time:
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, NICE)
-            return f"nice {NICE} (real-time: {not_real_time.strerror})"
-        except OSError as not_nice:
-            return f"nice {os.getpriority(os.PRIO_PROCESS, 0)} (better: {not_nice.strerror})"
 
 
 def main() -> int:

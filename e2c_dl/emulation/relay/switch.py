@@ -2,8 +2,8 @@
 
 ::
 
-    host i --frame--> Switch.forward --> LinkShaper i->j: its Line --> [SharedLine of its bottleneck] --> write j
-                                                   \\____ Switch.deliver, by a heap of (when due, line) ____/
+    host i --frame--> Switch.forward --> LinkShaper i->j: its LinkQueue --> [SharedQueue of its bottleneck] --> write j
+                                                   \\____ Switch.deliver, by a heap of (when due, queue) ______________/
 
 Unicast IP takes the link's shaping and is counted there. What is broadcast, multicast or not IP (ARP) goes at once to
 whom it is for, unshaped and counted apart, as under tc, whose filters match IP destinations: a full queue or a cut must
@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypedDict
 
+from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.emulation.relay.config import RelayConfig
 from e2c_dl.emulation.relay.frames import ETHERNET_BYTES, VNET_BYTES
-from e2c_dl.emulation.relay.link_queue import Line, SharedLine
-from e2c_dl.emulation.relay.shaping import LinkShaper, queue_bytes
+from e2c_dl.emulation.relay.link_queue import LinkQueue, SharedQueue
+from e2c_dl.emulation.relay.link_shaper import LinkShaper
 from e2c_dl.topology import Bottleneck, Link, Pair
 
 Write = Callable[[int, bytes], bool]
@@ -52,7 +53,7 @@ class LinkReport(TypedDict):
 
 
 class BottleneckReport(TypedDict):
-    """The counters of one bottleneck, as in SharedLine."""
+    """The counters of one bottleneck, as in SharedQueue."""
 
     name: str
     segments: int
@@ -81,7 +82,7 @@ class Switch:
         self.names = [host.name for host in config.hosts]
         self.links: dict[Pair, Link] = dict(config.links)
         self.bottlenecks: dict[str, Bottleneck] = {one.name: one for one in config.bottlenecks}
-        self._shared = {one.name: SharedLine(one.rate_bps, self._limit_bytes(one)) for one in config.bottlenecks}
+        self._shared = {one.name: SharedQueue(one.rate_bps, self._limit_bytes(one)) for one in config.bottlenecks}
         self._shared_by = {pair: self._shared[one.name] for one in config.bottlenecks for pair in one.links}
         self._shapers: dict[Pair, LinkShaper] = {}
         macs = [bytes.fromhex(host.mac.replace(":", "")) for host in config.hosts]
@@ -89,7 +90,7 @@ class Switch:
         for src, src_name in enumerate(self.names):
             others = [dst for dst in range(len(macs)) if dst != src]
             self._routes.append({macs[dst]: (dst, self._shaper((src_name, self.names[dst]), config)) for dst in others})
-        self._events: list[tuple[float, int, Line]] = []
+        self._events: list[tuple[float, int, LinkQueue]] = []
         self._other_frames = self._unknown_frames = self._malformed_frames = 0
 
     def forward(self, src: int, buffer: bytes) -> None:
@@ -105,7 +106,7 @@ class Switch:
                 link.dropped_host += 0 if self._write(dst, buffer) else segments
             else:
                 link.admit(self._clock(), buffer, dst)
-                self._expect(link.line)
+                self._expect(link.queue)
         except ValueError:
             self._malformed_frames += 1  # a host can send anything: it must not stop the others
 
@@ -113,20 +114,20 @@ class Switch:
         """Hands over everything that is due by now."""
         events = self._events
         while events and events[0][0] <= (now_s := self._clock()):
-            event_s, _, line = heapq.heappop(events)
-            if event_s != line.event_s:
+            event_s, _, queue = heapq.heappop(events)
+            if event_s != queue.event_s:
                 continue  # what it was for is due at another time now
-            line.event_s = float("inf")
-            due_s, entry, piece = heapq.heappop(line.flight)
-            self._expect(line)
+            queue.event_s = float("inf")
+            due_s, entry, piece = heapq.heappop(queue.flight)
+            self._expect(queue)
             if entry != piece.entry:
                 continue  # it was planned anew, or had to make room
-            if line.shared is None:
+            if queue.shared is None:
                 taken = self._write(piece.dst, piece.buffer)
                 piece.link.handed_over(piece, now_s - due_s, taken=taken)
             else:
-                line.shared.admit(due_s, piece)
-                self._expect(line.shared)
+                queue.shared.admit(due_s, piece)
+                self._expect(queue.shared)
 
     def next_due_s(self) -> float:
         """When there is something to deliver, or to look whether there is; infinity if nothing is on its way."""
@@ -144,7 +145,7 @@ class Switch:
         self._change_shared(now_s, bottlenecks)
         for pair, link in changed.items():
             self._shapers[pair].change(now_s, link)
-            self._expect(self._shapers[pair].line)
+            self._expect(self._shapers[pair].queue)
         self._change_shared(now_s, again)
         return round(self._clock() * 1e9)
 
@@ -157,9 +158,9 @@ class Switch:
             ],
             bottlenecks=[
                 BottleneckReport(
-                    name=name, segments=line.segments, bytes=line.wire_bytes, dropped_queue=line.dropped_queue
+                    name=name, segments=queue.segments, bytes=queue.wire_bytes, dropped_queue=queue.dropped_queue
                 )
-                for name, line in sorted(self._shared.items())
+                for name, queue in sorted(self._shared.items())
             ],
             other_frames=self._other_frames,
             unknown_frames=self._unknown_frames,
@@ -172,11 +173,11 @@ class Switch:
             self._shared[name].change(now_s, one.rate_bps, self._limit_bytes(one))
             self._expect(self._shared[name])
 
-    def _expect(self, line: Line) -> None:
-        """Makes sure that ``deliver`` looks at ``line`` when what comes first on it is due."""
-        if line.flight and line.flight[0][0] != line.event_s:
-            line.event_s = line.flight[0][0]
-            heapq.heappush(self._events, (line.event_s, line.number, line))
+    def _expect(self, queue: LinkQueue) -> None:
+        """Makes sure that ``deliver`` looks at ``queue`` when what comes first in it is due."""
+        if queue.flight and queue.flight[0][0] != queue.event_s:
+            queue.event_s = queue.flight[0][0]
+            heapq.heappush(self._events, (queue.event_s, queue.number, queue))
 
     def _forward_other(self, src: int, buffer: bytes, route: tuple[int, LinkShaper] | None) -> None:
         if len(buffer) < VNET_BYTES + ETHERNET_BYTES:
@@ -193,7 +194,7 @@ class Switch:
             self._unknown_frames += 1
 
     def _shaper(self, pair: Pair, config: RelayConfig) -> LinkShaper:
-        """The shaper of one directed link, with chances of its own: losses on a link depend on nothing else."""
+        """The shaper of one directed link, with a random seed of its own: its losses depend on no other link."""
         seed = f"{config.seed} {pair[0]} {pair[1]}"
         shaper = LinkShaper(self.links.get(pair, Link()), seed=seed, shared=self._shared_by.get(pair))
         self._shapers[pair] = shaper
@@ -202,8 +203,9 @@ class Switch:
     def _limit_bytes(self, bottleneck: Bottleneck) -> int:
         """By default sized for the longest of its links."""
         longest_s = max((self.links.get(pair, Link()).delay_s for pair in bottleneck.links), default=0.0)
-        default = queue_bytes(bottleneck.rate_bps, longest_s)
-        return default if bottleneck.queue_bytes is None else bottleneck.queue_bytes
+        if bottleneck.queue_bytes is not None:
+            return bottleneck.queue_bytes
+        return default_queue_bytes(bottleneck.rate_bps, longest_s)
 
 
 def _link_report(pair: Pair, link: LinkShaper) -> LinkReport:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from e2c_dl.emulation.relay.shaping import queue_bytes
-from e2c_dl.emulation.tc.link import Command, Within, shape
+from e2c_dl.emulation.link_values import default_queue_bytes
+from e2c_dl.emulation.tc.link import Command, Within, htb
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Topology
 from e2c_dl.units import FULL_FRAME_BYTES
@@ -95,7 +95,7 @@ def changed(
     for number, each in enumerate(arrives, 1):
         if each.name in rates_bps:
             on = ("dev", ifb(device), "parent", "1:", "classid", f"1:{number:x}")
-            rendered.append(("tc", "class", "change", *on, *shape(rates_bps[each.name])))
+            rendered.append(("tc", "class", "change", *on, *htb(rates_bps[each.name])))
     return rendered
 
 
@@ -112,14 +112,14 @@ def _at(topology: Topology, host: str, which: End) -> tuple[Bottleneck, ...]:
 
 def _shared_class(verb: str, device: str, number: int, rate_bps: float) -> Command:
     flow = Within.flow_of(number)
-    return ("tc", "class", verb, "dev", device, "parent", "1:", "classid", flow, *shape(rate_bps))
+    return ("tc", "class", verb, "dev", device, "parent", "1:", "classid", flow, *htb(rate_bps))
 
 
 def _arriving_class(through: str, number: int, each: Bottleneck, delay_s: float) -> list[Command]:
-    waiting_bytes = queue_bytes(each.rate_bps, delay_s) if each.queue_bytes is None else each.queue_bytes
+    waiting_bytes = default_queue_bytes(each.rate_bps, delay_s) if each.queue_bytes is None else each.queue_bytes
     flow = f"1:{number:x}"
     limit = ("bfifo", "limit", str(max(FULL_FRAME_BYTES, waiting_bytes)))
     return [
-        ("tc", "class", "add", "dev", through, "parent", "1:", "classid", flow, *shape(each.rate_bps)),
+        ("tc", "class", "add", "dev", through, "parent", "1:", "classid", flow, *htb(each.rate_bps)),
         ("tc", "qdisc", "add", "dev", through, "parent", flow, "handle", f"1{number:x}:", *limit),
     ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from e2c_dl.emulation.relay.shaping import queue_bytes
+from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
 from e2c_dl.units import FULL_FRAME_BYTES
 
@@ -57,7 +57,7 @@ class Within:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LinkPlace:
     """Where a link stands: its number among the links of ``device``, from 1, and the address it leads to."""
 
     device: str
@@ -85,7 +85,7 @@ def properties_of_netem(link: Link) -> tuple[str, ...]:
     return tuple(name for name, wanted in asked.items() if wanted)
 
 
-def set_up(place: Place, link: Link, *, netem: bool) -> list[Command]:
+def set_up(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
     """Class, leaf and filter of a link that does not stand yet."""
     on = ("dev", place.device)
     return [
@@ -95,7 +95,7 @@ def set_up(place: Place, link: Link, *, netem: bool) -> list[Command]:
     ]
 
 
-def changed(place: Place, link: Link, *, netem: bool) -> list[Command]:
+def changed(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
     """The same link in place, whatever it was before."""
     on = ("dev", place.device)
     return [
@@ -115,7 +115,7 @@ def cut(device: str) -> list[Command]:
     ]
 
 
-def shape(rate_bps: float | None, share_bps: float | None = None) -> Command:
+def htb(rate_bps: float | None, share_bps: float | None = None) -> Command:
     """HTB's parameters for ``rate_bps``; ``share_bps`` of it for certain, if that is less."""
     ceil = UNLIMITED_BPS if rate_bps is None else max(8, round(rate_bps))
     rate = ceil if share_bps is None else min(ceil, round(share_bps))
@@ -124,20 +124,20 @@ def shape(rate_bps: float | None, share_bps: float | None = None) -> Command:
     return ("htb", *rates, "quantum", str(FULL_FRAME_BYTES))
 
 
-def _class(verb: str, place: Place, link: Link) -> Command:
+def _class(verb: str, place: LinkPlace, link: Link) -> Command:
     parent = "1:" if place.within is None else place.within.flow
     share_bps = None if place.within is None else SHARE_BPS
     on = ("dev", place.device, "parent", parent, "classid", place.flow)
-    return ("tc", "class", verb, *on, *shape(link.rate_bps, share_bps))
+    return ("tc", "class", verb, *on, *htb(link.rate_bps, share_bps))
 
 
-def _filter(verb: str, place: Place, link: Link) -> Command:
+def _filter(verb: str, place: LinkPlace, link: Link) -> Command:
     flow = f"1:{CUT}" if link.down else place.flow
     on = ("dev", place.device, "parent", "1:", "protocol", "ip", "prio", "1", "handle", f"800::{place.number:x}")
     return ("tc", "filter", verb, *on, "u32", "match", "ip", "dst", f"{place.address}/32", "flowid", flow)
 
 
-def _leaf(place: Place, link: Link, *, netem: bool) -> Command:
+def _leaf(place: LinkPlace, link: Link, *, netem: bool) -> Command:
     waiting_bytes = _waiting_bytes(place, link)
     if not netem:
         return ("bfifo", "limit", str(waiting_bytes))
@@ -146,18 +146,20 @@ def _leaf(place: Place, link: Link, *, netem: bool) -> Command:
     return ("netem", "limit", str(limit), *_delay(link), *_loss(link), *_reorder(link))
 
 
-def _narrowest_bps(place: Place, link: Link) -> float:
+def _narrowest_bps(place: LinkPlace, link: Link) -> float:
     rates = [UNLIMITED_QUEUE_BPS if link.rate_bps is None else link.rate_bps]
     if place.within is not None:
         rates.append(place.within.bottleneck.rate_bps)
     return min(rates)
 
 
-def _waiting_bytes(place: Place, link: Link) -> int:
+def _waiting_bytes(place: LinkPlace, link: Link) -> int:
     """What may wait; of a link in a bottleneck no more than in the bottleneck."""
     asked = [link.queue_bytes, None if place.within is None else place.within.bottleneck.queue_bytes]
     given = [each for each in asked if each is not None]
-    return max(FULL_FRAME_BYTES, min(given) if given else queue_bytes(_narrowest_bps(place, link), link.delay_s))
+    return max(
+        FULL_FRAME_BYTES, min(given) if given else default_queue_bytes(_narrowest_bps(place, link), link.delay_s)
+    )
 
 
 def _delay(link: Link) -> Command:

@@ -2,7 +2,7 @@
 
 ::
 
-    stdin   {"device": "eth1", "commands": [["tc", "qdisc", ...], ...]}     commands of apply and change, from tc.py
+    stdin   {"device": "eth1", "commands": [["tc", "qdisc", ...], ...]}     from tc.commands and tc.changes
     stdout  {"device": "eth1", "shaped": true, "destinations": [...], ...}  what is in force afterwards
     stderr  one line why not, exit status 1
 
@@ -23,10 +23,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.tc import state as tc_state
 from e2c_dl.emulation.tc.bottlenecks import ifb
-from e2c_dl.emulation.tc.commands import Command
 from e2c_dl.errors import E2cDlError, EmulationError, InputError
 
 VERBS = ("apply", "change", "show", "clear")
@@ -37,7 +36,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.:/%@-]+\Z")  # nothing that a batch would take 
 _FAILED = re.compile(r"^Command failed -:(\d+)", re.MULTILINE)
 
 
-def run(commands: Sequence[Command]) -> int:
+def run(commands: Sequence[tc.Command]) -> int:
     """Runs ``commands`` in order; CLOCK_MONOTONIC nanoseconds when the last was in force.
 
     Raises: EmulationError naming the one that failed; those before it are in force.
@@ -66,7 +65,7 @@ def read_back(device: str) -> dict[str, Any]:
     }
 
 
-def check(device: str, commands: Sequence[Command]) -> None:
+def check(device: str, commands: Sequence[tc.Command]) -> None:
     """Nothing, if all that ``commands`` asked for is in force. Raises: EmulationError naming the first that is not."""
     differing = tc_state.deviations(commands, _states(device))
     if differing:
@@ -74,7 +73,7 @@ def check(device: str, commands: Sequence[Command]) -> None:
         raise EmulationError(f"tc on {device} accepted a command that is not in force: {differing[0]}{more}")
 
 
-def put_in_force(device: str, commands: Sequence[Command]) -> int:
+def put_in_force(device: str, commands: Sequence[tc.Command]) -> int:
     """:func:`run` and :func:`check`."""
     done_ns = run(commands)
     check(device, commands)
@@ -100,7 +99,7 @@ def main(argv: Sequence[str], text: str) -> dict[str, Any]:
     return read_back(device)
 
 
-def _request(text: str) -> tuple[str, list[Command]]:
+def _request(text: str) -> tuple[str, list[tc.Command]]:
     try:
         request = json.loads(text)
         device = request["device"]
@@ -114,7 +113,7 @@ def _request(text: str) -> tuple[str, list[Command]]:
     return device, commands
 
 
-def _has_object(command: Command) -> bool:
+def _has_object(command: tc.Command) -> bool:
     """Whether there is what ``command`` would remove; True for those that remove nothing."""
     if command[:3] == ("ip", "link", "del"):
         return command[-1] in _devices()
@@ -127,14 +126,14 @@ def _devices() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
 
 
-def _states(device: str) -> dict[str, tc_state.State]:
+def _states(device: str) -> dict[str, tc_state.DeviceState]:
     there = _devices()
     if device not in there:
         raise EmulationError(f"tc: no device {device} on this host; there are {', '.join(sorted(there))}")
     return {name: _state(name) for name in (device, ifb(device)) if name in there}
 
 
-def _state(device: str) -> tc_state.State:
+def _state(device: str) -> tc_state.DeviceState:
     qdiscs = _shown("qdisc", device)
     state = tc_state.read(device, qdiscs, "", "")
     if state.root != "htb" and not state.ingress:
@@ -148,7 +147,7 @@ def _shown(what: str, device: str, *more: str) -> str:
     return _run(["tc", *form, what, "show", "dev", device, *more], "").stdout
 
 
-def _batch(program: str, commands: list[Command]) -> None:
+def _batch(program: str, commands: list[tc.Command]) -> None:
     lines = "".join(" ".join(command[1:]) + "\n" for command in commands)
     done = _run([program, "-batch", "-"], lines, may_fail=True)
     if done.returncode:

@@ -64,7 +64,7 @@ class Match:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class DeviceState:
     """What is in force on one device."""
 
     device: str
@@ -95,7 +95,7 @@ class State:
         return shown
 
 
-def read(device: str, qdiscs: str, classes: str, filters: str, arriving: str = "") -> State:
+def read(device: str, qdiscs: str, classes: str, filters: str, arriving: str = "") -> DeviceState:
     """The state, of what ``tc -s -json qdisc``, ``tc class``, ``tc filter`` (root and ingress) showed.
 
     Raises: EmulationError for what tc never says.
@@ -114,7 +114,7 @@ def read(device: str, qdiscs: str, classes: str, filters: str, arriving: str = "
         raise EmulationError(
             f"tc on {device}: its list of queues is unreadable ({error}); iproute2 5 is needed"
         ) from error
-    return State(
+    return DeviceState(
         device=device,
         root=root,
         ingress=ingress,
@@ -125,7 +125,7 @@ def read(device: str, qdiscs: str, classes: str, filters: str, arriving: str = "
     )
 
 
-def deviations(commands: Sequence[Command], states: Mapping[str, State]) -> tuple[str, ...]:
+def deviations(commands: Sequence[Command], states: Mapping[str, DeviceState]) -> tuple[str, ...]:
     """What of ``commands`` is not in force, in sentences. ``states``: device -> what was read there.
 
     Of several commands for one thing the last counts; what is removed again is not asked for.
@@ -167,7 +167,7 @@ def asked_of_leaf(command: Command) -> tuple[str, dict[str, float]]:
     return kind, asked
 
 
-def _deviation(command: Command, states: Mapping[str, State]) -> str | None:
+def _deviation(command: Command, states: Mapping[str, DeviceState]) -> str | None:
     words = _words(command)
     state = states.get(words["dev"])
     said = " ".join(command)
@@ -193,7 +193,7 @@ def _deviation(command: Command, states: Mapping[str, State]) -> str | None:
     return None
 
 
-def _filter_deviation(said: str, words: Mapping[str, str], state: State) -> str | None:
+def _filter_deviation(said: str, words: Mapping[str, str], state: DeviceState) -> str | None:
     filters = state.arriving if words["parent"] == "ffff:" else state.filters
     found = filters.get(words["handle"])
     address = (words.get("dst") or words["src"]).removesuffix("/32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access

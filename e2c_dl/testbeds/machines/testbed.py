@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import asked, described, registry
 from e2c_dl.testbeds.base import Backend

@@ -22,11 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.emulation import compute
+from e2c_dl.emulation import compute, tc
 from e2c_dl.emulation.relay import report as relay_report
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
-from e2c_dl.emulation.tc import commands as tc
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import asked, described, registry, shaping
 from e2c_dl.testbeds.base import Backend, Told

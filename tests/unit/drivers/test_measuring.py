@@ -11,11 +11,11 @@ import pytest
 
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.datagrams import HEADER, PING_FRAME_BYTES, Arrival, Kind, Packet
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured, RateFrom
 from e2c_dl.emulation.measuring.intervals import fraction_interval, median_interval
-from e2c_dl.emulation.measuring.measure import requested_round_trip_s, rounds
 from e2c_dl.emulation.measuring.packet_train import Train, TrainResult, out_of_order
-from e2c_dl.emulation.measuring.probes import HEADER, PING_FRAME_BYTES, Arrival, Kind, Packet
+from e2c_dl.emulation.measuring.quick import requested_round_trip_s, rounds
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Topology
 

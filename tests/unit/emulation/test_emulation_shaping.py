@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 from relay_wire import A_TO_B, ARP, IP, Wire, frame, mac
 
+from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.emulation.relay.config import RelayConfig
 from e2c_dl.emulation.relay.frames import VNET, internet_sum, shape
 from e2c_dl.emulation.relay.report import RelayReport, limitations
-from e2c_dl.emulation.relay.shaping import queue_bytes
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link, Pair
 
@@ -61,8 +61,8 @@ def test_loss_is_as_often_as_asked_and_by_seed() -> None:
 
 
 def test_queue_default_is_a_thousand_frames_or_twice_the_product() -> None:
-    assert queue_bytes(1e6, 0.01) == 1000 * 1514
-    assert queue_bytes(1e9, 0.1) == 2 * 1e9 * 0.2 / 8
+    assert default_queue_bytes(1e6, 0.01) == 1000 * 1514
+    assert default_queue_bytes(1e9, 0.1) == 2 * 1e9 * 0.2 / 8
 
 
 def test_what_is_no_frame_is_refused() -> None:

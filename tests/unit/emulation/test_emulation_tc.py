@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from e2c_dl.emulation.tc import commands as tc
+from e2c_dl.emulation import tc
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.emulation.tc import state as tc_state
 from e2c_dl.emulation.tc.bottlenecks import End, end, ifb

@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-from e2c_dl.emulation.measuring import prober, stream
+from e2c_dl.emulation.measuring import main as prober
+from e2c_dl.emulation.measuring import stream
 from e2c_dl.emulation.measuring.fidelity import Measured, RateFrom
-from e2c_dl.emulation.measuring.measure import measure_link
+from e2c_dl.emulation.measuring.quick import measure_link
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
 from e2c_dl.errors import EmulationError
@@ -92,7 +93,7 @@ def test_the_prober_says_what_is_wrong_with_a_request(
 def test_the_prober_needs_neither_numpy_nor_click() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('numpy', 'torch', 'click', 'yaml', 'rich')));"
-        "from e2c_dl.emulation.measuring import prober;"
+        "from e2c_dl.emulation.measuring import main as prober;"
         "print(sorted(m for m in sys.modules if m.startswith('e2c_dl.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from relay_wire import A_TO_B, Wire, frame, mac
 
-from e2c_dl.emulation.relay.config import links_from_json
+from e2c_dl.emulation.link_values import links_from_json
 from e2c_dl.emulation.relay.control import RelayControl, RelayControlSocket
 from e2c_dl.emulation.relay.frames import VNET, shape
 from e2c_dl.errors import EmulationError

@@ -2,8 +2,8 @@
 
 ::
 
-    frame --> cut? --> lost? --> queue, rate (Line) --> queue, rate of the bottleneck (SharedLine) --> travels --> host
-              dropped_down  dropped_loss  dropped_queue       dropped_bottleneck                          dropped_host
+    frame --> cut? --> lost? --> LinkQueue: rate --> SharedQueue: rate of the bottleneck --> travels --> host
+         dropped_down  dropped_loss  dropped_queue     dropped_bottleneck                          dropped_host
 
 Order per segment: lost or not, then room in the queue or not, then the link. A lost segment takes no time of the link,
 as under netem. A frame that would hold the link for more than HOLD_S is sent in pieces, each arriving when its own last
@@ -18,21 +18,11 @@ from __future__ import annotations
 
 import random
 
-from e2c_dl.emulation.relay.frames import Shape, cut, shape
-from e2c_dl.emulation.relay.link_queue import (
-    HOLD_S,
-    QUEUE_FRAMES,
-    Line,
-    Piece,
-    SharedLine,
-    fitting,
-    hold_segments,
-    queue_bytes,
-)
-from e2c_dl.emulation.relay.loss_model import Marks, spread
+from e2c_dl.emulation.link_values import default_queue_bytes
+from e2c_dl.emulation.relay.frames import FrameShape, cut, shape
+from e2c_dl.emulation.relay.link_queue import FramePiece, LinkQueue, SharedQueue, fitting, hold_segments
+from e2c_dl.emulation.relay.loss_model import LossModel, spread
 from e2c_dl.topology import Link
-
-__all__ = ["HOLD_S", "QUEUE_FRAMES", "LinkShaper", "queue_bytes"]
 
 
 class LinkShaper:
@@ -47,14 +37,14 @@ class LinkShaper:
 
     LATE_S = 0.001
 
-    def __init__(self, link: Link, *, seed: str, shared: SharedLine | None = None) -> None:
+    def __init__(self, link: Link, *, seed: str, shared: SharedQueue | None = None) -> None:
         self.link = link
         self._loss_rng, self._skip_rng, self._spread_rng = (
             random.Random(f"{seed}{what}") for what in ("", " reorder", " jitter")
         )
-        self._losses = Marks(link.loss, link.burst, self._loss_rng)
-        self._skips = Marks(link.reorder, None, self._skip_rng)
-        self.line = Line(link.rate_bps, self._limit_bytes(), shared)
+        self._losses = LossModel(link.loss, link.burst, self._loss_rng)
+        self._skips = LossModel(link.reorder, None, self._skip_rng)
+        self.queue = LinkQueue(link.rate_bps, self._limit_bytes(), shared)
         self.in_flight_bytes = 0
         self.last_due_s = 0.0
         self.immediate = self._is_plain()
@@ -71,7 +61,7 @@ class LinkShaper:
         return form.segments
 
     def admit(self, now_s: float, buffer: bytes, dst: int) -> None:
-        """Takes a frame for the host of index ``dst``: what of it is not dropped is in ``line`` then.
+        """Takes a frame for the host of index ``dst``: what of it is not dropped is in ``queue`` then.
 
         Raises: ValueError if ``buffer`` is no frame; nothing is counted then.
         """
@@ -90,11 +80,11 @@ class LinkShaper:
         """From now on ``link``. What waits is neither dropped nor overtaken; what has departed travels as before."""
         before, self.link = self.link, link
         if (before.loss, before.burst) != (link.loss, link.burst):
-            self._losses = Marks(link.loss, link.burst, self._loss_rng)
+            self._losses = LossModel(link.loss, link.burst, self._loss_rng)
         if before.reorder != link.reorder:
-            self._skips = Marks(link.reorder, None, self._skip_rng)
+            self._skips = LossModel(link.reorder, None, self._skip_rng)
         self.immediate = self._is_plain() and not self.in_flight_bytes
-        self.line.change(now_s, link.rate_bps, self._limit_bytes())
+        self.queue.change(now_s, link.rate_bps, self._limit_bytes())
 
     def due_s(self, departure_s: float, away: float | None) -> float:
         """When what departs then arrives; ``away``: how far from the middle of the delay, None: without any delay."""
@@ -109,12 +99,12 @@ class LinkShaper:
     @property
     def least_rate_bps(self) -> float | None:
         """The rate of this link or of its bottleneck, whichever is less."""
-        own_bps, shared = self.link.rate_bps, self.line.shared
+        own_bps, shared = self.link.rate_bps, self.queue.shared
         if shared is None or shared.rate_bps is None:
             return own_bps
         return shared.rate_bps if own_bps is None else min(own_bps, shared.rate_bps)
 
-    def handed_over(self, piece: Piece, lateness_s: float, *, taken: bool) -> None:
+    def handed_over(self, piece: FramePiece, lateness_s: float, *, taken: bool) -> None:
         """To be called for every piece that was admitted and carried, when its receiver has or refuses it."""
         self._leave(len(piece.buffer))
         self.timed += 1
@@ -134,9 +124,9 @@ class LinkShaper:
         self.segments += segments
         self.wire_bytes += wire_bytes
 
-    def _admit_run(self, now_s: float, buffer: bytes, form: Shape, first: int, count: int, dst: int) -> None:
+    def _admit_run(self, now_s: float, buffer: bytes, form: FrameShape, first: int, count: int, dst: int) -> None:
         """The pieces of a run of segments, as far as the queue has room."""
-        line, link = self.line, self.link
+        queue, link = self.queue, self.link
         hold = 1 if link.jitter_s else hold_segments(form, self.least_rate_bps)
         for run_first, run_count, skips in self._skips.take(count):
             at, end = first + run_first, first + run_first + run_count
@@ -146,10 +136,10 @@ class LinkShaper:
                     self.dropped_queue += end - at
                     break
                 wire_bytes, part = form.wire_bytes(at, segments), cut(buffer, form, at, segments)
-                if line.shared is None:
+                if queue.shared is None:
                     self.carry(segments, wire_bytes)
                 self.in_flight_bytes += len(part)
-                line.enter(now_s, Piece(self, dst, part, segments, wire_bytes, self._away(skips=skips)))
+                queue.enter(now_s, FramePiece(self, dst, part, segments, wire_bytes, self._away(skips=skips)))
                 at += segments
 
     def _away(self, *, skips: bool) -> float | None:
@@ -159,17 +149,17 @@ class LinkShaper:
 
     def _room_bytes(self, now_s: float) -> float:
         if self.link.rate_bps is None:
-            return self.line.limit_bytes - self.in_flight_bytes
-        return self.line.room_bytes(now_s)
+            return self.queue.limit_bytes - self.in_flight_bytes
+        return self.queue.room_bytes(now_s)
 
     def _limit_bytes(self) -> int:
         link = self.link
-        return queue_bytes(link.rate_bps, link.delay_s) if link.queue_bytes is None else link.queue_bytes
+        return default_queue_bytes(link.rate_bps, link.delay_s) if link.queue_bytes is None else link.queue_bytes
 
     def _is_plain(self) -> bool:
         link = self.link
         shaped = link.rate_bps is not None or link.delay_s or link.jitter_s or link.mean_loss
-        return not shaped and self.line.shared is None
+        return not shaped and self.queue.shared is None
 
     def _leave(self, buffer_bytes: int) -> None:
         self.in_flight_bytes -= buffer_bytes

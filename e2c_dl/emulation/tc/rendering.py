@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from e2c_dl.emulation.relay.shaping import HOLD_S
+from e2c_dl.emulation.link_values import HOLD_S
 from e2c_dl.emulation.tc import bottlenecks as tc_bottlenecks
 from e2c_dl.emulation.tc import link as tc_link
 from e2c_dl.emulation.tc.link import Command
@@ -87,7 +87,7 @@ def commands(
         rendered += tc_bottlenecks.shared_classes(device, leaving)
         for number, dst in enumerate(outgoing, 1):
             address = _address(addresses, (host, dst), dst)
-            at = tc_link.Place(device=device, number=number, address=address, within=_within(leaving, (host, dst)))
+            at = tc_link.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (host, dst)))
             rendered += tc_link.set_up(at, topology.link(host, dst), netem=netem)
         segments = min(_segments(topology.link(host, dst), netem=netem) for dst in outgoing)
         # A frame that is segmented later would hold a slow link for up to 0.5 s: make the kernel build smaller ones.
@@ -136,7 +136,7 @@ def changes(
             )
         address = _address(addresses, (src, dst), dst)
         number = outgoing.index(dst) + 1
-        at = tc_link.Place(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
+        at = tc_link.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
         rendered += tc_link.changed(at, link, netem=netem)
     return tuple(rendered)
 

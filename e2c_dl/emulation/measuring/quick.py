@@ -9,7 +9,7 @@
 
 A rate above what was sent cannot be seen: then the measured rate is a floor. Every host runs a Responder; who measures
 which link when is ``rounds``, so that no host is in two measurements at once; keeping the rounds apart is the caller's.
-``emulation.thorough`` takes ten times as long and says how sure it is.
+:mod:`~e2c_dl.emulation.measuring.thorough` takes ten times as long and says how sure it is.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import statistics
 from collections.abc import Iterable
 
 from e2c_dl.emulation.measuring import expected
+from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.probe import Probe, Sent
-from e2c_dl.emulation.measuring.probes import PING_FRAME_BYTES, open_socket
+from e2c_dl.emulation.measuring.prober import Probe, Sent
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair

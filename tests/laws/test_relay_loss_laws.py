@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2c_dl.emulation.relay.loss_model import Marks, spread
+from e2c_dl.emulation.relay.loss_model import LossModel, spread
 from e2c_dl.topology import BurstLoss, Distribution
 
 MANY = 100_000
@@ -22,7 +22,7 @@ MANY = 100_000
 )
 def test_bursts_lose_as_much_as_the_formula_says_and_last_as_long(p, r, in_bad, in_good, seed):
     burst = BurstLoss(good_to_bad=p, bad_to_good=r, loss_in_bad=in_bad, loss_in_good=in_good)
-    runs = Marks(0.0, burst, random.Random(seed)).take(MANY)
+    runs = LossModel(0.0, burst, random.Random(seed)).take(MANY)
     assert sum(count for _, count, _ in runs) == MANY
     lost = sum(count for _, count, marked in runs if marked)
     # The variance of the mean of a two-state chain: that of one segment, times (1 + c) / (1 - c), c = 1 - p - r.
@@ -37,7 +37,7 @@ def test_bursts_lose_as_much_as_the_formula_says_and_last_as_long(p, r, in_bad, 
 @settings(max_examples=10)
 @given(st.floats(0.001, 0.999), st.integers())
 def test_independent_marks_are_as_many_as_asked_and_stand_alone(chance, seed):
-    marks = Marks(chance, None, random.Random(seed))
+    marks = LossModel(chance, None, random.Random(seed))
     drawn = [marked for _ in range(MANY // 10) for _, count, marked in marks.take(10) for _ in range(count)]
     assert abs(sum(drawn) / MANY - chance) < 6 * math.sqrt(chance * (1 - chance) / MANY)
     both = sum(a and b for a, b in pairwise(drawn)) / MANY
