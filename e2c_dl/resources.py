@@ -1,4 +1,4 @@
-"""Where the files stand that this package ships beside its code, and the folders that are searched by name.
+"""Places of the files that this package ships beside its code.
 
 ::
 
@@ -6,8 +6,7 @@
     playbooks/         Ansible                                a wheel has the files themselves there
     constraints.txt    exact versions of all it needs
     Dockerfile         of the image whose containers are hosts
-    scenario/template/ the commented scenario that ``init`` copies, with the schema beside it
-    strategies/        one algorithm per file, told by name
+    scenario/template/ the commented scenario that ``init`` copies
 """
 
 from __future__ import annotations
@@ -42,16 +41,6 @@ def dockerfile() -> Path:
 def template_dir() -> Path:
     """Directory of the commented scenario for newcomers. Raises: InputError, if the installation lacks it."""
     return _existing("scenario", "template")
-
-
-def emulation_schema() -> Path:
-    """JSON Schema of emulation.yaml, for editors. Raises: InputError, if the installation lacks it."""
-    return _existing("scenario", "emulation.schema.json")
-
-
-def strategies_dir() -> Path:
-    """Directory of the strategies, one per file. Raises: InputError, if the installation lacks it."""
-    return _existing("strategies")
 
 
 def _existing(*parts: str) -> Path:

@@ -21,7 +21,7 @@ from e2c_dl.drivers.live.key import KEY
 from e2c_dl.drivers.live.members import MEMBERS
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
-from e2c_dl.scenario.emulation.tcp import DEFAULT_TCP
+from e2c_dl.scenario.emulation.hosts import DEFAULT_TCP
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.access import enter

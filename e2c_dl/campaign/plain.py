@@ -13,7 +13,7 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, judge
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError
-from e2c_dl.scenario import stage
+from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 
 AS_APPLIED = (
@@ -32,7 +32,7 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
         raise InputError(f"{packed}: no such folder; name the folder that E2Clab made, and see the workflow's finalize")
     begun = datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc).astimezone()
     archive = Archive.create(target, secrets.token_hex(4), started=begun.isoformat(timespec="seconds"))
-    stage.overridden(scenario_dir, target / layout.SCENARIO)
+    copies.overridden(scenario_dir, target / layout.SCENARIO)
     archive.record(
         scenario=scenario.name,
         testbed="as E2Clab reserved it",

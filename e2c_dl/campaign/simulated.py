@@ -19,7 +19,7 @@ from e2c_dl.drivers.live.stored import PROFILE, read_profile
 from e2c_dl.drivers.virtual import hosts, inputs
 from e2c_dl.drivers.virtual.world import Run
 from e2c_dl.errors import E2cDlError, InputError
-from e2c_dl.scenario import stage as staging
+from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
@@ -56,7 +56,7 @@ def stage(simulation: Simulation) -> None:
     path = request.archive or default_archive(simulation.the_scenario, run_id, started)
     archive = Archive.create(path, run_id, started=started.isoformat(timespec="seconds"))
     simulation.archive = archive
-    staging.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
     shutil.copyfile(simulation.profile_file, path / layout.SCENARIO / PROFILE)
     simulation.scenario = scenario = replace(load(path / layout.SCENARIO), name=simulation.the_scenario.name)
     archive.record(

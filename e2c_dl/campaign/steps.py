@@ -19,7 +19,7 @@ from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, 
 from e2c_dl.campaign.versions import versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import E2cDlError, EmulationError, Interrupted, TrainingError
-from e2c_dl.scenario import stage as staging
+from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
@@ -84,7 +84,7 @@ def stage(campaign: Campaign) -> None:
         testbed.release()
         raise
     campaign.archive = archive
-    staging.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
     shutil.copytree(path / layout.SCENARIO, campaign.work_dir)
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
     testbed.adopt(scenario, archive=path, strict=request.strict)

@@ -12,7 +12,7 @@ import click
 @click.argument("scenario", type=click.Path(path_type=Path))
 def init(scenario: Path) -> None:
     """Write a commented scenario into the new folder SCENARIO: edit it, `check` it, `deploy` it."""
-    from e2c_dl.scenario.template import init as write
+    from e2c_dl.scenario.copies import init as write
 
     for path in write(scenario):
         click.echo(path)

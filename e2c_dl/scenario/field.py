@@ -28,9 +28,10 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 @dataclass
 class Findings:
-    """What is wrong so far, in the order it was found. Steps append to it."""
+    """What is wrong so far, in the order it was found, and what is only worth a remark. Steps append to it."""
 
     errors: list[ScenarioError] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def attempt(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """What ``step`` returns, or None after noting the ScenarioError that it raised."""
@@ -39,6 +40,11 @@ class Findings:
         except ScenarioError as error:
             self.errors.append(error)
             return None
+
+    def take(self, other: Findings) -> None:
+        """Append what ``other`` holds: the findings of one entry, which may be asked for apart."""
+        self.errors += other.errors
+        self.remarks += other.remarks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,18 +11,15 @@ Needs neither e2clab nor torch; nothing is started or written.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.resources import layers_services_dir, strategies_dir
+from e2c_dl.errors import ScenarioError
+from e2c_dl.resources import layers_services_dir
 from e2c_dl.scenario.document import Document, read
 from e2c_dl.scenario.emulation.file import Design, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
@@ -32,6 +29,8 @@ from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import check_traces_sent, check_workflow, check_workflow_env
+from e2c_dl.strategies import load as load_strategy
+from e2c_dl.strategies import names as strategy_names
 from e2c_dl.topology import Link, Pair, Topology
 
 LAYERS_SERVICES = "layers_services.yaml"
@@ -111,30 +110,12 @@ def known_services() -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_"))
 
 
-def known_strategies() -> frozenset[str]:
-    """Names of the strategies there are: one file each. Raises: InputError, if they are missing."""
-    stems = {file.stem for file in strategies_dir().glob("*.py")}
-    return frozenset(stem for stem in stems - {"base"} if not stem.startswith("_"))
-
-
 def links_of_strategy(training: Training, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
     """The links that the strategy of ``training`` uses with its settings, where rank r is in ``layers[r]``.
 
-    The strategies stand on a higher floor, so they are looked up by name, and only if a scenario draws a link.
-
-    Raises: InputError, if its file does not hold exactly one Strategy, or a setting is wrong.
+    Raises: InputError, if there is no such strategy, or a setting is wrong.
     """
-    base: Any = importlib.import_module("e2c_dl.strategies.base")
-    module = importlib.import_module(f"e2c_dl.strategies.{training.strategy}")
-    own: list[Any] = [
-        member
-        for _, member in inspect.getmembers(module, inspect.isclass)
-        if issubclass(member, base.Strategy) and member.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise InputError(f"{module.__name__} holds {len(own)} strategies; write one class per file")
-    links: Sequence[tuple[int, int]] = own[0](**training.strategy_settings).used_links(layers)
-    return links
+    return load_strategy(training.strategy)(**training.strategy_settings).used_links(layers)
 
 
 def _scenario(
@@ -152,8 +133,8 @@ def _scenario(
     layers_services = documents[LAYERS_SERVICES]
     known = known_services() if services is None else services
     layers = None if layers_services is None else read_layers(layers_services, known, found)
-    names_of_strategies = known_strategies() if strategies is None else strategies
-    training = None if layers is None else read_training(layers.trainers, names_of_strategies, found)
+    names = frozenset(strategy_names()) if strategies is None else strategies
+    training = None if layers is None else read_training(layers.trainers, names, found)
     links = _links(documents, layers, found)
 
     def used_pairs() -> list[Pair]:
@@ -185,6 +166,7 @@ def _scenario(
         injected=said.injected,
         tcp=said.tcp,
         schedules=said.schedules,
+        remarks=tuple(found.remarks),
     )
 
 
@@ -203,7 +185,7 @@ def _links(
     own = Findings()
     network, workflow, workflow_env = documents[NETWORK], documents[WORKFLOW], documents[WORKFLOW_ENV]
     links = None if network is None else read_network(network, hosts, own)
-    found.errors += own.errors
+    found.take(own)
     if workflow is not None:
         check_workflow(workflow, hosts, found)
         if names_traces(documents[EMULATION]):

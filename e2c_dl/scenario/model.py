@@ -133,6 +133,7 @@ class Scenario:
     injected: Injected
     tcp: Tcp
     schedules: Schedules = Schedules()
+    remarks: tuple[str, ...] = ()  # what is worth a look and no error, a line each, as errors are written
 
     def emulated_topology(self) -> Topology:
         """The topology that the emulator is asked for before training: the design with the injected slow links.

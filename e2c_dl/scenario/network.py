@@ -9,25 +9,15 @@ it, ``"10ms 2ms distribution normal"``: E2Clab hands it on to tc unread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from e2c_dl import units
 from e2c_dl.scenario.document import Document
+from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, JitterMisfit, check_jitter
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.patterns import select
-from e2c_dl.scenario.quality import DISTRIBUTIONS, JitterMisfit, check_jitter
+from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind
+from e2c_dl.scenario.patterns import between, both_ways, select
 from e2c_dl.topology import Distribution, Host, Link, Pair
-
-_REQUIRED = ("src", "dst", "delay", "rate")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One entry of ``networks:``."""
-
-    field: Field
-    link: Link
-    symmetric: bool
 
 
 def read_network(document: Document, hosts: Sequence[Host] | None, found: Findings) -> dict[Pair, Link]:
@@ -41,27 +31,16 @@ def read_network(document: Document, hosts: Sequence[Host] | None, found: Findin
     if networks is None or networks.value is None:  # "networks:" alone is E2Clab's way to shape nothing
         return links
     for entry in found.attempt(networks.items) or []:
-        rule = _rule(entry, found)
+        own = Findings()
+        said = RULE.gather(entry, own)
+        sound = not own.errors
         if hosts is not None and isinstance(entry.value, dict):
-            pairs = found.attempt(_pairs, entry, hosts, found)
-            if rule is not None and pairs is not None:
-                links.update(dict.fromkeys(pairs, rule.link))
-                if rule.symmetric:
-                    links.update({(dst, src): rule.link for src, dst in pairs})
+            pairs = own.attempt(_pairs, entry, hosts, own)
+            if sound and pairs:
+                link = replace(said["delay"], rate_bps=said["rate"], loss=said.get("loss", 0.0))
+                links.update(dict.fromkeys(both_ways(pairs) if said.get("symmetric") else pairs, link))
+        found.take(own)
     return links
-
-
-def _rule(entry: Field, found: Findings) -> Rule | None:
-    own = Findings()
-    fields = entry.keys(own, known=(*_REQUIRED, "loss", "symmetric"), required=_REQUIRED)
-    rate_bps = own.attempt(fields["rate"].quantity, units.parse_rate) if "rate" in fields else None
-    delayed = own.attempt(_delayed, fields["delay"]) if "delay" in fields else None
-    loss = own.attempt(fields["loss"].quantity, units.parse_loss) if "loss" in fields else 0.0
-    symmetric = own.attempt(fields["symmetric"].boolean) if "symmetric" in fields else False
-    found.errors += own.errors
-    if own.errors or delayed is None:
-        return None
-    return Rule(field=entry, link=replace(delayed, rate_bps=rate_bps, loss=loss or 0.0), symmetric=bool(symmetric))
 
 
 def _delayed(field: Field) -> Link:
@@ -97,7 +76,17 @@ def _pairs(entry: Field, hosts: Sequence[Host], found: Findings) -> list[Pair] |
     ends = [found.attempt(select, field, hosts) for field in (entry.get("src"), entry.get("dst")) if field is not None]
     if len(ends) < 2 or ends[0] is None or ends[1] is None:
         return None
-    pairs = [(src.name, dst.name) for src in ends[0] for dst in ends[1] if src is not dst]
-    if not pairs:
-        raise entry.error("src and dst are one and the same host", "name two, or remove the rule")
-    return pairs
+    return between(entry, ends[0], ends[1], found)
+
+
+RULE = Keys(
+    {
+        "src": Key(Kind(read=lambda field: field, schema={}), required=True),  # read when the hosts are known
+        "dst": Key(Kind(read=lambda field: field, schema={}), required=True),
+        "delay": Key(Kind(read=_delayed, schema={}), required=True),
+        "rate": Key(RATE, required=True),
+        "loss": Key(LOSS),
+        "symmetric": Key(BOOLEAN),
+    }
+)
+"""The keys of one rule; E2Clab has its own schema of the file."""

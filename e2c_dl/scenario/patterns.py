@@ -1,10 +1,16 @@
-"""Which hosts a pattern of ``network.yaml``, ``workflow.yaml`` or ``emulation.yaml`` selects.
+"""Patterns of ``network.yaml``, ``workflow.yaml`` and ``emulation.yaml``: hosts, and the directed links between them.
 
 ::
 
     edge.*               every host of the layer edge     roles are layer.service.service_id.machine_id, lower case
     edge.*:fog.*         union                            "," does the same
     *.trainer.*:!edge.*  without                          "&" instead of "!" keeps what both select
+
+    edge-1               the host of that very name       in ``emulation.yaml``, which E2Clab does not read
+    random               drawn by a seed                  under its ``injected:`` alone
+
+    {src: edge.*, dst: cloud.*, symmetric: true}          the links from each of the first to each of the second, and
+                                                          (``emulation.yaml``, ``network.yaml``) back
 
 These are the patterns of E2Clab, which hands them to Ansible with *all* roles of the hosts, also the bare layer
 (``edge``), the bare service and their numbers. A pattern that matches one of those selects one single host, or keeps a
@@ -19,10 +25,35 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from e2c_dl.scenario.field import Field, described
-from e2c_dl.topology import Host
+from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind
+from e2c_dl.topology import Host, Pair
+
+RANDOM = "random"
+HOST = Kind(
+    read=Field.text,
+    schema={
+        "type": "string",
+        "minLength": 1,
+        "description": "A host's name (edge-1) or a pattern over layer.service.number.machine (edge.*, edge.*:fog.*).",
+    },
+)
+PLACE = Kind(
+    read=Field.text,
+    schema={**HOST.schema, "description": "A host's name, a pattern, or random: drawn by the seed."},
+)
+SYMMETRIC = Key(BOOLEAN, "Also the links back.", default=False)
+LINKS = Keys(
+    {
+        "src": Key(HOST, "Where the links begin.", required=True),
+        "dst": Key(HOST, "Where they end.", required=True),
+        "symmetric": SYMMETRIC,
+    }
+)
+"""The keys by which an entry of ``emulation.yaml`` names directed links."""
 
 _EVERY = ("all", "*")
+_UNLESS_VARIED = "leave it if quantities vary, or remove it"
 
 
 def select(pattern: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
@@ -48,6 +79,55 @@ def select(pattern: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
     if not selected:
         raise pattern.error(f"{described(pattern.text())} matches no host", _choices(hosts))
     return selected
+
+
+def hosts_of(field: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """The host of that very name, else those that the pattern selects. Raises: ScenarioError."""
+    text = field.text()
+    if text == RANDOM:
+        raise field.error("nothing is drawn here", "write random under 'injected:' alone, or name hosts")
+    return tuple(host for host in hosts if host.name == text) or select(field, hosts)
+
+
+def pairs_of(entry: Field, hosts: Sequence[Host], found: Findings | None = None) -> list[Pair]:
+    """The directed links between the ``src`` and the ``dst`` of ``entry``, without a host to itself, each once.
+
+    None, and a remark in ``found``, where both are one host by a pattern. Raises: ScenarioError.
+    """
+    sources, destinations = (hosts_of(entry.required(end), hosts) for end in ("src", "dst"))
+    pairs = between(entry, sources, destinations, found)
+    return both_ways(pairs) if is_symmetric(entry) else pairs
+
+
+def between(
+    entry: Field, sources: Sequence[Host], destinations: Sequence[Host], found: Findings | None = None
+) -> list[Pair]:
+    """The links from each of ``sources`` to each other one of ``destinations``; as :func:`pairs_of`."""
+    pairs = [(src.name, dst.name) for src in sources for dst in destinations if src is not dst]
+    if not pairs:
+        texts = [entry.required(end).text() for end in ("src", "dst")]
+        if found is None or not all(set("*?") & set(text) or text.strip() == "all" for text in texts):
+            raise entry.error("src and dst are one and the same host", "name two, or remove it")
+        # E2Clab's normal way to write a scenario whose quantities vary: it says something as soon as there are two.
+        remark = entry.error(f"holds for no link: {' and '.join(texts)} are {sources[0].name} alone", _UNLESS_VARIED)
+        found.remarks.append(str(remark))
+    return pairs
+
+
+def both_ways(pairs: Sequence[Pair]) -> list[Pair]:
+    """``pairs``, and behind them the links back, each once."""
+    return list(dict.fromkeys([*pairs, *((dst, src) for src, dst in pairs)]))
+
+
+def is_symmetric(entry: Field) -> bool:
+    """Whether ``entry`` holds both ways. Raises: ScenarioError."""
+    field = entry.get("symmetric")
+    return field is not None and field.boolean()
+
+
+def shown(pair: Pair) -> str:
+    """``edge-1 -> cloud-1``."""
+    return f"{pair[0]} -> {pair[1]}"
 
 
 def _check_word(pattern: Field, word: str, hosts: Sequence[Host]) -> None:

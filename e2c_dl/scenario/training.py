@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from e2c_dl import units
+from e2c_dl import strategies, units
+from e2c_dl.errors import InputError
 from e2c_dl.scenario.data import IN_FOLDERS, is_import_path, parse_dataset, parse_partition
-from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.keys import integer, number, one_of
 from e2c_dl.scenario.model import Training
-from e2c_dl.scenario.strategy_settings import read_settings
+from e2c_dl.strategies.base import Setting
 
 MODELS = ("cnn", "mlp", "resnet", "transformer")
 OPTIMIZERS = ("sgd", "adamw")
@@ -45,18 +47,21 @@ DEFAULTS: Mapping[str, Any] = {
 KEYS = ("strategy", *DEFAULTS)
 
 
-def read_training(trainers: tuple[Field, ...], strategies: frozenset[str], found: Findings) -> Training | None:
-    """The training that all ``trainers``, services by rank, ask for; None after noting why there is none."""
+def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Findings) -> Training | None:
+    """The training that all ``trainers``, services by rank, ask for; None after noting why there is none.
+
+    ``names`` are those of the strategies there are.
+    """
     own = Findings()
     envs = [own.attempt(trainer.required, "env") for trainer in dict.fromkeys(trainers)]
     settings: dict[int, dict[str, Any]] = {}
     for env in envs:
         if env is not None and id(env.value) not in settings:  # an alias is the same value, and said wrong once
-            settings[id(env.value)] = _settings(env, strategies, own)
+            settings[id(env.value)] = _settings(env, names, own)
     for env in envs[1:]:
         if not own.errors and env is not None and envs[0] is not None:
             _check_agreement(envs[0], settings[id(envs[0].value)], env, settings[id(env.value)], own)
-    found.errors += own.errors
+    found.take(own)
     if own.errors:
         return None
     by_rank = [settings[id(trainer.required("env").value)] for trainer in trainers]
@@ -71,19 +76,17 @@ def default_training(strategy: str) -> Training:
     return Training(strategy=strategy, **shared, batch_sizes=(DEFAULTS["batch_size"],), bucket_bytes=bucket_bytes)
 
 
-def _settings(env: Field, strategies: frozenset[str], found: Findings) -> dict[str, Any]:
+def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, Any]:
     """Every key's value, defaults included; notes in ``found`` what is wrong."""
+    readers = {"strategy": one_of(sorted(names)).read, **_READERS}
     fields = env.keys(found, known=KEYS, required=["strategy"])
     asked = {key: fields.get(key) or _default(env, key) for key in KEYS if key in fields or key in DEFAULTS}
     before = len(found.errors)
-    values = {
-        key: found.attempt(_value, key, field, strategies) for key, field in asked.items() if key != "strategy_settings"
-    }
+    values = {key: found.attempt(readers[key], field) for key, field in asked.items() if key in readers}
     if len(found.errors) == before and "strategy" in values:
         found.attempt(_check_together, asked, values)
-        values["strategy_settings"] = found.attempt(
-            _strategy_settings, asked["strategy_settings"], str(values["strategy"])
-        )
+        settings = found.attempt(_strategy_settings, asked["strategy_settings"], str(values["strategy"]))
+        values["strategy_settings"] = settings
     return values
 
 
@@ -91,40 +94,18 @@ def _default(env: Field, key: str) -> Field:
     return Field(document=env.document, path=(*env.path, key), value=DEFAULTS[key])
 
 
-def _strategy_settings(field: Field, strategy: str) -> Mapping[str, Any]:
-    return read_settings(field, strategy) if field.value != {} else {}
-
-
-def _value(key: str, field: Field, strategies: frozenset[str]) -> object:
-    if key == "strategy":
-        return field.one_of(sorted(strategies))
-    choices = {"optimizer": OPTIMIZERS, "batching": BATCHINGS, "dtype": DTYPES}
-    if key in choices:
-        return field.one_of(choices[key])
-    if key in _TEXTS:
-        return _TEXTS[key](field)
-    if key in _NUMBERS:
-        return field.number(*_NUMBERS[key])
-    if key == "bucket_bytes" and isinstance(field.value, str):
-        size = field.quantity(units.parse_size)
-        if size > MAX_BUCKET_BYTES:
-            raise field.error("a bucket this large is never full", "write at most 1GiB")
-        return size
-    return field.integer(*_INTEGERS[key])
-
-
 def _model(field: Field) -> str:
     return field.text() if is_import_path(field.text()) else field.one_of(MODELS)
 
 
-def _dataset(field: Field) -> str:
-    field.quantity(parse_dataset)
-    return field.text()
+def _spelled(parse: Callable[[str], object]) -> Callable[[Field], str]:
+    """Text that ``parse`` understands, as it stands: who trains parses it again."""
 
+    def read(field: Field) -> str:
+        field.quantity(parse)
+        return field.text()
 
-def _partition(field: Field) -> str:
-    field.quantity(parse_partition)
-    return field.text()
+    return read
 
 
 def _data_dir(field: Field) -> str | None:
@@ -137,23 +118,31 @@ def _data_dir(field: Field) -> str | None:
     return folder
 
 
-_TEXTS: Mapping[str, Callable[[Field], str | None]] = {
+def _bucket_bytes(field: Field) -> int:
+    if not isinstance(field.value, str):
+        return field.integer(1, MAX_BUCKET_BYTES)
+    size = field.quantity(units.parse_size)
+    if size > MAX_BUCKET_BYTES:
+        raise field.error("a bucket this large is never full", "write at most 1GiB")
+    return size
+
+
+_READERS: Mapping[str, Callable[[Field], object]] = {
     "model": _model,
-    "dataset": _dataset,
-    "partition": _partition,
+    "dataset": _spelled(parse_dataset),
     "data_dir": _data_dir,
-}
-_NUMBERS: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "learning_rate": (lambda rate: 0 < rate <= 1000, "above 0, at most 1000"),
-    "momentum": (lambda momentum: 0 <= momentum < 1, "from 0 to less than 1"),
-    "weight_decay": (lambda decay: 0 <= decay <= 1000, "from 0 to 1000"),
-}
-_INTEGERS: Mapping[str, tuple[int, int]] = {
-    "iterations": (1, MAX_ITERATIONS),
-    "batch_size": (1, 1_000_000),
-    "seed": (0, 2**32 - 1),
-    "evaluate_every": (0, MAX_ITERATIONS),
-    "bucket_bytes": (1, MAX_BUCKET_BYTES),
+    "partition": _spelled(parse_partition),
+    "iterations": integer(1, MAX_ITERATIONS).read,
+    "batch_size": integer(1, 1_000_000).read,
+    "batching": one_of(BATCHINGS).read,
+    "optimizer": one_of(OPTIMIZERS).read,
+    "learning_rate": number(0, 1000, above=True).read,
+    "momentum": number(0, 1, below=True).read,
+    "weight_decay": number(0, 1000).read,
+    "seed": integer(0, 2**32 - 1).read,
+    "dtype": one_of(DTYPES).read,
+    "evaluate_every": integer(0, MAX_ITERATIONS).read,
+    "bucket_bytes": _bucket_bytes,
 }
 
 
@@ -176,3 +165,41 @@ def _check_agreement(
             line = first.document.line(first.path)
             problem = f"{key} is {got[key]}, but {wanted[key]} for the Trainer on line {line}"
             found.errors.append((other.get(key) or other).error(problem, "write one env and alias it: env: *training"))
+
+
+def _strategy_settings(field: Field, strategy: str) -> Mapping[str, Setting]:
+    """The settings in ``field``, of the strategy called ``strategy``, which exists; tried on its class.
+
+    Raises: ScenarioError, the first that is wrong: an unknown key, a value of another kind than its default, or one
+    that the strategy refuses.
+    """
+    if field.value == {}:
+        return {}  # as most scenarios have it: the strategy's file need not be imported
+    known = strategies.describe(strategy).settings
+    for key, remedy in strategies.load(strategy).former_settings.items():
+        if isinstance(field.value, dict) and key in field.value:
+            raise field.required(key).error(f"is no longer a setting of {strategy!r}", remedy)
+    found = Findings()
+    fields = field.keys(found, known=known)
+    if found.errors:
+        raise found.errors[0]
+    settings = {key: _setting(inner, known[key]) for key, inner in fields.items()}
+    try:
+        strategies.load(strategy)(**settings)
+    except InputError as error:
+        problem, _, remedy = str(error).rpartition("; ")
+        raise field.error(problem.removeprefix(f"strategy {strategy!r}: "), remedy) from error
+    return settings
+
+
+def _setting(field: Field, default: Setting) -> Setting:
+    """The value, of the kind of ``default``. Raises: ScenarioError."""
+    value = field.value
+    if isinstance(default, bool):
+        return field.boolean()
+    if isinstance(default, str):
+        return field.text()
+    if isinstance(default, int) and (isinstance(value, bool) or not isinstance(value, int)):
+        raise field.error(f"expected a whole number, not {described(value)}", f"write one, such as {default}")
+    number = field.number(lambda _: True, f"such as {default}")
+    return int(number) if isinstance(default, int) else number

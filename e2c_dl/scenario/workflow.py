@@ -8,56 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from e2c_dl.scenario.bandwidth_traces import FOLDER
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.patterns import select
-from e2c_dl.scenario.recorded import FOLDER
 from e2c_dl.topology import Host
 
 STEPS = ("prepare", "launch", "finalize")
 
 # Ansible's play keywords, but for tasks, which E2Clab replaces by the step's.
 _ANSIBLE = (
-    "any_errors_fatal",
-    "become",
-    "become_exe",
-    "become_flags",
-    "become_method",
-    "become_user",
-    "check_mode",
-    "collections",
-    "connection",
-    "debugger",
-    "diff",
-    "environment",
-    "fact_path",
-    "force_handlers",
-    "gather_facts",
-    "gather_subset",
-    "gather_timeout",
-    "handlers",
-    "ignore_errors",
-    "ignore_unreachable",
-    "max_fail_percentage",
-    "module_defaults",
-    "name",
-    "no_log",
-    "order",
-    "port",
-    "post_tasks",
-    "pre_tasks",
-    "remote_user",
-    "roles",
-    "run_once",
-    "serial",
-    "strategy",
-    "tags",
-    "throttle",
-    "timeout",
-    "vars",
-    "vars_files",
-    "vars_prompt",
-)
+    "any_errors_fatal", "become", "become_exe", "become_flags", "become_method", "become_user", "check_mode",
+    "collections", "connection", "debugger", "diff", "environment", "fact_path", "force_handlers", "gather_facts",
+    "gather_subset", "gather_timeout", "handlers", "ignore_errors", "ignore_unreachable", "max_fail_percentage",
+    "module_defaults", "name", "no_log", "order", "port", "post_tasks", "pre_tasks", "remote_user", "roles",
+    "run_once", "serial", "strategy", "tags", "throttle", "timeout", "vars", "vars_files", "vars_prompt",
+)  # fmt: skip
 _PLAY = ("hosts", *STEPS, "depends_on", *_ANSIBLE)
 _DEPENDS_ON = ("service_selector", "grouping", "prefix", "array_info")
 _GROUPINGS = ("round_robin", "asarray", "aggregate", "address_match")

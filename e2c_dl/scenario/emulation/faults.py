@@ -21,46 +21,118 @@ it happens its places, and the time until the next. Nobody is killed twice: name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from e2c_dl import units
-from e2c_dl.scenario.emulation.injection import fraction, is_drawn, more_times_slower
-from e2c_dl.scenario.emulation.moments import read_moment, read_repeat
-from e2c_dl.scenario.emulation.occurrences import Ground, Place, Planned, drawn
-from e2c_dl.scenario.ends import LINK_KEYS, RANDOM, hosts_of, is_symmetric, pairs_of, shown
+from e2c_dl.scenario.emulation.draws import Ground, Moment, Place, Planned, Repeat, drawn
+from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn
 from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, unread
 from e2c_dl.scenario.model import Fault, FaultKind
+from e2c_dl.scenario.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of, shown
 from e2c_dl.topology import Host, Pair
+
+MAX_TIMES = 1000
+"""How often one entry may be expected to happen."""
+
+_ITERATION = re.compile(r"\s*iteration\s+([0-9]{1,9})\s*")
+_MOMENT = {
+    "type": "string",
+    "pattern": rf"^\s*(iteration\s+[0-9]+|{units.SPAN.pattern})\s*$",
+    "description": "A time of training, such as 20s, or an iteration, counted from 0: iteration 30.",
+}
+_TWO_MOMENTS = {**listed(_MOMENT, least=2).schema, "maxItems": 2}
+
+BETWEEN = Keys(
+    {"between": Key(Kind(read=Field.items, schema=_TWO_MOMENTS), "Drawn by the seed between these two.", required=True)}
+)
+REPEAT = Keys(
+    {
+        "every": Key(
+            SPAN, "Mean of the exponentially distributed time between its end and its next beginning.", required=True
+        ),
+        "until": Key(SPAN, "It begins no more from then on.", required=True),
+    }
+)
+LINKS_OR_RANDOM = Keys(
+    {
+        "src": Key(PLACE, "Where the links begin; random: both ends are drawn.", required=True),
+        "dst": Key(PLACE, "Where they end; random: both ends are drawn.", required=True),
+        "symmetric": SYMMETRIC,
+    }
+)
+_LINKS = unread({"anyOf": [LINKS_OR_RANDOM.schema, listed(LINKS_OR_RANDOM.schema, least=1).schema]})
+_SIDES = listed(listed(HOST.schema, least=1).schema, least=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Form:
-    """What an entry of one kind may and must say beside its place and ``at``."""
+    """What an entry of one kind may and must say beside ``at``."""
 
     kind: FaultKind
-    value: str | None = None  # the key of its value
-    read: Callable[[Field], float] | None = None
+    place: Kind[Any]
+    says: str  # of its place
+    value: Mapping[str, Key] = field(default_factory=dict)  # the key of its value, if it has one
     lasts: str = "may"  # has ``for``: may, must, never
     repeats: bool = True
 
+    def keys(self, name: str) -> Keys:
+        """All that such an entry may say."""
+        lasting = Key(SPAN, "How long; for good if absent.", required=self.lasts == "must")
+        return Keys(
+            {
+                name: Key(self.place, self.says, required=True),
+                **self.value,
+                "at": Key(unread({"anyOf": [_MOMENT, BETWEEN.schema]}), "When it begins.", required=True),
+                **({} if self.lasts == "never" else {"for": lasting}),
+                **({"repeat": Key(REPEAT.kind, "It happens again and again, by the seed.")} if self.repeats else {}),
+            }
+        )
+
 
 FORMS: Mapping[str, _Form] = {
-    "cut": _Form(kind=FaultKind.CUT),
-    "partition": _Form(kind=FaultKind.CUT),
-    "slow_link": _Form(kind=FaultKind.SLOW_LINK, value="rate_factor", read=fraction),
-    "slow_host": _Form(kind=FaultKind.SLOW_HOST, value="factor", read=more_times_slower),
-    "pause": _Form(kind=FaultKind.PAUSE, lasts="must"),
-    "kill": _Form(kind=FaultKind.KILL, lasts="never", repeats=False),
-    "clock_step": _Form(
-        kind=FaultKind.CLOCK_STEP, value="by", read=lambda by: by.quantity(units.parse_offset), lasts="never"
+    "cut": _Form(kind=FaultKind.CUT, place=_LINKS, says="These links carry nothing."),
+    "partition": _Form(
+        kind=FaultKind.CUT,
+        place=_SIDES,
+        says="Sides, each a list of hosts or patterns; all links between them carry nothing.",
     ),
-    "clock_drift": _Form(kind=FaultKind.CLOCK_DRIFT, value="by", read=lambda by: by.quantity(units.parse_drift)),
+    "slow_link": _Form(
+        kind=FaultKind.SLOW_LINK,
+        place=_LINKS,
+        says="These links carry less.",
+        value={"rate_factor": Key(RATE_FACTOR, "Times their rate.", required=True)},
+    ),
+    "slow_host": _Form(
+        kind=FaultKind.SLOW_HOST,
+        place=PLACE,
+        says="This host computes more slowly.",
+        value={"factor": Key(MORE_TIMES_SLOWER, "Times slower.", required=True)},
+    ),
+    "pause": _Form(kind=FaultKind.PAUSE, place=PLACE, says="This host's worker is stopped, and goes on.", lasts="must"),
+    "kill": _Form(kind=FaultKind.KILL, place=PLACE, says="This host's worker is killed.", lasts="never", repeats=False),
+    "clock_step": _Form(
+        kind=FaultKind.CLOCK_STEP,
+        place=PLACE,
+        says="The clock of this host's trace jumps.",
+        value={"by": Key(OFFSET, required=True)},
+        lasts="never",
+    ),
+    "clock_drift": _Form(
+        kind=FaultKind.CLOCK_DRIFT,
+        place=PLACE,
+        says="The clock of this host's trace runs fast or slow.",
+        value={"by": Key(DRIFT, required=True)},
+    ),
 }
 """Every kind of entry by its own key."""
 
-COMMON = ("at", "for", "repeat")
-_VALUES = tuple(dict.fromkeys(form.value for form in FORMS.values() if form.value))
+FAULT = {"anyOf": [form.keys(name).schema for name, form in FORMS.items()]}
+_VALUES = tuple(dict.fromkeys(key for form in FORMS.values() for key in form.value))
+_KNOWN = (*FORMS, "at", "for", "repeat", *_VALUES)
 
 
 def read_faults(section: Field, seed: int | None, ground: Ground, found: Findings) -> tuple[Fault, ...]:
@@ -69,7 +141,7 @@ def read_faults(section: Field, seed: int | None, ground: Ground, found: Finding
     for index, item in enumerate(found.attempt(section.items) or []):
         own = Findings()
         entry = _entry(item, index, ground, own)
-        found.errors += own.errors
+        found.take(own)
         if entry is not None and not own.errors:
             entries.append(entry)
     return () if seed is None else drawn(entries, seed, ground, found)
@@ -77,7 +149,7 @@ def read_faults(section: Field, seed: int | None, ground: Ground, found: Finding
 
 def _entry(item: Field, index: int, ground: Ground, found: Findings) -> Planned | None:
     """The entry; None, or one not to be used, after noting errors."""
-    fields = item.keys(found, known=(*FORMS, *COMMON, *_VALUES), required=["at"])
+    fields = item.keys(found, known=_KNOWN, required=["at"])
     names = [name for name in FORMS if name in fields]
     if found.errors:
         return None
@@ -87,13 +159,14 @@ def _entry(item: Field, index: int, ground: Ground, found: Findings) -> Planned 
         return None
     name, form = names[0], FORMS[names[0]]
     _check_keys(name, form, item, fields, found)
-    moment = found.attempt(read_moment, fields["at"], ground.iterations)
+    moment = found.attempt(_moment, fields["at"], ground.iterations)
     for_s = found.attempt(_lasting_s, fields["for"]) if "for" in fields else None
-    value = found.attempt(form.read, fields[form.value]) if form.read and form.value in fields else None
+    said = [found.attempt(key.kind.read, fields[its]) for its, key in form.value.items() if its in fields]
+    value = said[0] if said else None
     where = found.attempt(_where, name, fields[name], ground)
     repeat = None
     if "repeat" in fields and moment is not None and not found.errors:
-        repeat = found.attempt(read_repeat, fields["repeat"], moment, for_s)
+        repeat = found.attempt(_repeat, fields["repeat"], moment, for_s)
     if moment is None or where is None or found.errors:
         return None
     return Planned(index=index, kind=form.kind, value=value, moment=moment, for_s=for_s, repeat=repeat, where=where)
@@ -101,10 +174,11 @@ def _entry(item: Field, index: int, ground: Ground, found: Findings) -> Planned 
 
 def _check_keys(name: str, form: _Form, item: Field, fields: Mapping[str, Field], found: Findings) -> None:
     """Notes keys that mean nothing to this kind, and missing ones."""
-    if form.value and form.value not in fields:
-        found.errors.append(item.error(f"{name} needs {form.value}", f"add {form.value}"))
+    for key in form.value:
+        if key not in fields:
+            found.errors.append(item.error(f"{name} needs {key}", f"add {key}"))
     for key in _VALUES:
-        if key in fields and key != form.value:
+        if key in fields and key not in form.value:
             found.errors.append(fields[key].error(f"means nothing to {name}", "remove it"))
     if "for" in fields and form.lasts == "never":
         found.errors.append(fields["for"].error(f"{name} is done in a moment", "remove it"))
@@ -116,8 +190,52 @@ def _check_keys(name: str, form: _Form, item: Field, fields: Mapping[str, Field]
         found.errors.append(fields["repeat"].error("what lasts for good cannot begin again", "add for"))
 
 
+def _moment(field: Field, iterations: int) -> Moment:
+    """When it begins, in a training of so many iterations. Raises: ScenarioError."""
+    if not isinstance(field.value, dict):
+        at, iteration = _at(field, iterations)
+        return Moment(low=at, high=at, iteration=iteration)
+    ends, between = BETWEEN.read(field)["between"], field.required("between")
+    if len(ends) != 2:
+        raise between.error(f"expected two moments, not {len(ends)}", "write e.g. [10s, 60s]")
+    (low, iteration), (high, other) = (_at(end, iterations) for end in ends)
+    if iteration is not other:
+        raise between.error("one is a time and one an iteration", "write two of one kind")
+    if not low < high:
+        raise between.error("the second is not after the first", "write the earlier one first")
+    return Moment(low=low, high=high, iteration=iteration)
+
+
+def _repeat(field: Field, moment: Moment, for_s: float | None) -> Repeat:
+    """How often it happens again, which lasts ``for_s`` each time. Raises: ScenarioError."""
+    said = REPEAT.read(field)
+    every_s, until_s = said["every"], said["until"]
+    if moment.iteration:
+        raise field.error("repeats after a time, but begins with an iteration", "write at: as a time, such as 20s")
+    if until_s <= moment.high:
+        raise field.required("until").error("is over before it begins", f"write more than {moment.high:g}s")
+    mean_s = every_s + (for_s or 0.0)
+    if every_s == 0 or (until_s - moment.low) / mean_s > MAX_TIMES:
+        raise field.required("every").error(f"would happen more than {MAX_TIMES} times", "write a longer time")
+    return Repeat(every_s=every_s, until_s=until_s)
+
+
+def _at(field: Field, iterations: int) -> tuple[float, bool]:
+    """(seconds, False) or (iteration, True). Raises: ScenarioError."""
+    text = field.text()
+    match = _ITERATION.fullmatch(text)
+    if match is None:
+        if "iteration" in text:
+            raise field.error(f"{described(text)} is no iteration", "write e.g. iteration 30")
+        return SPAN.read(field), False
+    if int(match[1]) >= iterations:
+        problem = f"{described(text)} never begins: training has {iterations}, counted from 0"
+        raise field.error(problem, f"write at most iteration {iterations - 1}")
+    return float(match[1]), True
+
+
 def _lasting_s(field: Field) -> float:
-    for_s = field.quantity(units.parse_span)
+    for_s = SPAN.read(field)
     if for_s == 0:
         raise field.error("lasts no time", "write above 0s, or remove it: then it lasts for good")
     return for_s
@@ -144,10 +262,7 @@ def _links(name: str, field: Field, ground: Ground) -> Place:
     links: dict[Pair, None] = {}
     random_ones = []
     for entry in entries:
-        own = Findings()
-        entry.keys(own, known=LINK_KEYS, required=("src", "dst"))
-        if own.errors:
-            raise own.errors[0]
+        LINKS_OR_RANDOM.read(entry)
         if is_drawn(entry, ("src", "dst")):
             random_ones.append(is_symmetric(entry))
             continue

@@ -2,13 +2,13 @@
 
 ::
 
-    compute: ...        slow by design                       :mod:`e2c_dl.scenario.emulation.compute`
-    links: ...          jitter, bursts, reordering, queues   :mod:`e2c_dl.scenario.quality`
+    compute: ...        slow by design                       :mod:`e2c_dl.scenario.emulation.hosts`
+    links: ...          jitter, bursts, reordering, queues   :mod:`e2c_dl.scenario.emulation.links`
     bottlenecks: ...    rates that links share               :mod:`e2c_dl.scenario.emulation.bottlenecks`
     schedules: ...      what changes by design               :mod:`e2c_dl.scenario.emulation.schedules`
     injected: ...       departures, which diagnosis is       :mod:`e2c_dl.scenario.emulation.injection`
                         not told of                          :mod:`e2c_dl.scenario.emulation.faults`
-    tcp: ...                                                 :mod:`e2c_dl.scenario.emulation.tcp`
+    tcp: ...                                                 :mod:`e2c_dl.scenario.emulation.hosts`
 
 Without the file no host is slowed, links are as ``network.yaml`` says, nothing is injected, and TCP is cubic.
 """
@@ -21,19 +21,45 @@ from pathlib import Path
 from types import MappingProxyType
 
 from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.emulation.bottlenecks import read_bottlenecks
-from e2c_dl.scenario.emulation.compute import DEFAULT_COMPUTE, read_compute
-from e2c_dl.scenario.emulation.faults import read_faults
-from e2c_dl.scenario.emulation.injection import NOTHING, read_injected, read_seed
-from e2c_dl.scenario.emulation.occurrences import Ground
-from e2c_dl.scenario.emulation.schedules import read_schedules
-from e2c_dl.scenario.emulation.tcp import DEFAULT_TCP, read_tcp
+from e2c_dl.scenario.emulation import faults, hosts, injection, schedules
+from e2c_dl.scenario.emulation.bottlenecks import BOTTLENECK, read_bottlenecks
+from e2c_dl.scenario.emulation.draws import Ground
+from e2c_dl.scenario.emulation.links import ENTRY, read_links
 from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.keys import Key, Keys, Schema, listed
 from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
-from e2c_dl.scenario.quality import read_links
 from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
-SECTIONS = ("compute", "links", "bottlenecks", "schedules", "injected", "tcp")
+INJECTED = Keys(
+    {
+        "seed": Key(injection.SEED, "What everything random is drawn by.", required=True),
+        "compute": Key(injection.HOSTS.listed, "Hosts that are slower than designed."),
+        "links": Key(injection.LINKS.listed, "Links that have less than their designed rate."),
+        "faults": Key(listed(faults.FAULT), "What happens while training runs."),
+    }
+)
+SECTIONS = Keys(
+    {
+        "compute": Key(hosts.COMPUTE.kind, "Slow by design."),
+        "links": Key(ENTRY.listed, "What network.yaml cannot say of its links. Key by key; the last entry holds."),
+        "bottlenecks": Key(BOTTLENECK.listed, "Rates that several links share."),
+        "schedules": Key(schedules.SECTION.kind, "What changes by design while training runs."),
+        "injected": Key(INJECTED.kind, "Departures from the design, which diagnosis is not told of."),
+        "tcp": Key(hosts.TCP.kind, "TCP settings of every host."),
+    }
+)
+
+
+def schema() -> Schema:
+    """The JSON Schema of the file, for editors: what it refuses, the reader refuses."""
+    return {
+        # Kept to what the drafts since 6 have in common: E2Clab brings a validator that ends with draft 7.
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "emulation.yaml of a scenario for e2c-dl",
+        "description": "What E2Clab's files cannot say of network and processors. Every section, and the whole file, "
+        "may be left out. e2c-dl check says what a schema cannot.",
+        **SECTIONS.schema,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +77,12 @@ class Design:
 class Emulation:
     """What the file says, on top of the design."""
 
-    compute: ComputeEmulation = DEFAULT_COMPUTE
+    compute: ComputeEmulation = hosts.DEFAULT_COMPUTE
     links: Mapping[Pair, Link]  # those of network.yaml among them
     bottlenecks: tuple[Bottleneck, ...] = ()
     schedules: Schedules = field(default_factory=Schedules)
-    injected: Injected = NOTHING
-    tcp: Tcp = DEFAULT_TCP
+    injected: Injected = injection.NOTHING
+    tcp: Tcp = hosts.DEFAULT_TCP
 
 
 def read_emulation(document: Document | None, design: Design, found: Findings) -> Emulation:
@@ -64,24 +90,24 @@ def read_emulation(document: Document | None, design: Design, found: Findings) -
     said = Emulation(links=design.links or {})
     if document is None:
         return said
-    sections = Field(document=document, value=document.value).keys(found, known=SECTIONS)
+    sections = SECTIONS.fields(Field(document=document, value=document.value), found)
     if "compute" in sections:
-        said = replace(said, compute=read_compute(sections["compute"], design.hosts, found))
+        said = replace(said, compute=hosts.read_compute(sections["compute"], design.hosts, found))
     if design.hosts is not None and design.links is not None:
         said = _on_links(sections, said, design, design.hosts, found)
         if "injected" in sections and design.iterations is not None:
             said = replace(said, injected=_injected(sections["injected"], said, design, design.hosts, found))
     if "tcp" in sections:
-        said = replace(said, tcp=read_tcp(sections["tcp"], found))
+        said = replace(said, tcp=hosts.read_tcp(sections["tcp"], found))
     return said
 
 
 def names_traces(document: Document | None) -> bool:
     """Whether a schedule plays a recorded trace."""
-    schedules = document.value.get("schedules") if document is not None and isinstance(document.value, dict) else None
+    said = document.value.get("schedules") if document is not None and isinstance(document.value, dict) else None
     entries = [
         entry
-        for section in (schedules.values() if isinstance(schedules, dict) else ())
+        for section in (said.values() if isinstance(said, dict) else ())
         for entry in (section if isinstance(section, list) else ())
         if isinstance(entry, dict)
     ]
@@ -89,37 +115,37 @@ def names_traces(document: Document | None) -> bool:
 
 
 def _on_links(
-    sections: Mapping[str, Field], said: Emulation, design: Design, hosts: Sequence[Host], found: Findings
+    sections: Mapping[str, Field], said: Emulation, design: Design, every: Sequence[Host], found: Findings
 ) -> Emulation:
     """``said`` with links, bottlenecks and schedules."""
     own = Findings()
     if "links" in sections:
-        said = replace(said, links=MappingProxyType(read_links(sections["links"], said.links, hosts, own)))
+        said = replace(said, links=MappingProxyType(read_links(sections["links"], said.links, every, own)))
     if "bottlenecks" in sections:
-        said = replace(said, bottlenecks=read_bottlenecks(sections["bottlenecks"], said.links, hosts, own))
+        said = replace(said, bottlenecks=read_bottlenecks(sections["bottlenecks"], said.links, every, own))
     # A schedule of a bottleneck that was not understood would be called unknown.
     if "schedules" in sections and not own.errors:
-        schedules = read_schedules(
-            sections["schedules"], hosts, said.links, said.bottlenecks, said.compute, design.folder, own
+        read = schedules.read_schedules(
+            sections["schedules"], every, said.links, said.bottlenecks, said.compute, design.folder, own
         )
-        said = replace(said, schedules=schedules)
-    found.errors += own.errors
+        said = replace(said, schedules=read)
+    found.take(own)
     return said
 
 
-def _injected(section: Field, said: Emulation, design: Design, hosts: Sequence[Host], found: Findings) -> Injected:
-    injected = read_injected(section, hosts, said.links, design.used_pairs, found)
-    faults = section.get("faults") if isinstance(section.value, dict) else None
-    if faults is None:
+def _injected(section: Field, said: Emulation, design: Design, every: Sequence[Host], found: Findings) -> Injected:
+    fields = INJECTED.fields(section, found)
+    seed = found.attempt(injection.SEED.read, fields["seed"]) if "seed" in fields else None
+    injected = injection.read_injected(fields, seed, every, said.links, design.used_pairs, found)
+    if "faults" not in fields:
         return injected
-    seed = Findings().attempt(read_seed, section)  # what is wrong with it was noted above
     ground = Ground(
-        hosts=hosts,
+        hosts=every,
         used_pairs=design.used_pairs,
         least_rate_bps=_least_rates_bps(said, injected),
         iterations=design.iterations or 0,
     )
-    return replace(injected, faults=read_faults(faults, seed, ground, found))
+    return replace(injected, faults=faults.read_faults(fields["faults"], seed, ground, found))
 
 
 def _least_rates_bps(said: Emulation, injected: Injected) -> dict[Pair, float]:

@@ -23,16 +23,34 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from e2c_dl.scenario.emulation.compute import MAX_FACTOR
-from e2c_dl.scenario.ends import RANDOM, hosts_of, pairs_of, shown
+from e2c_dl.scenario.emulation.hosts import MAX_FACTOR
 from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.keys import Key, Keys, integer, number
 from e2c_dl.scenario.model import Injected
+from e2c_dl.scenario.patterns import PLACE, RANDOM, hosts_of, pairs_of, shown
 from e2c_dl.topology import Host, Link, Pair
 from e2c_dl.units import RATE_MIN_BPS, format_rate
 
 T = TypeVar("T")
 
 NOTHING = Injected(seed=0, compute=MappingProxyType({}), links=MappingProxyType({}))
+
+MORE_TIMES_SLOWER = number(1, MAX_FACTOR, above=True)
+RATE_FACTOR = number(0, 1, above=True, below=True)
+SEED = integer(0, 2**32 - 1)
+HOSTS = Keys(
+    {
+        "host": Key(PLACE, required=True),
+        "factor": Key(MORE_TIMES_SLOWER, "Times slower than designed, all the time.", required=True),
+    }
+)
+LINKS = Keys(
+    {
+        "src": Key(PLACE, "Where the links begin.", required=True),
+        "dst": Key(PLACE, "Where they end.", required=True),
+        "rate_factor": Key(RATE_FACTOR, "Times the designed rate, all the time.", required=True),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +64,17 @@ class _Entry:
 
 
 def read_injected(
-    section: Field,
+    fields: Mapping[str, Field],
+    seed: int | None,
     hosts: Sequence[Host],
     links: Mapping[Pair, Link],
     used_pairs: Callable[[], Sequence[Pair]],
     found: Findings,
 ) -> Injected:
-    """The departures, placed, but for the faults, noting in ``found`` what is wrong.
+    """The departures in the section's ``fields``, placed, but for the faults, noting in ``found`` what is wrong.
 
     ``used_pairs`` tells the directed links that training uses, in a fixed order; it is asked only to draw one.
     """
-    fields = section.keys(found, known=("seed", "compute", "links", "faults"), required=["seed"])
-    seed = found.attempt(read_seed, section) if "seed" in fields else None
     ranks = [host.name for host in hosts if host.rank is not None]
 
     def named_hosts(entry: Field) -> list[str]:
@@ -69,8 +86,8 @@ def read_injected(
     def slowable() -> list[Pair]:
         return [pair for pair in used_pairs() if links.get(pair, Link()).rate_bps is not None]
 
-    slow_hosts = _entries(fields.get("compute"), ("host",), "factor", more_times_slower, found)
-    slow_links = _entries(fields.get("links"), ("src", "dst"), "rate_factor", fraction, found)
+    slow_hosts = _entries(fields.get("compute"), HOSTS, found)
+    slow_links = _entries(fields.get("links"), LINKS, found)
     compute = _place(f"{seed}:compute", slow_hosts, named_hosts, lambda: ranks, found)
     slowed = _place(f"{seed}:links", slow_links, named_links, slowable, found)
     for pair, entry in slowed.items():
@@ -82,38 +99,21 @@ def read_injected(
     )
 
 
-def read_seed(section: Field) -> int:
-    """What everything random is drawn by. Raises: ScenarioError."""
-    return section.required("seed").integer(0, 2**32 - 1)
-
-
-def more_times_slower(field: Field) -> float:
-    """A factor above 1. Raises: ScenarioError."""
-    return field.number(lambda factor: 1 < factor <= MAX_FACTOR, f"above 1, at most {MAX_FACTOR:g}")
-
-
-def fraction(field: Field) -> float:
-    """A fraction between 0 and 1. Raises: ScenarioError."""
-    return field.number(lambda factor: 0 < factor < 1, "above 0 and below 1")
-
-
-def _entries(
-    field: Field | None, places: tuple[str, ...], key: str, factor: Callable[[Field], float], found: Findings
-) -> list[_Entry]:
-    """The sound lines of the list ``field``; the others are noted."""
+def _entries(field: Field | None, keys: Keys, found: Findings) -> list[_Entry]:
+    """The sound lines of the list ``field``, of places and, as the last key, a factor; the others are noted."""
+    *places, factor = keys
     entries = []
     for index, item in enumerate(found.attempt(field.items) or []) if field else ():
         own = Findings()
-        item.keys(own, known=(*places, key), required=(*places, key))
-        value = own.attempt(factor, item.required(key)) if not own.errors else None
+        said = keys.gather(item, own)
         drawn = own.attempt(is_drawn, item, places) if not own.errors else None
-        found.errors += own.errors
-        if value is not None and drawn is not None:
-            entries.append(_Entry(field=item, index=index, factor=value, drawn=drawn))
+        found.take(own)
+        if drawn is not None:
+            entries.append(_Entry(field=item, index=index, factor=said[factor], drawn=drawn))
     return entries
 
 
-def is_drawn(entry: Field, places: tuple[str, ...]) -> bool:
+def is_drawn(entry: Field, places: Sequence[str]) -> bool:
     """Whether its place is random. Raises: ScenarioError, if it is in part."""
     drawn = [entry.required(place).text() == RANDOM for place in places]
     if any(drawn) and not all(drawn):

@@ -2,7 +2,7 @@
 
 ::
 
-    schedules:                                    schedules are spelled as in :mod:`e2c_dl.scenario.emulation.points`
+    schedules:                                    spelled as in :mod:`e2c_dl.scenario.emulation.schedule_forms`
       links: [{src: edge.*, dst: cloud.*, symmetric: true, rate: SCHEDULE, delay: SCHEDULE, loss: SCHEDULE}]
       bottlenecks: [{name: campus, rate: SCHEDULE}]
       compute: [{host: edge.*, factor: SCHEDULE}, {host: fog-1, cores: SCHEDULE}]
@@ -17,32 +17,78 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from e2c_dl import units
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.emulation.compute import MAX_CORES, MAX_FACTOR, times_slower
-from e2c_dl.scenario.emulation.points import read_schedule
-from e2c_dl.scenario.ends import LINK_KEYS, hosts_of, pairs_of, shown
+from e2c_dl.scenario.emulation.hosts import FACTOR, MAX_CORES, MAX_FACTOR
+from e2c_dl.scenario.emulation.links import JitterMisfit, check_jitter
+from e2c_dl.scenario.emulation.schedule_forms import CORES_OVER_TIME, DELAYS, FACTORS, LOSSES, RATES, Forms
 from e2c_dl.scenario.field import Field, Findings, described, instead
+from e2c_dl.scenario.keys import SPAN, Key, Keys, Kind, listed, number
 from e2c_dl.scenario.model import ComputeEmulation, LinkSchedule, Schedules
-from e2c_dl.scenario.quality import JitterMisfit, check_jitter
+from e2c_dl.scenario.patterns import HOST, LINKS, hosts_of, pairs_of, shown
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
 K = TypeVar("K")
 
-SECTIONS = ("links", "bottlenecks", "compute", "thermal")
-SCHEDULES = ("rate", "delay", "loss")
 RATIO_STEP = 1.05
 """A ramp of cores becomes a chain of ramps of factors, over which the cores change by no more than this."""
 
+OF_LINKS: Mapping[str, Forms] = {"rate": RATES, "delay": DELAYS, "loss": LOSSES}
 _FIELDS = {"rate": "rate_bps", "delay": "delay_s", "loss": "loss"}
+
+_CELSIUS = number(-273, 1000, of="of degrees Celsius, ")
+_THERMAL: Mapping[str, tuple[str, Kind[float], str]] = {
+    "ambient": ("ambient_c", _CELSIUS, "Temperature without load, degrees Celsius."),
+    "rise": ("rise_c", _CELSIUS, "How much warmer it gets when it computes for ever."),
+    "throttled_rise": ("throttled_rise_c", _CELSIUS, "The same, throttled."),
+    "tau": ("tau_s", SPAN, "Time constant of warming and cooling."),
+    "limit": ("limit_c", _CELSIUS, "Throttles from here."),
+    "hysteresis": ("hysteresis_c", _CELSIUS, "Recovers this much below."),
+    "factor": ("factor", FACTOR, "Times slower while throttled."),
+}
+"""Key -> the field of a Thermal, how it is read, and what it says."""
+
+
+def _default(key: str, of: Thermal) -> object:
+    value = getattr(of, _THERMAL[key][0])
+    return f"{value:g}s" if key == "tau" else value
+
+
+LINK = Keys({**LINKS, **{key: Key(forms.kind) for key, forms in OF_LINKS.items()}})
+BOTTLENECK = Keys(
+    {
+        "name": Key(Kind(read=Field.text, schema={"type": "string"}), "That of one under bottlenecks.", required=True),
+        "rate": Key(RATES.kind, required=True),
+    }
+)
+_COMPUTE = {"factor": FACTORS, "cores": CORES_OVER_TIME}
+# One of the two, which the schema says as two forms; the reader has better words for neither and both.
+COMPUTE = [
+    Keys({"host": Key(HOST, required=True), key: Key(forms.kind, required=True)}) for key, forms in _COMPUTE.items()
+]
+THERMAL = Keys(
+    {
+        "host": Key(HOST, required=True),
+        **{key: Key(kind, says, default=_default(key, Thermal())) for key, (_, kind, says) in _THERMAL.items()},
+    }
+)
+SECTION = Keys(
+    {
+        "links": Key(LINK.listed, "Rate, delay and loss of links, instead of network.yaml's."),
+        "bottlenecks": Key(BOTTLENECK.listed, "Rates of bottlenecks, instead of their own."),
+        "compute": Key(
+            listed({"anyOf": [keys.schema for keys in COMPUTE]}), "How slow hosts are, instead of compute.factors."
+        ),
+        "thermal": Key(THERMAL.listed, "Hosts that get warm as they compute, and slow themselves down."),
+    }
+)
 
 
 def read_schedules(
@@ -55,13 +101,12 @@ def read_schedules(
     found: Findings,
 ) -> Schedules:
     """The schedules of a scenario in ``folder``, noting in ``found`` what is wrong."""
-    fields = section.keys(found, known=SECTIONS)
-    entries = {name: found.attempt(fields[name].items) or [] for name in SECTIONS if name in fields}
+    entries = SECTION.gather(section, found)
     return Schedules(
-        links=MappingProxyType(_links(entries.get("links", []), hosts, links, folder, found)),
-        bottlenecks=MappingProxyType(_bottlenecks(entries.get("bottlenecks", []), bottlenecks, folder, found)),
-        compute=MappingProxyType(_compute(entries.get("compute", []), hosts, compute, found)),
-        thermal=MappingProxyType(_thermal(entries.get("thermal", []), hosts, found)),
+        links=MappingProxyType(_links(entries.get("links", ()), hosts, links, folder, found)),
+        bottlenecks=MappingProxyType(_bottlenecks(entries.get("bottlenecks", ()), bottlenecks, folder, found)),
+        compute=MappingProxyType(_compute(entries.get("compute", ()), hosts, compute, folder, found)),
+        thermal=MappingProxyType(_thermal(entries.get("thermal", ()), hosts, found)),
     )
 
 
@@ -72,15 +117,12 @@ def _links(
     taken: dict[tuple[Pair, str], Field] = {}
     for entry in entries:
         own = Findings()
-        fields = entry.keys(own, known=(*LINK_KEYS, *SCHEDULES), required=("src", "dst"))
-        named = [key for key in SCHEDULES if key in fields]
+        fields = LINK.fields(entry, own)
+        named = [key for key in OF_LINKS if key in fields]
         if not own.errors and not named:
-            own.errors.append(entry.error("changes nothing", f"write one of {', '.join(SCHEDULES)}"))
-        read = {
-            key: read_schedule(fields[key], _VALUES[key], own, traces_in=folder if key == "rate" else None)
-            for key in named
-        }
-        pairs = own.attempt(pairs_of, entry, hosts) if not own.errors else None
+            own.errors.append(entry.error("changes nothing", f"write one of {', '.join(OF_LINKS)}"))
+        read = {key: OF_LINKS[key].read(fields[key], own, folder) for key in named}
+        pairs = own.attempt(pairs_of, entry, hosts, own) if not own.errors else None
         own.attempt(_check_links, entry, fields, read, pairs or [], links)
         for pair in pairs or []:
             for key, schedule in read.items():
@@ -88,7 +130,7 @@ def _links(
                 schedules[pair] = dataclasses.replace(schedules.get(pair, LinkSchedule()), **{_FIELDS[key]: schedule})
             if own.errors:
                 break
-        found.errors += own.errors
+        found.take(own)
     return schedules
 
 
@@ -100,7 +142,7 @@ def _check_links(
     links: Mapping[Pair, Link],
 ) -> None:
     """Raises: ScenarioError, for the first link that could not follow its schedule."""
-    rate, delay, loss = (schedules.get(key) for key in SCHEDULES)
+    rate, delay, loss = (schedules.get(key) for key in OF_LINKS)
     for pair in pairs:
         link = links.get(pair)
         if link is None or (rate is not None and link.rate_bps is None):
@@ -125,21 +167,21 @@ def _bottlenecks(
     taken: dict[str, Field] = {}
     for entry in entries:
         own = Findings()
-        fields = entry.keys(own, known=("name", "rate"), required=("name", "rate"))
+        fields = BOTTLENECK.fields(entry, own)
         name = own.attempt(fields["name"].text) if "name" in fields else None
         if name is not None and name not in names:
             remedy = instead(name, names) if names else "describe it under 'bottlenecks:'"
             own.errors.append(fields["name"].error(f"no bottleneck is called {described(name)}", remedy))
-        schedule = read_schedule(fields["rate"], _rate, own, traces_in=folder) if "rate" in fields else None
+        schedule = RATES.read(fields["rate"], own, folder) if "rate" in fields else None
         if name is not None and schedule is not None and not own.errors:
             own.attempt(_claim, taken, name, entry, f"{name} has a schedule")
             schedules[name] = schedule
-        found.errors += own.errors
+        found.take(own)
     return schedules
 
 
 def _compute(
-    entries: Sequence[Field], hosts: Sequence[Host], compute: ComputeEmulation, found: Findings
+    entries: Sequence[Field], hosts: Sequence[Host], compute: ComputeEmulation, folder: Path, found: Findings
 ) -> dict[str, Schedule]:
     schedules: dict[str, Schedule] = {}
     taken: dict[str, Field] = {}
@@ -151,16 +193,16 @@ def _compute(
         chosen = own.attempt(hosts_of, fields["host"], hosts) if "host" in fields else None
         schedule = None
         if "factor" in fields and not own.errors:
-            schedule = read_schedule(fields["factor"], times_slower, own)
+            schedule = FACTORS.read(fields["factor"], own, folder)
         elif "cores" in fields and not own.errors:
-            schedule = _of_cores(fields["cores"], compute.cores, own)
+            schedule = _of_cores(fields["cores"], compute.cores, folder, own)
         if schedule is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
             schedules.update({host.name: schedule for host in chosen})
-        found.errors += own.errors
+        found.take(own)
     return schedules
 
 
-def _of_cores(field: Field, reference: float | None, found: Findings) -> Schedule | None:
+def _of_cores(field: Field, reference: float | None, folder: Path, found: Findings) -> Schedule | None:
     """The schedule of factors of a schedule of cores: a host of factor 1 has ``reference``."""
     if reference is None:
         remedy = "write 'cores:' under 'compute:', what a host of factor 1 gets, or a factor here"
@@ -173,7 +215,8 @@ def _of_cores(field: Field, reference: float | None, found: Findings) -> Schedul
             lambda n: least <= n <= min(reference, MAX_CORES), f"from {least:g} to {reference:g}, compute.cores"
         )
 
-    schedule = read_schedule(field, cores, found)
+    value = Kind(read=cores, schema=CORES_OVER_TIME.value.schema)
+    schedule = dataclasses.replace(CORES_OVER_TIME, value=value).read(field, found, folder)
     if schedule is None:
         return None
     points = _subdivided(schedule) if schedule.ramp else iter(schedule.points)
@@ -185,8 +228,8 @@ def _subdivided(schedule: Schedule) -> Iterator[tuple[float, float]]:
     """The points of a ramp, and so many between them that lines between their reciprocals are close to a ramp of it."""
     for (begin_s, begin), (end_s, end) in pairwise(schedule.points):
         count = max(1, math.ceil(abs(math.log(end / begin)) / math.log(RATIO_STEP)))
-        for number in range(count):
-            value = begin * (end / begin) ** (number / count)
+        for index in range(count):
+            value = begin * (end / begin) ** (index / count)
             part = (value - begin) / (end - begin) if end != begin else 0.0
             yield begin_s + (end_s - begin_s) * part, value
     yield schedule.points[-1]
@@ -197,19 +240,19 @@ def _thermal(entries: Sequence[Field], hosts: Sequence[Host], found: Findings) -
     taken: dict[str, Field] = {}
     for entry in entries:
         own = Findings()
-        fields = entry.keys(own, known=("host", *THERMAL), required=["host"])
-        chosen = own.attempt(hosts_of, fields["host"], hosts) if "host" in fields else None
-        values = {name: own.attempt(read, fields[key]) for key, (name, read) in THERMAL.items() if key in fields}
+        said = THERMAL.gather(entry, own)
+        chosen = own.attempt(hosts_of, entry.required("host"), hosts) if "host" in said else None
+        values = {_THERMAL[key][0]: value for key, value in said.items() if key != "host"}
         device = own.attempt(_device, entry, values) if not own.errors else None
         if device is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
             devices.update({host.name: device for host in chosen})
-        found.errors += own.errors
+        found.take(own)
     return devices
 
 
-def _device(entry: Field, values: Mapping[str, float | None]) -> Thermal:
+def _device(entry: Field, values: Mapping[str, float]) -> Thermal:
     try:
-        device = Thermal(**{name: value for name, value in values.items() if value is not None})
+        device = Thermal(**values)
     except InputError as error:
         raise entry.error(f"{error}".removeprefix("thermal: "), "write other temperatures or times") from error
     hottest_c = device.ambient_c + device.rise_c
@@ -233,32 +276,3 @@ def _claim(taken: dict[K, Field], key: K, field: Field, what: str) -> bool:
         raise field.error(f"{what} already, by line {line}", "keep one of them")
     taken[key] = field
     return True
-
-
-def _rate(field: Field) -> float:
-    return field.quantity(units.parse_rate)
-
-
-def _celsius(field: Field) -> float:
-    return field.number(lambda degrees: -273 <= degrees <= 1000, "of degrees Celsius, from -273 to 1000")
-
-
-def _tau_s(field: Field) -> float:
-    return field.quantity(units.parse_span)
-
-
-_VALUES: Mapping[str, Callable[[Field], float]] = {
-    "rate": _rate,
-    "delay": lambda field: field.quantity(units.parse_delay),
-    "loss": lambda field: field.quantity(units.parse_loss),
-}
-THERMAL: Mapping[str, tuple[str, Callable[[Field], float]]] = {
-    "ambient": ("ambient_c", _celsius),
-    "rise": ("rise_c", _celsius),
-    "throttled_rise": ("throttled_rise_c", _celsius),
-    "tau": ("tau_s", _tau_s),
-    "limit": ("limit_c", _celsius),
-    "hysteresis": ("hysteresis_c", _celsius),
-    "factor": ("factor", times_slower),
-}
-"""Key -> the field of a Thermal, and how it is read."""

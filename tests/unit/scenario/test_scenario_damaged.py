@@ -183,7 +183,8 @@ def test_what_only_e2clab_honours_is_valid_but_not_locally(write, manager):
 
 def test_a_strategy_file_must_hold_one_strategy(monkeypatch):
     monkeypatch.setitem(sys.modules, "e2c_dl.strategies.empty", types.ModuleType("e2c_dl.strategies.empty"))
-    with pytest.raises(InputError, match="holds 0 strategies; write one class per file"):
+    monkeypatch.setattr("e2c_dl.strategies.names", lambda: ("empty",))
+    with pytest.raises(InputError, match=r"empty\.py has no Strategy whose name is 'empty'; set its class attribute"):
         links_of_strategy(default_training("empty"), ["edge", "edge"])
 
 

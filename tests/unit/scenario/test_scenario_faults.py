@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 from small_scenario import LAYERS, SERVICES, STRATEGIES, found, replaced, writer
 
+from e2c_dl.scenario.copies import overridden
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.scenario.stage import overridden
 
 UP = [("edge-1", "cloud-1"), ("edge-1", "cloud-2"), ("edge-2", "cloud-1"), ("edge-2", "cloud-2")]
 RING = [(0, 2), (2, 1), (1, 2)]  # edge-1 -> cloud-1 -> edge-2 -> cloud-1

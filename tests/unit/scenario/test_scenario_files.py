@@ -9,8 +9,8 @@ import yaml
 
 from e2c_dl.errors import InputError
 from e2c_dl.resources import template_dir
+from e2c_dl.scenario.copies import init
 from e2c_dl.scenario.load import load, local_problems, problems
-from e2c_dl.scenario.template import init
 
 FIRST_LIGHT = Path(__file__).parents[3] / "experiments" / "first-light"
 WORKFLOW = "- hosts: '*.trainer.*'\n  launch: []\n"

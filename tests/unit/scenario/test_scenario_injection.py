@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.scenario.copies import overridden
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.stage import overridden
 
 LAYERS = """\
 environment: {g5k: {cluster: c}}

@@ -1,6 +1,5 @@
 """The JSON Schema of emulation.yaml: what the reader accepts, an editor that checks by the schema accepts as well."""
 
-import json
 import re
 from pathlib import Path
 
@@ -10,14 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_scenario import SERVICES, STRATEGIES, writer
 
-from e2c_dl.resources import emulation_schema, template_dir
+from e2c_dl.resources import template_dir
+from e2c_dl.scenario.copies import init
+from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.load import problems
-from e2c_dl.scenario.template import init
 
 jsonschema = pytest.importorskip("jsonschema")
 
 REPOSITORY = Path(__file__).parents[3]
-SCHEMA = json.loads(emulation_schema().read_text())
+SCHEMA = schema()
 # The schema keeps to what the drafts have in common: E2Clab brings a jsonschema that ends with draft 7.
 VALIDATOR = getattr(jsonschema, "Draft202012Validator", jsonschema.Draft7Validator)(SCHEMA)
 

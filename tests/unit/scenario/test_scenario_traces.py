@@ -4,8 +4,8 @@ import pytest
 from small_scenario import SERVICES, STRATEGIES, found, writer
 
 from e2c_dl.resources import template_dir
+from e2c_dl.scenario.copies import overridden
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.stage import overridden
 
 FRAME_BITS = 1514 * 8
 

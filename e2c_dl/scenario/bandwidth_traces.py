@@ -1,4 +1,4 @@
-"""Recorded bandwidth traces: files in the scenario's folder ``traces/``, played again and again.
+"""Bandwidth traces as they were recorded: files in the scenario's folder ``traces/``, played again and again.
 
 ::
 
@@ -41,6 +41,8 @@ SHORTEST_S = 0.01
 """A rate that holds for less is asked to be averaged: nothing is changed as often."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME_PATTERN = f"{FOLDER}/{_NAME.pattern}"
+"""How a scenario names one."""
 _FACTORS = {"rate_bps": 1.0, "rate_kbps": 1e3, "rate_mbps": 1e6}
 _FRAME_BITS = 8 * units.FULL_FRAME_BYTES
 

@@ -1,7 +1,12 @@
-"""A copy of a scenario for one run, with other injected departures, or none, if asked."""
+"""Copies of scenarios: the commented one for newcomers, and one for each run, with other injected departures if asked.
+
+Beside the newcomers' stands the JSON Schema of ``emulation.yaml``: an editor that knows YAML schemas finds it by the
+first line of that file, without a network.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -10,9 +15,41 @@ from pathlib import Path
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.resources import template_dir
+from e2c_dl.scenario.bandwidth_traces import FOLDER, files
 from e2c_dl.scenario.document import MAX_BYTES, read
+from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.load import EMULATION, FILES
-from e2c_dl.scenario.recorded import FOLDER, files
+
+SCHEMA = "emulation.schema.json"
+
+
+def init(dst: Path) -> tuple[Path, ...]:
+    """Writes the commented scenario for newcomers to the folder ``dst`` and returns its files.
+
+    Raises: InputError, if a file of it is there already (nothing is overwritten) or ``dst`` cannot be written.
+    """
+    sources = {dst / file.name: file for file in sorted(template_dir().iterdir()) if file.suffix == ".yaml"}
+    for path in (*sources, dst / SCHEMA):
+        if os.path.lexists(path):
+            raise InputError(f"{path} is there already and is not overwritten; name a new folder")
+    made, written = not dst.exists(), []
+    try:
+        texts = {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+        texts[dst / SCHEMA] = json.dumps(schema(), indent=1) + "\n"
+        dst.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            # "x": also what appeared since the look above is not overwritten.
+            with path.open("x", encoding="utf-8") as stream:
+                written.append(path)
+                stream.write(text)
+    except OSError as error:
+        for path in written:  # half a scenario helps nobody
+            path.unlink()
+        if made and dst.is_dir():
+            dst.rmdir()
+        raise InputError(f"{dst} cannot be written: {error.strerror}; name another folder") from error
+    return tuple(texts)
 
 
 def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = False) -> None:

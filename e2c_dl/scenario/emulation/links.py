@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from e2c_dl import units
 from e2c_dl.errors import E2cDlError, ScenarioError
-from e2c_dl.scenario.ends import LINK_KEYS, pairs_of, shown
 from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.keys import DELAY, LOSS, SHARE, Key, Keys, Kind, one_of
+from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
 from e2c_dl.topology import BurstLoss, Distribution, Host, Link, Pair
 
 DISTRIBUTIONS = tuple(distribution.value for distribution in Distribution)
-BURST_KEYS = ("good_to_bad", "bad_to_good", "loss_in_bad", "loss_in_good")
 
 _FRAMES = re.compile(r"\s*([0-9]{1,9})\s+frames?\s*")
 _BDP = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s+bdp\s*")
@@ -62,7 +62,7 @@ def read_links(
     said: dict[Pair, dict[str, tuple[Field, Any]]] = {}
     for entry in found.attempt(section.items) or []:
         values = _entry(entry, found)
-        pairs = found.attempt(pairs_of, entry, hosts) if values else None
+        pairs = found.attempt(pairs_of, entry, hosts, found) if values else None
         for pair in pairs or ():
             said.setdefault(pair, {}).update(values)
     links = dict(designed)
@@ -108,12 +108,12 @@ def check_jitter(link: Link) -> None:
 def _entry(entry: Field, found: Findings) -> dict[str, tuple[Field, Any]]:
     """Key -> its place and value; empty after noting errors."""
     own = Findings()
-    fields = entry.keys(own, known=(*LINK_KEYS, *_READERS), required=("src", "dst"))
-    values = {key: (fields[key], own.attempt(read, fields[key])) for key, read in _READERS.items() if key in fields}
-    if not own.errors and not values:
-        own.errors.append(entry.error("says nothing of its links", f"write one of {', '.join(_READERS)}"))
-    found.errors += own.errors
-    return {} if own.errors else values
+    said = {key: value for key, value in ENTRY.gather(entry, own).items() if key not in LINKS}
+    if not own.errors and not said:
+        keys = ", ".join(key for key in ENTRY if key not in LINKS)
+        own.errors.append(entry.error("says nothing of its links", f"write one of {keys}"))
+    found.take(own)
+    return {} if own.errors else {key: (entry.required(key), value) for key, value in said.items()}
 
 
 def _refined(pair: Pair, link: Link, values: Mapping[str, tuple[Field, Any]]) -> Link:
@@ -123,7 +123,7 @@ def _refined(pair: Pair, link: Link, values: Mapping[str, tuple[Field, Any]]) ->
     refined = replace(
         link,
         jitter_s=of.get("jitter", link.jitter_s),
-        distribution=of.get("distribution", link.distribution),
+        distribution=Distribution(of.get("distribution", link.distribution)),
         reorder=of.get("reorder", link.reorder),
         burst=of.get("burst", link.burst),
     )
@@ -154,26 +154,48 @@ def _queue_bytes(pair: Pair, link: Link, field: Field, queue: Queue) -> int:
 
 
 def _burst(field: Field) -> BurstLoss:
-    found = Findings()
-    fields = field.keys(found, known=BURST_KEYS, required=BURST_KEYS[:2])
-    values = {key: found.attempt(fields[key].quantity, units.parse_share) for key in BURST_KEYS if key in fields}
-    if found.errors:
-        raise found.errors[0]
-    burst = BurstLoss(**{key: value for key, value in values.items() if value is not None})
+    burst = BurstLoss(**BURST.read(field))
     if burst.bad_to_good == 0:
-        raise fields["bad_to_good"].error("0% never ends a burst", "write above 0%, such as 30%")
+        raise field.required("bad_to_good").error("0% never ends a burst", "write above 0%, such as 30%")
     if burst.good_to_bad == 0:
-        raise fields["good_to_bad"].error("0% never begins a burst", "write above 0%, or remove burst")
+        raise field.required("good_to_bad").error("0% never begins a burst", "write above 0%, or remove burst")
     if burst.mean >= 1:
         raise field.error("loses every segment", "write a loss_in_bad or a loss_in_good below 100%")
     return burst
 
 
-_READERS: Mapping[str, Callable[[Field], Any]] = {
-    "jitter": lambda field: field.quantity(units.parse_delay),
-    "distribution": lambda field: Distribution(field.one_of(DISTRIBUTIONS)),
-    "reorder": lambda field: field.quantity(units.parse_loss),
-    "queue": read_queue,
-    "burst": _burst,
-}
-"""What an entry may say, and how it is read; each raises ScenarioError."""
+QUEUE = Kind(
+    read=read_queue,
+    schema={
+        "type": "string",
+        "pattern": rf"^\s*({units.SIZE.pattern}|[0-9]+\s+frames?|[0-9]+(\.[0-9]+)?\s+bdp)\s*$",
+        "description": "What may wait: 64KiB, 200 frames (full ones, of 1514 bytes), 2 bdp (rate x round trip, twice "
+        "the delay).",
+    },
+)
+BURST = Keys(
+    {
+        "good_to_bad": Key(SHARE, "Probability, per segment, that a burst begins.", required=True),
+        "bad_to_good": Key(SHARE, "That it ends.", required=True),
+        "loss_in_bad": Key(SHARE, "Share lost within a burst.", default="100%"),
+        "loss_in_good": Key(SHARE, "Share lost outside.", default="0%"),
+    }
+)
+ENTRY = Keys(
+    {
+        **LINKS,
+        "jitter": Key(DELAY, "Spread of the delay."),
+        "distribution": Key(
+            one_of(DISTRIBUTIONS),
+            "How delays are spread: jitter is half the width (uniform) or the standard deviation.",
+            default="uniform",
+        ),
+        "reorder": Key(LOSS, "Share of segments that skip the delay, and so overtake."),
+        "queue": Key(QUEUE),
+        "burst": Key(
+            Kind(read=_burst, schema=BURST.schema),
+            "Bursty loss (Gilbert, Elliott), instead of the loss of network.yaml.",
+        ),
+    }
+)
+"""What an entry may say."""

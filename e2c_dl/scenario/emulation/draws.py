@@ -1,4 +1,4 @@
-"""Planned faults to those that happen: what is random is drawn, each entry of the file from its own stream.
+"""Draws of faults: from planned ones to those that happen, each entry of the file by a random stream of its own.
 
 How the draws are ordered, and so what stays the same when a scenario is edited:
 :mod:`e2c_dl.scenario.emulation.faults`.
@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from e2c_dl import units
-from e2c_dl.scenario.emulation.moments import Moment, Repeat
-from e2c_dl.scenario.ends import shown
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.model import Fault, FaultKind
+from e2c_dl.scenario.patterns import shown
 from e2c_dl.topology import Host, Pair
 
 T = TypeVar("T")
@@ -36,6 +35,35 @@ class Ground:
     @property
     def training(self) -> tuple[str, ...]:
         return tuple(host.name for host in self.hosts if host.rank is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """From ``low`` to ``high``, in seconds of training or in iterations; both are one if nothing is to be drawn."""
+
+    low: float
+    high: float
+    iteration: bool
+
+    def drawn(self, rng: random.Random) -> tuple[float | None, int | None]:
+        """(at_s, None) or (None, at_iteration). Draws once, if there is a choice."""
+        value = self.low if self.low == self.high else self._between(rng.random())
+        return (None, int(value)) if self.iteration else (value, None)
+
+    def _between(self, number: float) -> float:
+        return self.low + number * (self.high - self.low + (1 if self.iteration else 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """Again and again, ``every_s`` in the mean after it was over, as long as it begins before ``until_s``."""
+
+    every_s: float
+    until_s: float
+
+    def gap_s(self, rng: random.Random) -> float:
+        """Exponentially distributed, of mean ``every_s``."""
+        return -self.every_s * math.log1p(-rng.random())
 
 
 @dataclass(frozen=True, kw_only=True)
