@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl.diagnosis.model import Reference
+from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from e2c_dl.diagnosis.model import Reference
+from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.topology import Host, Link, Topology

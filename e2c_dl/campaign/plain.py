@@ -11,8 +11,10 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, judge
+from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 
@@ -49,6 +51,8 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
         archive.happened(sentence)
     ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive.end(Outcome.FAILED if cause else Outcome.FINISHED, ended)
-    report = judge.write_report(target)
+    left = open_archive(target)
+    diagnosis = diagnose(left)
+    write_report(left, diagnosis)
     archive.seal()
-    return report
+    return diagnosis.report

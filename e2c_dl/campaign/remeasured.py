@@ -8,10 +8,11 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import amend
-from e2c_dl.campaign import judge
 from e2c_dl.campaign.matrix import Matrix
+from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.report.page.html import write_report
 
 
 def store(path: Path, matrix: Matrix) -> None:
@@ -33,6 +34,7 @@ def store(path: Path, matrix: Matrix) -> None:
     if (path / layout.MANIFEST).is_file():
         amend(path, tuple(written))
     try:
-        judge.write_report(path)
+        left = open_archive(path)
+        write_report(left, diagnose(left))
     except AnalysisError:
         return  # a run without a trace has no report to renew

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import judge
 from e2c_dl.campaign.request import Console
+from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.errors import AnalysisError, E2cDlError, InputError, Interrupted
+from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import Scenario
 
 T = TypeVar("T")
@@ -67,7 +69,8 @@ class Underway:
             archive.happened(sentence)
         archive.end(outcome, now().isoformat(timespec="seconds"))
         try:
-            judge.write_report(archive.path)
+            left = open_archive(archive.path)
+            write_report(left, diagnose(left))
         except AnalysisError as error:
             self.console.say(str(error))
             archive.happened(str(error))

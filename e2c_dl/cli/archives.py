@@ -24,27 +24,29 @@ ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
 def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.campaign import judge
-    from e2c_dl.report.plain import to_json
+    from e2c_dl.diagnosis.diagnose import diagnose
+    from e2c_dl.report.page.html import write_report
 
     one_of(json=as_json, picture=picture is not None)
     one_of(json=as_json, figure=figure is not None)
+    read = open_archive(archive)
+    diagnosis = diagnose(read)
+    found = diagnosis.report
     if as_json:
-        click.echo(to_json(judge.judge(open_archive(archive))))
+        click.echo(found.to_json())
         return
-    found = judge.write_report(archive)
+    write_report(read, diagnosis)
     print_report(archive, found)
     if picture is not None:
         from e2c_dl.report import images
         from e2c_dl.report.rows import link_rows
 
-        read = open_archive(archive)
         images.picture(found, link_rows(read.links(), found), f"{read.run.scenario}, run {read.run.run_id}", picture)
         click.echo(picture)
     if figure is not None:
         from e2c_dl.report.page import schedules
 
-        schedules.write_png(open_archive(archive), figure)
+        schedules.write_png(diagnosis.changed, figure)
         click.echo(figure)
 
 
@@ -100,13 +102,14 @@ def collect(output_dir: Path, scenario: Path, archive: Path | None) -> None:
 
 
 def print_report(archive: Path, found: Report | None = None) -> None:
-    """The terminal summary of ``archive`` on standard output; ``found``: what its analysis said, if that is known."""
+    """The terminal summary of ``archive`` on standard output; without ``found``, of the report that it holds."""
     from rich.console import Console
 
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.campaign import judge
+    from e2c_dl.diagnosis.changes import sentences
+    from e2c_dl.diagnosis.diagnose import read_report
     from e2c_dl.report.terminal import summary
 
     read = open_archive(archive)
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=100)
-    console.print(summary(found or judge.judge(read), read.run, read.links(), archive, read.changes()))
+    console.print(summary(found or read_report(read), read.run, read.links(), archive, sentences(read.changes())))

@@ -4,7 +4,7 @@
 
     Lane      edge-1  |compute|propagate|wait|compute| ...     one state at any time
     Piece     edge-1   forward  b0  b1            step         computation, for the detailed window
-    Transfer  edge-1 -> fog-1      ====  ====                  one message: first byte leaves to last byte is there
+    Delivery  edge-1 -> fog-1      ====  ====                  one message: first byte leaves to last byte is there
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer:
+class Delivery:
     """One message on one directed link."""
 
     src: str
@@ -72,7 +72,7 @@ class Activity:
     """All workers' lines, in rank order, and all messages, in order of departure."""
 
     lanes: tuple[Lane, ...]
-    transfers: tuple[Transfer, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
 
     @property
     def end_s(self) -> float:
@@ -109,7 +109,7 @@ def from_trace(trace: Trace) -> Activity:
         )
         for rank, timeline in zip(trace.ranks, states, strict=True)
     )
-    return Activity(lanes=lanes, transfers=_transfers(trace, messages, origin_ns))
+    return Activity(lanes=lanes, deliveries=_deliveries(trace, messages, origin_ns))
 
 
 def _iterations(rank: RankTrace, origin_ns: int) -> tuple[Iteration, ...]:
@@ -135,10 +135,10 @@ def _pieces(rank: RankTrace, origin_ns: int) -> tuple[Piece, ...]:
     )
 
 
-def _transfers(trace: Trace, messages: Messages, origin_ns: int) -> tuple[Transfer, ...]:
+def _deliveries(trace: Trace, messages: Messages, origin_ns: int) -> tuple[Delivery, ...]:
     names = {rank.rank: rank.host for rank in trace.ranks}
     return tuple(
-        Transfer(
+        Delivery(
             src=names[int(message["src"])],
             dst=names[int(message["dst"])],
             iteration=int(message["iteration"]),

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from e2c_dl.diagnosis.bottleneck import bottlenecks
-from e2c_dl.diagnosis.culprits import findings
-from e2c_dl.diagnosis.departure import warm_up
+from e2c_dl.diagnosis.departures import findings, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.hosts import compute_s, host_departures
 from e2c_dl.diagnosis.link_departures import carried_by_link, link_departures
-from e2c_dl.diagnosis.links import Carried
-from e2c_dl.diagnosis.model import HostSummary, LinkSummary, Reference, Report
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import HostSummary, LinkSummary, Report
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
+from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay, prepare
 from e2c_dl.diagnosis.stalls import stalls, with_stalls
 from e2c_dl.diagnosis.states import timeline
@@ -90,7 +90,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
     return tuple(summaries)
 
 
-def _links(trace: Trace, carried: Sequence[Carried]) -> tuple[LinkSummary, ...]:
+def _links(trace: Trace, carried: Sequence[ObservedLink]) -> tuple[LinkSummary, ...]:
     """One summary per link that carried a whole message in the prefix; bytes are of the whole trace."""
     hosts = {rank.rank: rank.host for rank in trace.ranks}
     totals = {(hosts[row.src], hosts[row.dst]): row for row in conservation(trace)
@@ -135,7 +135,7 @@ def _about_replay(replay: Replay) -> list[str]:
     return limitations
 
 
-def _about_clocks(trace: Trace, carried: Sequence[Carried]) -> list[str]:
+def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> list[str]:
     unaligned = trace.facts.get("hosts_without_clock", ())
     if unaligned:
         return [f"Clocks of {', '.join(unaligned)} were never aligned: one-way times and verdicts on links are void."]

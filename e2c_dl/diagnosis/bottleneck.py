@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.held import Held, least
-from e2c_dl.diagnosis.links import Carried
-from e2c_dl.diagnosis.model import Bottleneck, Element, ElementKind
-from e2c_dl.diagnosis.replay.replay import Change, Replay
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
+from e2c_dl.diagnosis.piecewise import Piecewise, least
+from e2c_dl.diagnosis.replay.replay import Replay, WhatIf
 
 TWICE = 2.0
 
 
-def bottlenecks(replay: Replay, carried: Sequence[Carried], design: Design) -> tuple[Bottleneck, ...]:
+def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> tuple[SpeedUp, ...]:
     """Every host's compute, every used link and shared bottleneck, most saving first; equal ones in this order."""
     found = []
     for element, change in _twice_as_fast(replay, carried, design):
         run_ns = replay.run_ns(change)
         found.append(
-            Bottleneck(
+            SpeedUp(
                 element=element,
                 saved_s=(replay.replayed_ns - run_ns) / 1e9,
                 speedup=replay.replayed_ns / run_ns,
@@ -36,26 +36,26 @@ def bottlenecks(replay: Replay, carried: Sequence[Carried], design: Design) -> t
     return tuple(sorted(found, key=lambda one: -one.saved_s))
 
 
-def _twice_as_fast(replay: Replay, carried: Sequence[Carried], design: Design) -> Iterator[tuple[Element, Change]]:
+def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> Iterator[tuple[Element, WhatIf]]:
     links = {each.element: each for each in carried}
     for element in replay.elements:
-        yield element, Change(scale={element: _scale_alone(links[element]) if element in links else 1 / TWICE})
+        yield element, WhatIf(scale={element: _scale_alone(links[element]) if element in links else 1 / TWICE})
     for shared in design.bottlenecks:
         left = design.shared(shared, carried, TWICE)
         users = {link: each for link, each in links.items() if each.pair in left}
         if users:
-            scale = {link: _scale(each, each.asked.own, left[each.pair]) for link, each in users.items()}
-            yield Element(kind=ElementKind.SHARED, src=shared.name), Change(scale=scale)
+            scale = {link: _scale(each, each.requested.own, left[each.pair]) for link, each in users.items()}
+            yield Element(kind=ElementKind.SHARED, src=shared.name), WhatIf(scale=scale)
 
 
-def _scale_alone(link: Carried) -> float:
+def _scale_alone(link: ObservedLink) -> float:
     """Of the services of a link that is twice as fast itself."""
-    own, left = link.asked.own, link.asked.left
+    own, left = link.requested.own, link.requested.left
     if left is None:
         return 1 / TWICE
     return _scale(link, None if own is None else own.mapped(lambda bps: bps * TWICE), left)
 
 
-def _scale(link: Carried, own: Held | None, left: Held) -> float:
+def _scale(link: ObservedLink, own: Piecewise | None, left: Piecewise) -> float:
     then_ns = link.expected_at_ns(left if own is None else least(own, left))
     return float(then_ns.sum() / link.expected_ns.sum())

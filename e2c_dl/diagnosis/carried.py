@@ -2,7 +2,7 @@
 
 ::
 
-    message   wire bits / the time it occupied its link, as analysis.links defines it; at least that from its header's
+    message   wire bits / the time it occupied its link, as diagnosis.links defines it; at least that from its header's
               arrival to its end
     gradient  from its data, or forward, to its last bucket's backward
 
@@ -15,6 +15,11 @@ link::
            | |////////|:::::|
            '-------------------> s
 
+Whose the messages of a bottleneck were::
+
+    a -> b: 40 %    c -> b: 35 %    a -> d: 15 %    2 more: 10 %
+    '---------- those that carried most ---------'
+
 Seconds count from the first worker's first iteration.
 """
 
@@ -26,14 +31,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.links import in_service_order, services_ns, wire_bits
-from e2c_dl.topology import Pair
+from e2c_dl import formatting
+from e2c_dl.diagnosis.links import in_service_order, services_ns
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
 Points = Sequence[tuple[float, float]]
 """(seconds of training, value)."""
 
+ARROW = " -> "  # of a link's name
+MOST_SHARES = 4  # links of a bottleneck that are told apart
 LARGE_BYTES = 32 * 1024  # smaller messages measure latency
 SHORTEST_S = 1e-9
 
@@ -112,7 +121,7 @@ def observed(trace: Trace, delays_s: Mapping[Pair, float]) -> Observed:
         carried[pair] = Carried(
             begin_s=end_s - service_ns / 1e9,
             end_s=end_s,
-            bits=wire_bits(rows["nbytes"]),
+            bits=wire_bits_of(rows["nbytes"]),
             large=rows["nbytes"] >= LARGE_BYTES,
         )
     gradients = {rank.host: _gradients(rank, began_ns) for rank in trace.ranks}
@@ -129,6 +138,29 @@ def together(links: Iterable[Carried]) -> Carried:
     columns = zip(*((each.begin_s, each.end_s, each.bits, each.large) for each in links), strict=True)
     begin_s, end_s, bits, large = map(np.concatenate, columns)
     return Carried(begin_s=begin_s, end_s=end_s, bits=bits, large=large)
+
+
+def shares(shared: Bottleneck, seen: Observed) -> Mapping[str, Carried]:
+    """What the links of ``shared`` carried, by name; beyond MOST_SHARES, those that carried least are one."""
+    found = {pair: seen.carried[pair] for pair in shared.links if pair in seen.carried}
+    most = sorted(found, key=lambda pair: -found[pair].bits.sum())[:MOST_SHARES]
+    made = {ARROW.join(pair): found[pair] for pair in sorted(most)}
+    others = [carried for pair, carried in found.items() if pair not in most]
+    return {**made, f"{len(others)} more": together(others)} if others else made
+
+
+def share_sentences(bottlenecks: Iterable[Bottleneck], seen: Observed) -> Sequence[str]:
+    """One per bottleneck: what it carried, and whose that was."""
+    return tuple(f"bottleneck {shared.name}: {_said(shares(shared, seen), seen.end_s)}" for shared in bottlenecks)
+
+
+def _said(links: Mapping[str, Carried], end_s: float) -> str:
+    bits = {name: float(carried.bits.sum()) for name, carried in links.items()}
+    total = sum(bits.values())
+    if not total:
+        return "training sent nothing through it"
+    parts = ", ".join(f"{formatting.percent(own / total)} {name}" for name, own in bits.items())
+    return f"carried {formatting.rate(total / end_s)} in the mean, of which {parts}"
 
 
 def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:

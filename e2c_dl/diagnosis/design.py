@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from e2c_dl.diagnosis.held import Held
-from e2c_dl.diagnosis.links import Asked, Carried
-from e2c_dl.diagnosis.model import Reference
+from e2c_dl.diagnosis.links import ObservedLink, Requested
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.sharing import left_for
 from e2c_dl.scenario.model import LinkSchedule
 from e2c_dl.scenario.schedule import Schedule
@@ -39,19 +39,19 @@ class Design:
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
         return cls(reference=reference, began_ns=began_ns, seconds=(ended_ns - began_ns) / 1e9)
 
-    def alone(self, pair: Pair) -> Asked:
+    def alone(self, pair: Pair) -> Requested:
         """What is asked of a link whose bottleneck, if it passes one, nobody else uses."""
         if not self.reference.network_emulated:
-            return Asked()
+            return Requested()
         link, schedule = self.reference.topology.link(*pair), self.reference.schedules.links.get(pair, LinkSchedule())
         limited = schedule.rate_bps is not None or link.rate_bps is not None
-        return Asked(
+        return Requested(
             own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,
             delay_s=self._held(schedule.delay_s, link.delay_s),
             loses=bool(link.mean_loss) or (schedule.loss is not None and schedule.loss.greatest > 0),
         )
 
-    def factor(self, host: str) -> Held:
+    def factor(self, host: str) -> Piecewise:
         """How many times slower than a host of factor 1 ``host`` is."""
         return self._held(self.reference.compute_factors.get(host), 1.0)
 
@@ -59,25 +59,27 @@ class Design:
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         return self.reference.topology.bottlenecks if self.reference.network_emulated else ()
 
-    def capacity(self, bottleneck: Bottleneck) -> Held:
+    def capacity(self, bottleneck: Bottleneck) -> Piecewise:
         """Bits per second that all links of ``bottleneck`` have together."""
         return self._held(self.reference.schedules.bottlenecks.get(bottleneck.name), bottleneck.rate_bps)
 
-    def shared(self, bottleneck: Bottleneck, carried: Sequence[Carried], times: float = 1.0) -> dict[Pair, Held]:
+    def shared(
+        self, bottleneck: Bottleneck, carried: Sequence[ObservedLink], times: float = 1.0
+    ) -> dict[Pair, Piecewise]:
         """Link of ``bottleneck`` that carried something -> what the others leave it, at ``times`` the capacity."""
         users = {each.pair: each for each in carried if each.pair in bottleneck.links}
         capacity = self.capacity(bottleneck)
-        own = {pair: each.asked.own for pair, each in users.items() if each.asked.own is not None}
+        own = {pair: each.requested.own for pair, each in users.items() if each.requested.own is not None}
         busy = {pair: each.busy_s for pair, each in users.items()}
         return left_for(own, busy, capacity.mapped(lambda bps: bps * times)) if users else {}
 
-    def with_shares(self, carried: Sequence[Carried]) -> tuple[Carried, ...]:
+    def with_shares(self, carried: Sequence[ObservedLink]) -> tuple[ObservedLink, ...]:
         """``carried``, of whose links each has what its bottleneck left it."""
         left = {pair: held for each in self.bottlenecks for pair, held in self.shared(each, carried).items()}
         return tuple(
-            replace(each, asked=replace(each.asked, left=left[each.pair])) if each.pair in left else each
+            replace(each, requested=replace(each.requested, left=left[each.pair])) if each.pair in left else each
             for each in carried
         )
 
-    def _held(self, schedule: Schedule | None, otherwise: float) -> Held:
-        return Held.constant(otherwise) if schedule is None else Held.of(schedule, self.seconds)
+    def _held(self, schedule: Schedule | None, otherwise: float) -> Piecewise:
+        return Piecewise.constant(otherwise) if schedule is None else Piecewise.of(schedule, self.seconds)

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departure import Departure, low_median, warm_up
+from e2c_dl.diagnosis.departures import Departure, low_median, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.program import GRADIENT
-from e2c_dl.diagnosis.replay.replay import Change
+from e2c_dl.diagnosis.replay.replay import WhatIf
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_SLOWDOWN = 1.3
@@ -34,7 +34,7 @@ MIN_PEERS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class ComputePace:
     """How fast one host computes. ``normal_s`` is per sample, on a host of factor 1."""
 
     host: str
@@ -50,7 +50,7 @@ def compute_s(rank: RankTrace, iterations: int) -> npt.NDArray[np.float64]:
     return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
 
 
-def pace(rank: RankTrace, iterations: int, design: Design) -> Pace:
+def pace(rank: RankTrace, iterations: int, design: Design) -> ComputePace:
     """The pace of one rank's host, warm-up left out."""
     spans, first = _gradients(rank, iterations), warm_up(iterations)
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
@@ -58,7 +58,7 @@ def pace(rank: RankTrace, iterations: int, design: Design) -> Pace:
     per_iteration_s = _per_iteration(spans, end_s - begin_s, iterations)[first:]
     normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)[first:]
     batch_size = design.reference.batch_sizes.get(rank.host, 1)
-    return Pace(
+    return ComputePace(
         host=rank.host,
         factor=float(np.median(per_iteration_s[normal_s > 0] / normal_s[normal_s > 0])) if normal_s.any() else 1.0,
         per_iteration_s=float(np.median(per_iteration_s)),
@@ -82,7 +82,7 @@ def host_departures(trace: Trace, iterations: int, design: Design) -> tuple[tupl
         return (), ("No verdict on compute: the hosts were given more cores than the machine has.",)
     if design.reference.batches_change:
         return (), ("No verdict on compute: batches changed while it ran.",)
-    classes: dict[tuple[str, int], list[Pace]] = {}
+    classes: dict[tuple[str, int], list[ComputePace]] = {}
     for rank in trace.ranks:
         own = pace(rank, iterations, design)
         classes.setdefault((design.reference.hardware.get(rank.host, ""), own.batch_size), []).append(own)
@@ -98,7 +98,7 @@ def host_departures(trace: Trace, iterations: int, design: Design) -> tuple[tupl
     return tuple(departures), tuple(limitations)
 
 
-def _in_class(peers: list[Pace]) -> list[Departure]:
+def _in_class(peers: list[ComputePace]) -> list[Departure]:
     normal_s = low_median([peer.normal_s for peer in peers])
     mad_s = low_median([abs(peer.normal_s - normal_s) for peer in peers])
     found = []
@@ -109,7 +109,7 @@ def _in_class(peers: list[Pace]) -> list[Departure]:
     return found
 
 
-def _departure(peer: Pace, slowdown: float, peers: int) -> Departure:
+def _departure(peer: ComputePace, slowdown: float, peers: int) -> Departure:
     element = Element(kind=ElementKind.HOST, src=peer.host)
     expected_s = peer.per_iteration_s / slowdown
     designed = "" if round(peer.factor, 6) == 1.0 else f", its designed factor of {peer.factor:.4g} included"
@@ -123,5 +123,5 @@ def _departure(peer: Pace, slowdown: float, peers: int) -> Departure:
         observed=peer.per_iteration_s,
         expected=expected_s,
         evidence=evidence,
-        restored=Change(scale={element: 1 / slowdown}),
+        restored=WhatIf(scale={element: 1 / slowdown}),
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from e2c_dl.diagnosis.departure import Departure, low_median, warm_up
+from e2c_dl.diagnosis.departures import Departure, low_median, warm_up
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.links import Carried, in_service_order, wire_bits
+from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.replay.replay import Change
+from e2c_dl.diagnosis.replay.replay import WhatIf
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 
@@ -26,23 +27,23 @@ COMMON_WORTH_SAYING = 1.2
 class _Judged:
     """One link with its two ratios."""
 
-    carried: Carried
+    carried: ObservedLink
     slowdown: float
     slowdown_of_fast: float
 
 
-def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: Design) -> tuple[Carried, ...]:
+def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: Design) -> tuple[ObservedLink, ...]:
     """What every link carried that carried anything, by (src rank, dst rank); added delay is found already."""
     ranks = {rank.rank: rank for rank in trace.ranks}
     found = []
     for (src, dst), rows in messages.by_link().items():
         uncertainty_ns = ranks[src].clock.uncertainty_ns + ranks[dst].clock.uncertainty_ns
         found.append(
-            Carried(
+            ObservedLink(
                 src=ranks[src].host,
                 dst=ranks[dst].host,
                 rows=in_service_order(rows),
-                asked=design.alone((ranks[src].host, ranks[dst].host)),
+                requested=design.alone((ranks[src].host, ranks[dst].host)),
                 began_ns=design.began_ns,
                 uncertainty_ns=uncertainty_ns,
                 first_iteration=warm_up(iterations),
@@ -51,7 +52,7 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
     return tuple(_with_added_delay(each) if each.judgeable else each for each in design.with_shares(found))
 
 
-def link_departures(carried: Sequence[Carried], design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+def link_departures(carried: Sequence[ObservedLink], design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
     """The links, and what they share, that are slower than asked, and what could not be judged."""
     if not design.reference.network_emulated:
         return (), ("No verdict on links: the network is as it is, nothing was asked of it.",)
@@ -67,7 +68,7 @@ def link_departures(carried: Sequence[Carried], design: Design) -> tuple[tuple[D
         common = max(1.0, low_median([min(link.slowdown for link in links) for links in lines.values()]))
     if common >= COMMON_WORTH_SAYING:
         limitations.append(
-            f"Most links carry messages {common:.1f} x slower than asked: no single one is blamed for it."
+            f"Most links carry messages {common:.1f} x slower than requested: no single one is blamed for it."
         )
     slow = {link.carried.pair: link for link in judged if _rate_departs(link, common)}
     several = {line: links for line, links in lines.items() if len(links) > 1}
@@ -92,9 +93,9 @@ def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Jud
     return lines
 
 
-def _with_added_delay(link: Carried) -> Carried:
+def _with_added_delay(link: ObservedLink) -> ObservedLink:
     late_ns = link.late_ns() - link.uncertainty_ns
-    departs = late_ns > max(MIN_ADDED_DELAY_NS, float(np.median(link.asked_delay_ns)))
+    departs = late_ns > max(MIN_ADDED_DELAY_NS, float(np.median(link.requested_delay_ns)))
     return replace(link, added_delay_ns=round(late_ns)) if departs else link
 
 
@@ -103,12 +104,12 @@ def _rate_departs(link: _Judged, common: float) -> bool:
     return both >= MIN_SLOWDOWN and link.carried.excess_ns() >= MIN_EXCESS_NS
 
 
-def _unjudged(carried: Sequence[Carried]) -> list[str]:
+def _unjudged(carried: Sequence[ObservedLink]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for link in carried:
-        if link.asked.rate is None:
+        if link.requested.rate is None:
             reason = "no rate was asked for"
-        elif link.asked.loses:
+        elif link.requested.loses:
             reason = "segments are lost by design, so TCP's rate is not known beforehand"
         elif not link.judged.any():
             reason = "no message of 8 KiB or more after warm-up"
@@ -118,26 +119,26 @@ def _unjudged(carried: Sequence[Carried]) -> list[str]:
     return [f"No verdict on the rate of {', '.join(links)}: {reason}." for reason, links in reasons.items()]
 
 
-def _departure(link: Carried, slow: _Judged | None) -> Departure:
+def _departure(link: ObservedLink, slow: _Judged | None) -> Departure:
     """The departure of a link whose rate departs (``slow``), or whose delay does, or both."""
     element = link.element
-    asked_bps, asked_delay_s = link.asked_bps, float(np.median(link.asked_delay_ns)) / 1e9
+    requested_bps, requested_delay_s = link.requested_bps, float(np.median(link.requested_delay_ns)) / 1e9
     evidence = []
     if slow is not None:
-        slowdown, observed, expected = slow.slowdown, asked_bps / slow.slowdown, asked_bps
+        slowdown, observed, expected = slow.slowdown, requested_bps / slow.slowdown, requested_bps
         evidence.append(
             f"{element} carried {int(link.judged.sum())} messages at {observed / 1e6:.3g} Mbit/s, "
             f"asked for {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
         )
     else:
-        bits = float(np.median(wire_bits(link.rows["nbytes"])))
-        asked_s = asked_delay_s + bits / asked_bps
-        late_s = asked_s + link.added_delay_ns / 1e9
-        slowdown, observed, expected = late_s / asked_s, bits / late_s, bits / asked_s
+        bits = float(np.median(wire_bits_of(link.rows["nbytes"])))
+        requested_s = requested_delay_s + bits / requested_bps
+        late_s = requested_s + link.added_delay_ns / 1e9
+        slowdown, observed, expected = late_s / requested_s, bits / late_s, bits / requested_s
     if link.added_delay_ns:
         evidence.append(
             f"{element} delivers {link.added_delay_ns / 1e6:.0f} ms later than its rate and its delay of "
-            f"{asked_delay_s * 1e3:.3g} ms explain, whatever the size."
+            f"{requested_delay_s * 1e3:.3g} ms explain, whatever the size."
         )
     return Departure(
         element=element,
@@ -145,7 +146,7 @@ def _departure(link: Carried, slow: _Judged | None) -> Departure:
         observed=observed,
         expected=expected,
         evidence=" ".join(evidence),
-        restored=Change(
+        restored=WhatIf(
             scale={element: 1 / slow.slowdown} if slow is not None else {},
             less_delay_ns={element: link.added_delay_ns} if link.added_delay_ns else {},
         ),
@@ -157,14 +158,14 @@ def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -
     slowdown = low_median([link.slowdown for link in links])
     (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
     whole_bps = float(np.median(design.capacity(bottleneck).values))
-    asked_bps = min(whole_bps, sum(link.carried.asked_bps for link in links))  # less, if they all need less
+    requested_bps = min(whole_bps, sum(link.carried.requested_bps for link in links))  # less, if they all need less
     names = ", ".join(str(link.carried.element) for link in links)
     scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(
         element=line,
         slowdown=slowdown,
-        observed=asked_bps / slowdown,
-        expected=asked_bps,
+        observed=requested_bps / slowdown,
+        expected=requested_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow.",
-        restored=Change(scale=scale),
+        restored=WhatIf(scale=scale),
     )

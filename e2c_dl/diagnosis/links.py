@@ -5,7 +5,7 @@ its link from its first byte's arrival, or the previous message's end, to its ow
 which posts late, is not in it::
 
     send_start |~~~ asked delay ~~~|====== service ======| recv_end
-    wire bits = 8 * (nbytes + 66 bytes of Ethernet, IP and TCP per 1448)
+    wire bits = of Ethernet frames, headers included (e2c_dl.ethernet)
     expected  = how long wire bits take at the rate asked for, which may change over time, from when service began
     slowdown  = service / expected
 
@@ -37,25 +37,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.held import Held, least
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise, least
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
-SEGMENT_BYTES = 1448  # TCP payload at an MTU of 1500, with time stamps
-SEGMENT_OVERHEAD_BYTES = 66  # Ethernet 14, IP 20, TCP 20 + 12
 MIN_RATE_BYTES = 8192
 QUANTILE = 0.25
 DELAY_QUANTILE = 0.2
 MIN_IDLE_ITERATIONS = 3
 IDLE_MARGIN = 1.25  # a rate taken for too high would show queueing as delay
 _NS_PER_S = 1e9
-
-
-def wire_bits(nbytes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Bits of Ethernet frames, headers included, that carry messages of ``nbytes`` over TCP; shape as ``nbytes``."""
-    segments = np.maximum(1, np.ceil(nbytes / SEGMENT_BYTES))
-    return np.asarray(8.0 * (nbytes + SEGMENT_OVERHEAD_BYTES * segments))
 
 
 def in_service_order(rows: MessageArray) -> MessageArray:
@@ -81,29 +74,29 @@ def _found_idle(start_ns: npt.NDArray[np.int64], occupied_ns: npt.NDArray[np.flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Requested:
     """What the scenario asks of one directed link over the seconds of training."""
 
-    own: Held | None = None  # bits per second, of the link itself; None: no limit
-    left: Held | None = None  # by the others on its shared bottleneck, if it passes one
-    delay_s: Held = field(default_factory=lambda: Held.constant(0.0))
+    own: Piecewise | None = None  # bits per second, of the link itself; None: no limit
+    left: Piecewise | None = None  # by the others on its shared bottleneck, if it passes one
+    delay_s: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))
     loses: bool = False
 
     @cached_property
-    def rate(self) -> Held | None:
+    def rate(self) -> Piecewise | None:
         """Bits per second, whoever limits it; None: nobody does."""
         limits = [limit for limit in (self.own, self.left) if limit is not None]
         return least(*limits) if limits else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class ObservedLink:
     """What one directed link carried after warm-up, in service order, beside what was asked of it."""
 
     src: str  # host
     dst: str
     rows: MessageArray
-    asked: Asked
+    requested: Requested
     began_ns: int  # training: the second 0 of what was asked
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
@@ -116,22 +109,22 @@ class Carried:
     @property
     def judgeable(self) -> bool:
         """Whether it has a rate that it can be held to."""
-        return self.asked.rate is not None and not self.asked.loses
+        return self.requested.rate is not None and not self.requested.loses
 
     @property
     def element(self) -> Element:
         return Element(kind=ElementKind.LINK, src=self.src, dst=self.dst)
 
     @cached_property
-    def asked_delay_ns(self) -> npt.NDArray[np.int64]:
+    def requested_delay_ns(self) -> npt.NDArray[np.int64]:
         """One-way delay asked for when each message was sent."""
         sent_s = (self.rows["send_start_ns"] - self.began_ns) / _NS_PER_S
-        return np.rint(self.asked.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
+        return np.rint(self.requested.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
 
     @cached_property
     def delay_ns(self) -> npt.NDArray[np.int64]:
         """One-way delay of each message, asked plus added."""
-        return self.asked_delay_ns + self.added_delay_ns
+        return self.requested_delay_ns + self.added_delay_ns
 
     @cached_property
     def busy_s(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -142,19 +135,19 @@ class Carried:
     @cached_property
     def expected_ns(self) -> npt.NDArray[np.float64]:
         """Service of each message at the asked rate; 0 where no rate is asked."""
-        rate = self.asked.rate
+        rate = self.requested.rate
         return np.zeros(len(self.rows)) if rate is None else self.expected_at_ns(rate)
 
-    def expected_at_ns(self, rate: Held) -> npt.NDArray[np.float64]:
+    def expected_at_ns(self, rate: Piecewise) -> npt.NDArray[np.float64]:
         """Service of each message at ``rate``, from when its service began."""
         begin_ns = self.rows["recv_end_ns"] - self.services_ns - self.delay_ns - self.began_ns
         begin_s = begin_ns / _NS_PER_S
-        return (rate.when(rate.total(begin_s) + wire_bits(self.rows["nbytes"])) - begin_s) * _NS_PER_S
+        return (rate.when(rate.total(begin_s) + wire_bits_of(self.rows["nbytes"])) - begin_s) * _NS_PER_S
 
     @property
-    def asked_bps(self) -> float:
+    def requested_bps(self) -> float:
         """Median over the judged messages of wire bits / expected service."""
-        bits = wire_bits(self.rows["nbytes"][self.judged])
+        bits = wire_bits_of(self.rows["nbytes"][self.judged])
         return float(np.median(bits / self.expected_ns[self.judged])) * _NS_PER_S
 
     @cached_property
@@ -170,7 +163,7 @@ class Carried:
     def rate_bps(self) -> float:
         """Median over messages of wire bits / service; over the large ones after warm-up if there are any."""
         chosen = self.judged if self.judged.any() else np.ones(len(self.rows), dtype=bool)
-        return float(np.median(wire_bits(self.rows["nbytes"][chosen]) / np.maximum(1, self.services_ns[chosen]))) * (
+        return float(np.median(wire_bits_of(self.rows["nbytes"][chosen]) / np.maximum(1, self.services_ns[chosen]))) * (
             _NS_PER_S
         )
 
@@ -198,7 +191,7 @@ class Carried:
         """Estimated one-way delay beyond what was asked, at least 0.0: see the module on *Delay*."""
         if not self.judged.any():
             return 0.0
-        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.asked_delay_ns
+        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.requested_delay_ns
         apart = np.diff(self.rows["recv_end_ns"], prepend=self.rows["send_start_ns"][:1])
         ratios = [(time / self.expected_ns)[self.judged] for time in (late, apart)]
         slowness = max(1.0, min(float(np.quantile(ratio, DELAY_QUANTILE)) for ratio in ratios))

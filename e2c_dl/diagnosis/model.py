@@ -12,14 +12,19 @@ scenario itself had asked for 8 Mbit/s, the same link would be the bottleneck an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from e2c_dl.scenario.model import Schedules
-from e2c_dl.scenario.schedule import Schedule
-from e2c_dl.topology import Topology
+import msgspec
+
+from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
+
+REPORT_FORMAT = 1
+"""Of report.json; one more whenever a key changes its meaning or name."""
 
 MATERIAL_SPEEDUP = 1.05
 """A departure is material if the run without it is at least this many times faster."""
@@ -46,20 +51,6 @@ class Element:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
-    """What the scenario asked for, which departures are judged against. It does not know what was injected."""
-
-    topology: Topology
-    compute_factors: Mapping[str, Schedule]  # host -> times slower by design than the reference host, heat included
-    batch_sizes: Mapping[str, int]  # host -> samples per iteration
-    batches_change: bool = False  # with the hosts' speed: then these are the first
-    hardware: Mapping[str, str] = field(default_factory=dict)  # host -> class; hosts of one class are comparable
-    compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
-    schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
-    network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
-
-
-@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One element, how far it departs from its reference, and what restoring it would save."""
 
@@ -77,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bottleneck:
+class SpeedUp:
     """One element and what making it twice as fast would save. Sorted, the first is *the* bottleneck."""
 
     element: Element
@@ -113,16 +104,47 @@ class LinkSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything an analysis found. ``to_json``-able with dataclasses.asdict plus enum values."""
+    """Everything an analysis found; :meth:`from_json` reads back what :meth:`to_json` writes.
 
+    Worked example: ``Report.from_json((archive / "report.json").read_bytes(), "report.json").culprits[0].saved_s``.
+    """
+
+    format: int = REPORT_FORMAT
     iterations: int
     run_s: float  # from the first rank's first iteration to the last rank's end
     iteration_s: float  # median over iterations of the slowest rank's time
     replay_error: float  # |replayed - measured| / measured run time, of the unmodified trace
     hosts: tuple[HostSummary, ...]
     links: tuple[LinkSummary, ...]
-    bottlenecks: tuple[Bottleneck, ...]  # most saving first
+    bottlenecks: tuple[SpeedUp, ...]  # most saving first
     findings: tuple[Finding, ...]  # every departure found, most saving first
     culprits: tuple[Finding, ...]  # the material ones among them
     clock_uncertainty_s: float  # worst over ranks
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
+
+    def to_json(self) -> bytes:
+        """report.json: field names, enums by value; numbers that JSON cannot write (infinite, none) become null."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, text: bytes, where: str) -> Report:
+        """The Report that ``text`` holds. Raises: ArchiveError, one line that names ``where``."""
+        try:
+            plain = msgspec.json.decode(text)
+            found = plain.get("format") if isinstance(plain, dict) else None
+            if found != REPORT_FORMAT:
+                raise ArchiveError(
+                    f"{where}: format {found!r}, this program reads {REPORT_FORMAT}; e2c-dl report writes it anew"
+                )
+            return msgspec.convert(_with_numbers(plain), cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ArchiveError(f"{where}: not a report ({error}); e2c-dl report writes it anew") from error
+
+
+def _with_numbers(plain: Any) -> Any:
+    """``plain`` with NaN for every number that JSON could not write: only an element's ``dst`` is null by itself."""
+    if isinstance(plain, list):
+        return [_with_numbers(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: math.nan if item is None and key != "dst" else _with_numbers(item) for key, item in plain.items()}
+    return plain

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from e2c_dl.diagnosis.held import Doubles, Held
+from e2c_dl.diagnosis.piecewise import Doubles, Piecewise
 from e2c_dl.topology import Pair
 
 Busy = tuple[Doubles, Doubles]
 """Beginnings and ends of the times, in seconds, in which a link was busy; both rising."""
 
 
-def left_for(own: Mapping[Pair, Held], busy: Mapping[Pair, Busy], capacity: Held) -> dict[Pair, Held]:
+def left_for(own: Mapping[Pair, Piecewise], busy: Mapping[Pair, Busy], capacity: Piecewise) -> dict[Pair, Piecewise]:
     """Link of ``busy`` -> bits per second that ``capacity`` leaves it over time; ``own``: what each can do alone.
 
     A link that is not in ``own`` has no limit of its own.
@@ -46,13 +46,13 @@ def left_for(own: Mapping[Pair, Held], busy: Mapping[Pair, Busy], capacity: Held
     return found
 
 
-def _without_repeats(starts_s: Doubles, values: Doubles) -> Held:
+def _without_repeats(starts_s: Doubles, values: Doubles) -> Piecewise:
     """A link's own moments: not all at which another begins or ends are also its."""
     kept = np.concatenate([[True], np.diff(values) != 0])
-    return Held(starts_s=starts_s[kept], values=values[kept])
+    return Piecewise(starts_s=starts_s[kept], values=values[kept])
 
 
-def _own_bps(rate: Held | None, starts_s: Doubles) -> Doubles:
+def _own_bps(rate: Piecewise | None, starts_s: Doubles) -> Doubles:
     return np.full(len(starts_s), np.inf) if rate is None else rate.at(starts_s)
 
 

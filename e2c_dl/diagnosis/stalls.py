@@ -20,12 +20,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departure import WARM_UP_ITERATIONS, Departure
+from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS, Departure
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.links import Carried
+from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.program import GRADIENT, SpanKey
-from e2c_dl.diagnosis.replay.replay import Change, Stall, Stalls
+from e2c_dl.diagnosis.replay.replay import Stall, Stalls, WhatIf
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_STALL_NS = 2_000_000_000
@@ -35,7 +35,7 @@ SILENCE_NS = 1_500_000_000
 Longs = npt.NDArray[np.int64]
 
 
-def stalls(trace: Trace, carried: Sequence[Carried], design: Design) -> Stalls:
+def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Stalls:
     """The stalls of ``trace``, whose links carried ``carried``."""
     watched = {host: alive for host, alive in trace.alive.items() if len(alive)}
     unaligned = trace.facts.get("hosts_without_clock", ())
@@ -80,7 +80,7 @@ def _stood(element: Element, own: Sequence[Stall]) -> Departure:
         observed=0.0,
         expected=0.0,
         evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch.",
-        restored=Change(moving=frozenset({element})),
+        restored=WhatIf(moving=frozenset({element})),
         stalled_s=total_s,
     )
 
@@ -101,7 +101,7 @@ def _silences(alive_ns: Longs) -> Longs:
     return np.stack([alive_ns[:-1][long], alive_ns[1:][long]], axis=1)
 
 
-def _of_link(link: Carried, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
+def _of_link(link: ObservedLink, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
     silences = {host: _silences(watched[host]) for host in link.pair}
     excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
     stood = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)

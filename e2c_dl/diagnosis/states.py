@@ -25,6 +25,9 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Spans, State, Trace
 
+__all__ = ["STATES", "Phase", "State", "Timeline", "partition", "timeline", "timelines", "training_ns"]
+# Phase and State are for those who draw, too: they import no trace.
+
 Times = npt.NDArray[np.int64]
 STATES = tuple(State)
 """By precedence; a timeline's codes are indices into it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from e2c_dl.trace.model import Phase, State
+from e2c_dl.diagnosis.states import Phase, State
 
 STATES: Mapping[State, str] = MappingProxyType(
     {State.COMPUTE: "#0072b2", State.PROPAGATE: "#e69f00", State.WAIT: "#c3c9d1", State.OTHER: "#7b8490"}

@@ -14,12 +14,12 @@ from matplotlib.patches import FancyArrowPatch
 from e2c_dl import formatting
 from e2c_dl.atomic_write import whole
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
+from e2c_dl.diagnosis.states import State
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import colours, words
 from e2c_dl.report.page.map import LOOKS, link_kind, positions
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
-from e2c_dl.trace.model import State
 
 INK, SOFT, PAPER = "#1b1f24", "#59636e", "#ffffff"
 DPI = 100

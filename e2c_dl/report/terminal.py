@@ -1,4 +1,4 @@
-"""The report on a terminal: the answer first, then where the time went, the links, the doubts, and where to read on.
+"""The report on a terminal: the answer, where the time went, the links, the limitations, and where to read on.
 
 Good in colour and without: tables have no frames, so that logs and pipes get plain columns of text.
 """
@@ -19,10 +19,9 @@ from e2c_dl import formatting
 from e2c_dl.archive import layout
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
-from e2c_dl.report import changing, words
+from e2c_dl.diagnosis.states import State
+from e2c_dl.report import words
 from e2c_dl.report.rows import LinkRow, link_rows
-from e2c_dl.trace.changes import ChangeInForce
-from e2c_dl.trace.model import State
 
 TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
 UNUSED_LINKS = 6  # as many links that training did not use are listed at most
@@ -35,11 +34,11 @@ def summary(
     run: Run,
     links: Sequence[Mapping[str, Any]] = (),
     archive: Path | None = None,
-    changes: Sequence[ChangeInForce] = (),
+    changes: Sequence[str] = (),
 ) -> RenderableType:
     """What to print at the end of a run; ``links`` are rows of links.json. Raises: ArchiveError for damaged rows.
 
-    ``archive`` is where the run is kept, to be named last; ``changes`` are what changed while it trained.
+    ``archive`` is where the run is kept, to be named last; ``changes`` are sentences: what changed while it trained.
     """
     said = words.verdict(report)
     rows = link_rows(links, report)
@@ -55,9 +54,9 @@ def summary(
         parts += [Text(""), _links(rows, report)]
     if changes:
         parts += [Text(""), Text("What changed while it trained", style="bold"), *_changes(changes)]
-    doubts = [*report.limitations, *run.limitations]
-    if doubts:
-        parts += [Text(""), Text("Limitations", style="bold"), *_bullets(doubts)]
+    limitations = [*report.limitations, *run.limitations]
+    if limitations:
+        parts += [Text(""), Text("Limitations", style="bold"), *_bullets(limitations)]
     if archive is not None:
         parts += [Text(""), *_places(archive)]
     return Group(*parts)
@@ -73,8 +72,7 @@ def _bullets(sentences: Sequence[str]) -> list[RenderableType]:
     return made
 
 
-def _changes(changes: Sequence[ChangeInForce]) -> list[RenderableType]:
-    said = changing.sentences(changes)
+def _changes(said: Sequence[str]) -> list[RenderableType]:
     hidden = len(said) - CHANGES
     more = [f"... and {formatting.count(hidden, 'element')} more, on the page"] if hidden > 0 else []
     return _bullets([*said[:CHANGES], *more])

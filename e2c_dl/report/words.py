@@ -11,7 +11,7 @@ from enum import Enum
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Bottleneck, Element, ElementKind, Finding, Report
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Report, SpeedUp
 
 
 class Tone(Enum):
@@ -123,6 +123,6 @@ def _bottleneck_points(report: Report) -> tuple[str, ...]:
     return (f"Where speeding up would save most (the bottleneck): {_speed_up(report.bottlenecks[0], report.run_s)}.",)
 
 
-def _speed_up(bottleneck: Bottleneck, run_s: float) -> str:
+def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:
     saving = f"twice as fast, it would save {formatting.seconds(bottleneck.saved_s)} of {formatting.seconds(run_s)}"
     return f"{named(bottleneck.element)}: {saving}"

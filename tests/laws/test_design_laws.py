@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.held import Held, least
 from e2c_dl.diagnosis.model import Element, ElementKind, Report
+from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.sharing import left_for
 from e2c_dl.scenario.model import LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
@@ -37,7 +37,7 @@ schedules = st.builds(
 @settings(max_examples=50, deadline=None)
 @given(schedule=schedules, begin_s=st.floats(-5.0, 40.0), bits=st.floats(0.0, 1e9))
 def test_what_came_together_until_a_moment_tells_the_moment(schedule: Schedule, begin_s: float, bits: float) -> None:
-    held = Held.of(schedule, UNTIL_S)
+    held = Piecewise.of(schedule, UNTIL_S)
     end_s = held.when(held.total(np.array([begin_s])) + bits)
     assert end_s[0] >= begin_s - 1e-9
     assert held.total(end_s)[0] - held.total(np.array([begin_s]))[0] == pytest.approx(bits, abs=1.0)
@@ -48,12 +48,12 @@ def test_what_came_together_until_a_moment_tells_the_moment(schedule: Schedule, 
 def test_shares_use_the_whole_and_no_more_while_somebody_needs_it(seed: int, links: int) -> None:
     draw = random.Random(seed)
     pairs = [("edge-1", f"fog-{number}") for number in range(links)]
-    own = {pair: Held.constant(draw.choice([2e6, 5e6, 50e6])) for pair in pairs if draw.random() < 0.8}
+    own = {pair: Piecewise.constant(draw.choice([2e6, 5e6, 50e6])) for pair in pairs if draw.random() < 0.8}
     busy = {}
     for pair in pairs:
         moments = np.sort(np.array([draw.uniform(0.0, 10.0) for _ in range(6)]))
         busy[pair] = (moments[::2], moments[1::2])
-    capacity = Held(starts_s=np.array([0.0, 5.0]), values=np.array([10e6, draw.choice([3e6, 30e6])]))
+    capacity = Piecewise(starts_s=np.array([0.0, 5.0]), values=np.array([10e6, draw.choice([3e6, 30e6])]))
     left = left_for(own, busy, capacity)
     rates = {pair: least(left[pair], own[pair]) if pair in own else left[pair] for pair in pairs}
     for time_s in np.linspace(0.01, 9.99, 50):
@@ -99,7 +99,7 @@ class OnSchedule:
     """Computes as slowly as ``factor`` says, exactly: a Speed."""
 
     def __init__(self, factor: Schedule) -> None:
-        self._speed = Held.of(factor, UNTIL_S).mapped(np.reciprocal)
+        self._speed = Piecewise.of(factor, UNTIL_S).mapped(np.reciprocal)
 
     def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
         return round(self._speed.when(self._speed.total(np.array([begin_ns / 1e9])) + cpu_s)[0] * 1e9)

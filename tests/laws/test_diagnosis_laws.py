@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from synthetic import Ring, name, run_s, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.replay.replay import Change, prepare
-from e2c_dl.diagnosis.states import STATES, partition, timelines
+from e2c_dl.diagnosis.model import Element, ElementKind, HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.replay.replay import WhatIf, prepare
+from e2c_dl.diagnosis.states import STATES, State, partition, timelines
+from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
 from e2c_dl.trace.messages import join
 
@@ -121,7 +122,7 @@ def test_what_ifs_of_twice_as_fast_agree_with_such_a_run(seed: int) -> None:
     trace = simulate(ring)
     replay = prepare(trace, join(trace), delays_ns(ring))
     rank = seed % ring.size
-    change = Change(scale={Element(kind=ElementKind.HOST, src=name(rank)): 0.5})
+    change = WhatIf(scale={Element(kind=ElementKind.HOST, src=name(rank)): 0.5})
     truth = run_s(simulate(replace(ring, slow_hosts={rank: 0.5})))
     assert replay.run_ns(change) / 1e9 == pytest.approx(truth, rel=0.05)
 
@@ -154,3 +155,27 @@ def test_added_delay_is_found_and_its_saving_predicted(seed: int) -> None:
     assert finding.element.kind is ElementKind.LINK
     truth = run_s(simulate(late.restored(link=seed % ring.size)))
     assert report.run_s - finding.saved_s == pytest.approx(truth, rel=0.05)
+
+
+COUNTS = st.integers(0, 2**62)
+LINKS = st.builds(LinkSummary, messages=COUNTS, sent_bytes=COUNTS, received_bytes=COUNTS)
+HOSTS = st.builds(HostSummary, rank=COUNTS, states_s=st.dictionaries(st.sampled_from(State), st.floats()))
+REPORTS = st.builds(Report, iterations=COUNTS, hosts=st.tuples(HOSTS, HOSTS), links=st.tuples(LINKS))
+
+
+@given(REPORTS)
+def test_a_report_reads_back_as_it_was_written(report: Report) -> None:
+    written = replace(report, format=1).to_json()
+    again = Report.from_json(written, "report.json")
+    assert again.to_json() == written
+    if b"null" not in written:  # dst of a host; NaN, which equals nothing; infinity, which JSON cannot write
+        assert again == replace(report, format=1)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b'{"format": 0}', b'{"format": 1}', b'{"format": 1, "iterations": "x"}', b"\xff"]
+)
+def test_what_is_no_report_of_this_format_is_refused_in_one_line(text: bytes) -> None:
+    with pytest.raises(ArchiveError) as refused:
+        Report.from_json(text, "a/report.json")
+    assert str(refused.value).startswith("a/report.json: ") and "\n" not in str(refused.value)

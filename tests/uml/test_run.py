@@ -14,7 +14,7 @@ import pytest
 from benchmarks.uml import boot
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.verify import verify
-from e2c_dl.report.page import panels
+from e2c_dl.diagnosis.diagnose import changed_in
 from e2c_dl.trace.changes import ChangeInForce
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
@@ -151,7 +151,7 @@ def test_the_kernel_had_what_the_log_says_and_lost_nothing_of_what_waited(ran: R
 
 
 def test_messages_took_the_schedule_that_was_asked_for(ran: Ran) -> None:
-    schedules = panels.read(ran.archive)
+    schedules = changed_in(ran.archive)
     assert schedules is not None
     [rates] = [panel for panel in schedules.panels if panel.title == "edge-1 -> cloud-1: rate"]
     for begin_s, end_s, asked_mbps in ((0.0, 1.5, 16.0), (1.5, 4.0, 4.0), (4.0, 5.5, 16.0), (7.0, 9.0, 4.8)):

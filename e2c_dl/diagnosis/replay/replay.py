@@ -53,7 +53,7 @@ HELD_BACK_NS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class WhatIf:
     """What if: services ``scale`` times as long (0.5: twice as fast), delays shorter, no stalls. Default: no change."""
 
     scale: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -61,7 +61,7 @@ class Change:
     moving: frozenset[Element] = frozenset()  # these never stood still
 
 
-UNCHANGED = Change()
+UNCHANGED = WhatIf()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Replay:
     measured_ns: int  # from the first rank's first iteration to the last rank's end
     unexplained: int  # waits whose cause, and tasks whose beginning, the trace does not hold: they keep their times
 
-    def run_ns(self, change: Change = UNCHANGED) -> int:
+    def run_ns(self, change: WhatIf = UNCHANGED) -> int:
         """Run time after ``change``. Raises: KeyError, if an element is not in the run."""
         scale = np.ones(len(self.elements) + 1)
         less_delay = np.zeros(len(self.elements) + 1, dtype=np.int64)

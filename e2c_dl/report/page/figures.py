@@ -14,10 +14,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.model import Bottleneck, Element, HostSummary, Report
+from e2c_dl.diagnosis.model import Element, HostSummary, Report, SpeedUp
+from e2c_dl.diagnosis.states import State
 from e2c_dl.report import colours
 from e2c_dl.report.words import named
-from e2c_dl.trace.model import State
 
 ROW_PX = 34
 FRAME_PX = 92
@@ -74,7 +74,7 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
 
 def bottlenecks(report: Report) -> Any:
     """A bar per element: seconds saved if it were twice as fast, at most ten, most first; culprits marked."""
-    shown: Sequence[Bottleneck] = report.bottlenecks[:BARS]
+    shown: Sequence[SpeedUp] = report.bottlenecks[:BARS]
     blamed: set[Element] = {finding.element for finding in report.culprits}
     rows = list(range(len(shown)))
     figure = go.Figure()
@@ -142,5 +142,5 @@ def framed(figure: Any) -> Any:
     return figure
 
 
-def _share(bottleneck: Bottleneck, report: Report) -> float:
+def _share(bottleneck: SpeedUp, report: Report) -> float:
     return bottleneck.saved_s / report.run_s if report.run_s else 0.0

@@ -1,4 +1,4 @@
-"""One self-contained page: the verdict, what it rests on, and every figure with its definition. Opens offline.
+"""A self-contained page: the verdict, what it rests on, and every figure with its definition. Opens offline.
 
 Nothing is fetched: Plotly's script is embedded once, and a content policy forbids the page to load anything. Every
 string that comes from a scenario or a host is escaped; figures travel as JSON that cannot end its script element.
@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
 from e2c_dl import formatting
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
+from e2c_dl.archive.write import amend
 from e2c_dl.diagnosis.activity import Activity
-from e2c_dl.diagnosis.model import ElementKind, Report
+from e2c_dl.diagnosis.diagnose import Diagnosis
+from e2c_dl.diagnosis.model import ElementKind
+from e2c_dl.errors import ArchiveError
 from e2c_dl.report.page import figures, matrix, schedules, sections
 from e2c_dl.report.page.map import topology
-from e2c_dl.report.page.panels import Schedules
 from e2c_dl.report.page.style import CSS, SCRIPT
 from e2c_dl.report.page.timeline import timeline
 from e2c_dl.report.rows import bottleneck_rows, link_rows
@@ -32,17 +37,44 @@ class Source:
     """Everything that a page is built from."""
 
     run: Run
-    report: Report
+    diagnosis: Diagnosis
     links: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of links.json
     bottlenecks: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of bottlenecks.json
-    activity: Activity | None = None  # None: no timeline
     progress: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of rank 0's progress.jsonl
-    changed: Schedules | None = None  # None: nothing changed while training ran
+
+
+def write_report(archive: ReadArchive, diagnosis: Diagnosis) -> Path:
+    """Where the page stands; report.json stands beside it. A sealed archive vouches for both from then on.
+
+    Raises: ArchiveError if a piece of the archive is damaged or the files cannot be written.
+    """
+    page = build(source(archive, diagnosis)).encode(errors="backslashreplace")
+    written = {layout.REPORT_JSON: diagnosis.report.to_json(), layout.REPORT_HTML: page}
+    for name, content in written.items():
+        try:
+            (archive.path / name).write_bytes(content)
+        except OSError as error:
+            raise ArchiveError(f"{archive.path / name}: cannot be written: {error.strerror}") from error
+    if (archive.path / layout.MANIFEST).is_file():
+        amend(archive.path, tuple(written))
+    return archive.path / layout.REPORT_HTML
+
+
+def source(archive: ReadArchive, diagnosis: Diagnosis) -> Source:
+    """What a page is built from, as ``archive`` holds it. Raises: ArchiveError for a damaged piece."""
+    leader = next((host.host for host in diagnosis.report.hosts if host.rank == 0), None)
+    return Source(
+        run=archive.run,
+        diagnosis=diagnosis,
+        links=archive.links(),
+        bottlenecks=archive.bottlenecks(),
+        progress=archive.progress(leader) if leader is not None else (),
+    )
 
 
 def build(source: Source) -> str:
     """The page's HTML. Raises: ArchiveError for damaged rows of links."""
-    run, report = source.run, source.report
+    run, report = source.run, source.diagnosis.report
     title = escape(f"{run.scenario or 'run'} – {run.run_id}")
     body = [
         sections.header(run),
@@ -50,7 +82,7 @@ def build(source: Source) -> str:
         sections.tiles(report, source.progress),
         *_figures(source),
         sections.injected(run),
-        sections.doubts(run, report),
+        sections.limitations(run, report),
         sections.definitions(),
         sections.reproduce(run),
     ]
@@ -75,7 +107,7 @@ def build(source: Source) -> str:
 
 
 def _figures(source: Source) -> list[str]:
-    report = source.report
+    report, activity = source.diagnosis.report, source.diagnosis.activity
     hosts = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
     links = {(f.element.src, f.element.dst or "") for f in report.culprits if f.element.kind is ElementKind.LINK}
     rows = link_rows(source.links, report)
@@ -85,13 +117,13 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
         made.append(sections.topology(embedded("topology", drawn, "Hosts and links")))
-    if source.activity is not None and source.activity.lanes:
-        made.append(_timeline(source.activity, hosts, links))
+    if activity is not None and activity.lanes:
+        made.append(_timeline(activity, hosts, links))
     if rows:
         made.append(sections.links(rows, links))
     measured = [row.fidelity for row in rows if row.fidelity is not None]
     made.append(matrix.section(measured, bottleneck_rows(source.bottlenecks), [host.host for host in report.hosts]))
-    made.append(schedules.section(source.changed, embedded))
+    made.append(schedules.section(source.diagnosis.changed, embedded))
     if report.bottlenecks:
         bars = embedded("bottlenecks", figures.bottlenecks(report), "Seconds saved if twice as fast")
         made.append(sections.bottlenecks(bars))

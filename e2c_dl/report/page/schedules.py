@@ -1,4 +1,4 @@
-"""What was asked for and measured while training ran: small plots of whatever changed, and of whatever links shared.
+"""Plots of what was requested and measured while training ran: of whatever changed, and of whatever links shared.
 
 ::
 
@@ -24,15 +24,16 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.read import open_archive
 from e2c_dl.atomic_write import whole
 from e2c_dl.diagnosis.carried import Points
+from e2c_dl.diagnosis.diagnose import changed_in
+from e2c_dl.diagnosis.panels import Changed, Mark, Panel
+from e2c_dl.diagnosis.states import State
 from e2c_dl.errors import ArchiveError, E2cDlError
 from e2c_dl.report import colours
 from e2c_dl.report.page import sections
 from e2c_dl.report.page.figures import framed, literal
-from e2c_dl.report.page.panels import Mark, Panel, Schedules, read
-from e2c_dl.trace.model import State
 
 TITLE = "Asked for and measured while it trained"
 COLUMNS = 2
@@ -48,9 +49,9 @@ SYMBOLS = {"throttled": "triangle-up", "recovered": "triangle-down"}
 MARKERS = {"throttled": "^", "recovered": "v"}
 
 
-def section(schedules: Schedules | None, embed: Any) -> str:
-    """The section of the page; nothing without ``schedules``. ``embed(name, figure, title)`` places a figure."""
-    if schedules is None:
+def section(changed: Changed | None, embed: Any) -> str:
+    """The section of the page; nothing without ``changed``. ``embed(name, figure, title)`` places a figure."""
+    if changed is None:
         return ""
     caption = (
         "Orange lines: asked for, as in force. Blue: measured by training itself; of links, messages of at least "
@@ -58,19 +59,19 @@ def section(schedules: Schedules | None, embed: Any) -> str:
         "next too fast); of bottlenecks, all their links together over a coloured area for each; of hosts, each "
         "gradient over what it takes a host of factor 1. Bands: cut or paused."
     )
-    left_out = len(schedules.panels) - MOST_PANELS
+    left_out = len(changed.panels) - MOST_PANELS
     if left_out > 0:
-        caption += f" The first {MOST_PANELS} of {len(schedules.panels)} plots are shown."
-    content = embed("schedules", figure(schedules), TITLE) if schedules.panels else ""
-    said = sections.bullets(schedules.sentences)
-    if len(schedules.sentences) > UNFOLDED:
-        said = f"<details><summary>{len(schedules.sentences)} elements and faults</summary>{said}</details>"
+        caption += f" The first {MOST_PANELS} of {len(changed.panels)} plots are shown."
+    content = embed("schedules", figure(changed), TITLE) if changed.panels else ""
+    said = sections.bullets(changed.sentences)
+    if len(changed.sentences) > UNFOLDED:
+        said = f"<details><summary>{len(changed.sentences)} elements and faults</summary>{said}</details>"
     return sections.section(TITLE, escape(caption), content + said)
 
 
-def figure(schedules: Schedules) -> Any:
+def figure(changed: Changed) -> Any:
     """The plots as one Plotly figure, in two columns; all that show the whole run zoom together in time."""
-    panels = schedules.panels[:MOST_PANELS]
+    panels = changed.panels[:MOST_PANELS]
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     height = LEGEND_PX + PANEL_PX * rows
@@ -88,11 +89,11 @@ def figure(schedules: Schedules) -> Any:
     fills = share_colours(panels)
     places = [{"row": index // columns + 1, "col": index % columns + 1} for index in range(len(panels))]
     for panel, place in zip(panels, places, strict=True):
-        _add(drawn, panel, place, schedules.end_s, fills, named)
+        _add(drawn, panel, place, changed.end_s, fills, named)
     framed(drawn)
     drawn.update_layout(height=height, legend_y=1 + 30 / (PANEL_PX * rows), margin_t=LEGEND_PX)
     drawn.update_annotations(font_size=13)
-    drawn.update_xaxes(range=[0, schedules.end_s])
+    drawn.update_xaxes(range=[0, changed.end_s])
     drawn.for_each_xaxis(lambda axis: axis.update(matches=None if axis.anchor == "y" else "x"))
     for column in range(1, columns + 1):
         below = (len(panels) - column) // columns + 1
@@ -103,21 +104,19 @@ def figure(schedules: Schedules) -> Any:
     return drawn
 
 
-def write_png(archive: ReadArchive, path: Path) -> None:
+def write_png(changed: Changed | None, path: Path) -> None:
     """The same plots as a picture at ``path``.
 
-    Raises: ArchiveError if there is nothing to plot in ``archive``, a piece is damaged or ``path`` cannot be written;
-    AnalysisError, ScenarioError.
+    Raises: ArchiveError if there is nothing to plot, or ``path`` cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    schedules = read(archive)
-    if schedules is None or not schedules.panels:
+    if changed is None or not changed.panels:
         raise ArchiveError(
-            f"{archive.path}: nothing that can be plotted changed or was shared while it trained; name another run"
+            f"{path}: not drawn: nothing that can be plotted changed or was shared while it trained; name another run"
         )
-    panels = schedules.panels[:MOST_PANELS]
+    panels = changed.panels[:MOST_PANELS]
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     size = WIDTHS_IN[columns], LEGEND_IN + PANEL_IN * rows
@@ -128,7 +127,7 @@ def write_png(archive: ReadArchive, path: Path) -> None:
     labelled: dict[str, Any] = {}
     for index, axes in enumerate(grid.flat):
         if index < len(panels):
-            _draw(axes, panels[index], schedules.end_s, fills)
+            _draw(axes, panels[index], changed.end_s, fills)
             handles, labels = axes.get_legend_handles_labels()
             labelled |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in labelled}
         else:
@@ -155,7 +154,7 @@ def thinned(points: Points) -> Points:
 def reach(panel: Panel) -> tuple[float, float]:
     """(bottom, top) of the value axis: everything asked for and the bulk of what was measured; 0 is in it."""
     measured = sorted(value for _, value in panel.measured)
-    values = [value for _, value in panel.asked if not math.isnan(value)]
+    values = [value for _, value in panel.requested if not math.isnan(value)]
     values += [mark.value for mark in panel.marks if mark.value is not None]
     values += measured if panel.joined else measured[: math.ceil(panel.bulk * len(measured))]
     return min(0.0, *values, 0.0), ROOM * max(0.0, *values, 0.0) or 1.0
@@ -163,7 +162,7 @@ def reach(panel: Panel) -> tuple[float, float]:
 
 def _held(panel: Panel, end_s: float) -> Points:
     """The schedule with its last value held until the end."""
-    return [*panel.asked, (max(end_s, panel.asked[-1][0]), panel.asked[-1][1])] if panel.asked else ()
+    return [*panel.requested, (max(end_s, panel.requested[-1][0]), panel.requested[-1][1])] if panel.requested else ()
 
 
 def _add(
@@ -214,7 +213,7 @@ def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> No
         parts = [[value for _, value in thinned(part)] for part in panel.shares.values()]
         looks = [fills[name] for name in panel.shares]
         axes.stackplot(moments, *parts, labels=panel.shares, colors=looks, step="post", linewidth=0)
-    if panel.asked:
+    if panel.requested:
         steps = zip(*_held(panel, end_s), strict=True)
         axes.plot(*steps, color=ASKED, linewidth=3, drawstyle="steps-post", label="asked for")
     if points:
@@ -241,6 +240,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python -m e2c_dl.report.page.schedules ARCHIVE OUT.png")
     try:
-        write_png(open_archive(Path(sys.argv[1])), Path(sys.argv[2]))
+        write_png(changed_in(open_archive(Path(sys.argv[1]))), Path(sys.argv[2]))
     except E2cDlError as error:
         sys.exit(f"e2c-dl: {error}")

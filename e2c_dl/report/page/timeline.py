@@ -21,11 +21,11 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.activity import Activity, Interval, Lane, Piece, Transfer
+from e2c_dl.diagnosis.activity import Activity, Delivery, Interval, Lane, Piece
+from e2c_dl.diagnosis.states import Phase, State
 from e2c_dl.report import colours
 from e2c_dl.report.page.figures import framed, label
 from e2c_dl.topology import Pair
-from e2c_dl.trace.model import Phase, State
 
 MOST_WORKERS = 24
 MOST_INTERVALS = 60_000  # of states; beyond, lanes are drawn in steps
@@ -57,14 +57,14 @@ class _Places:
 def timeline(activity: Activity, hosts: Collection[str] = (), links: Collection[Pair] = ()) -> Drawn:
     """The timeline of ``activity``; ``hosts`` and ``links`` are the culprits, to be marked."""
     lanes, left_out = _chosen(activity.lanes, hosts)
-    transfers, pieces, detail_note = _details(activity, lanes)
-    places = _places(lanes, transfers)
+    deliveries, pieces, detail_note = _details(activity, lanes)
+    places = _places(lanes, deliveries)
     figure = go.Figure()
     intervals, step_note = _stepped(lanes)
     for state in State:
         _add_states(figure, state, [(places.workers[host], own) for host, own in intervals])
     _add_pieces(figure, places, pieces)
-    _add_messages(figure, places, transfers)
+    _add_messages(figure, places, deliveries)
     _add_marks(figure, places, lanes)
     window = activity.window()
     _lay_out(figure, places, window, hosts, links)
@@ -109,23 +109,23 @@ def _stepped(lanes: Sequence[Lane]) -> tuple[list[tuple[str, Sequence[Interval]]
     return drawn, f"States are drawn in steps of {formatting.seconds(step_s)}: each shows what took most of it."
 
 
-def _details(activity: Activity, lanes: Sequence[Lane]) -> tuple[list[Transfer], list[tuple[str, Piece]], str]:
+def _details(activity: Activity, lanes: Sequence[Lane]) -> tuple[list[Delivery], list[tuple[str, Piece]], str]:
     """Messages and computations to draw, of the drawn workers; and what was left out."""
     drawn = {lane.host for lane in lanes}
-    transfers = [t for t in activity.transfers if t.src in drawn and t.dst in drawn]
+    deliveries = [t for t in activity.deliveries if t.src in drawn and t.dst in drawn]
     pieces = [(lane.host, piece) for lane in lanes for piece in lane.pieces]
-    if len(transfers) + len(pieces) <= MOST_DETAILS:
-        return transfers, pieces, ""
+    if len(deliveries) + len(pieces) <= MOST_DETAILS:
+        return deliveries, pieces, ""
     low, high = activity.window(DETAILED_ITERATIONS)
-    transfers = [t for t in transfers if t.end_s >= low and t.start_s <= high]
+    deliveries = [t for t in deliveries if t.end_s >= low and t.start_s <= high]
     pieces = [(host, p) for host, p in pieces if p.end_s >= low and p.start_s <= high]
     between = f"{formatting.seconds(low)} and {formatting.seconds(high)}"
-    return transfers, pieces, f"Computations and messages are drawn between {between} only: there are too many."
+    return deliveries, pieces, f"Computations and messages are drawn between {between} only: there are too many."
 
 
-def _places(lanes: Sequence[Lane], transfers: Sequence[Transfer]) -> _Places:
+def _places(lanes: Sequence[Lane], deliveries: Sequence[Delivery]) -> _Places:
     workers = {lane.host: float(row) for row, lane in enumerate(lanes)}
-    pairs = sorted({(t.src, t.dst) for t in transfers}, key=lambda pair: (workers[pair[0]], workers[pair[1]]))
+    pairs = sorted({(t.src, t.dst) for t in deliveries}, key=lambda pair: (workers[pair[0]], workers[pair[1]]))
     step = LINK_PX / WORKER_PX
     return _Places(workers=workers, links={pair: len(workers) + step * row for row, pair in enumerate(pairs)})
 
@@ -163,12 +163,12 @@ def _add_pieces(figure: Any, places: _Places, pieces: Sequence[tuple[str, Piece]
         _add_shaded(figure, rows, facts, shades, (name, colours.PHASES[phase], 6, hover))
 
 
-def _add_messages(figure: Any, places: _Places, transfers: Sequence[Transfer]) -> None:
-    rows = [(t.start_s, t.end_s, places.links[(t.src, t.dst)]) for t in transfers]
-    facts = [(t.iteration, t.bucket, t.nbytes) for t in transfers]
+def _add_messages(figure: Any, places: _Places, deliveries: Sequence[Delivery]) -> None:
+    rows = [(t.start_s, t.end_s, places.links[(t.src, t.dst)]) for t in deliveries]
+    facts = [(t.iteration, t.bucket, t.nbytes) for t in deliveries]
     counted: dict[Pair, int] = {}
     shades = []
-    for t in transfers:
+    for t in deliveries:
         pair = (t.src, t.dst)
         counted[pair] = counted.get(pair, 0) + 1
         shades.append(counted[pair] % 2)

@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from e2c_dl.ethernet import wire_bits
 from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import Bottleneck, RankPair
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, wire_bits
+from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.transfer import Transfer
 from e2c_dl.worlds.virtual.wire import Wire
 

@@ -1,4 +1,4 @@
-"""What TCP makes of a link: bytes on the wire, and the rate that loss leaves.
+"""The rate that TCP leaves of a link where segments are lost.
 
 Modelled is a connection in steady state, as live runs are set up: Linux' cubic (or reno), an MTU of 1500 with time
 stamps, buffers of at least twice the bandwidth-delay product, no slow start after idle. Such a connection fills its
@@ -18,10 +18,7 @@ from __future__ import annotations
 
 import math
 
-# As the relay accounts, and as analysis expects (both above this floor: they cannot be imported from here).
-SEGMENT_BYTES = 1448  # TCP payload at an MTU of 1500, with time stamps
-SEGMENT_OVERHEAD_BYTES = 66  # Ethernet 14, IP 20, TCP 20 + 12
-FULL_FRAME_BITS = 8 * (SEGMENT_BYTES + SEGMENT_OVERHEAD_BYTES)
+from e2c_dl.ethernet import FULL_FRAME_BITS
 
 MESSAGE_HEADER_BYTES = 54
 """Bytes that the live world puts before every payload (its frames.HEADER_BYTES; a test compares them)."""
@@ -29,12 +26,6 @@ MESSAGE_HEADER_BYTES = 54
 CONGESTION_CONTROLS = ("cubic", "reno")
 _CUBIC = 1.054  # [C (3 + b) / (4 (1 - b))]^(1/4), C = 0.4, b = 0.7
 _MIN_ROUND_TRIP_S = 1e-4  # what two hosts' kernels need even without delay
-
-
-def wire_bits(nbytes: int) -> int:
-    """Bits of Ethernet frames, headers included, that carry ``nbytes`` of one message."""
-    segments = max(1, -(-nbytes // SEGMENT_BYTES))
-    return 8 * (nbytes + SEGMENT_OVERHEAD_BYTES * segments)
 
 
 def window_segments(congestion_control: str, loss: float, round_trip_s: float) -> float:

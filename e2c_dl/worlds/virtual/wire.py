@@ -18,18 +18,14 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from e2c_dl.errors import PeerLost
+from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import LinkModel
 from e2c_dl.worlds.virtual.pauses import Pauses
-from e2c_dl.worlds.virtual.tcp import (
-    FULL_FRAME_BITS,
-    MESSAGE_HEADER_BYTES,
-    lossy_rate_bps,
-    wire_bits,
-)
+from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps
 from e2c_dl.worlds.virtual.transfer import Transfer
 
 _SEND, _RECEIVE = int(Phase.SEND), int(Phase.RECEIVE)

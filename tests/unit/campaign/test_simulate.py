@@ -22,6 +22,7 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.campaign.simulated_request import Request
 from e2c_dl.campaign.simulated_run import run
 from e2c_dl.cli.main import cli
+from e2c_dl.diagnosis import diagnose
 from e2c_dl.errors import InputError, Interrupted
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
@@ -105,6 +106,25 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ReadArchive:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> ReadArchive:
     return simulated(scenario(tmp_path_factory.mktemp("real") / "small"))
+
+
+def test_a_run_is_analysed_once_and_its_trace_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(name: str, what: Any) -> Any:
+        return lambda *given: calls.append(name) or what(*given)
+
+    monkeypatch.setattr(ReadArchive, "trace", counted("load", ReadArchive.trace))
+    for name in ("analyse", "from_trace"):
+        monkeypatch.setattr(diagnose, name, counted(name, getattr(diagnose, name)))
+    shared = {"bottlenecks": [{"name": "line", "rate": "50mbit", "links": [{"src": "edge.*", "dst": "*.*"}]}]}
+    folder = scenario(tmp_path / "small", emulation={"compute": {"method": "sleep", "cores": 0.1}, **shared})
+    asked = ["simulate", str(folder), "--shapes-only", "--archive", str(tmp_path / "archive")]
+    said = CliRunner().invoke(cli, asked)
+    assert said.exit_code == 0, said.output
+    assert "Where the time went" in said.output
+    assert "bottleneck line: carried" in (tmp_path / "archive" / "report.html").read_text()
+    assert sorted(calls) == ["analyse", "from_trace", "load"]
 
 
 def test_the_archive_is_whole_and_says_that_it_is_virtual(shapes: ReadArchive) -> None:

@@ -10,7 +10,7 @@ from test_simulate import scenario, simulated
 
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.run import Outcome
-from e2c_dl.campaign.judge import judge
+from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.drivers.virtual.dynamics import Dynamics
 from e2c_dl.drivers.virtual.hosts import span_files
 from e2c_dl.errors import E2cDlError
@@ -49,7 +49,7 @@ def test_a_slower_link_by_schedule_makes_the_run_longer_and_is_no_culprit(tmp_pa
     assert seconds(archive) > 2 * steady_s
     logged = [(change.in_force_s, change.value["rate_bps"]) for change in archive.changes()]
     assert logged == [(0.0, 50e6), (0.2, 5e6)]
-    assert not any(finding.material for finding in judge(archive).findings)
+    assert not any(finding.material for finding in diagnose(archive).report.findings)
 
 
 def test_a_window_that_begins_with_an_iteration_slows_a_host(tmp_path: Path, steady_s: float) -> None:
@@ -155,4 +155,4 @@ def test_a_shared_uplink_is_shared(tmp_path: Path, steady_s: float) -> None:
     links = [{"src": "edge.*", "dst": "cloud.*"}, {"src": "cloud.*", "dst": "edge.*"}]
     archive = changing(tmp_path, bottlenecks=[{"name": "uplink", "rate": "10mbit", "links": links}])
     assert seconds(archive) > 2 * steady_s
-    assert not any(finding.material for finding in judge(archive).findings)
+    assert not any(finding.material for finding in diagnose(archive).report.findings)

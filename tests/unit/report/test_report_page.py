@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_report as sample
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
 from e2c_dl.diagnosis.activity import Activity
+from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, HostSummary, LinkSummary, Report
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import images, rows
-from e2c_dl.report.page import figures, html, sample
-from e2c_dl.report.page.html import Source, build
-from e2c_dl.report.write import write_report
+from e2c_dl.report.page import figures, html
+from e2c_dl.report.page.html import Source, build, write_report
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&$x$"
 
@@ -75,7 +76,8 @@ def activity() -> Activity:
 @pytest.fixture
 def source(activity: Activity) -> Source:
     report = sample.report(activity)
-    return Source(run=sample.run(), report=report, links=sample.links(), activity=activity, progress=sample.progress(6))
+    diagnosis = Diagnosis(report=report, activity=activity)
+    return Source(run=sample.run(), diagnosis=diagnosis, links=sample.links(), progress=sample.progress(6))
 
 
 def renamed(text: str, old: str) -> str:
@@ -95,11 +97,11 @@ def hostile(source: Source) -> Source:
     def link(k: LinkSummary) -> LinkSummary:
         return replace(k, src=renamed(k.src, old), dst=renamed(k.dst, old))
 
-    report, activity = source.report, source.activity
+    report, activity = source.diagnosis.report, source.diagnosis.activity
     assert activity is not None
     findings = tuple(replace(f, element=element(f.element), evidence=HOSTILE) for f in report.findings)
     lanes = tuple(replace(lane, host=renamed(lane.host, old)) for lane in activity.lanes)
-    moved = tuple(replace(t, src=renamed(t.src, old), dst=renamed(t.dst, old)) for t in activity.transfers)
+    moved = tuple(replace(t, src=renamed(t.src, old), dst=renamed(t.dst, old)) for t in activity.deliveries)
     return Source(
         run=replace(
             source.run,
@@ -112,17 +114,19 @@ def hostile(source: Source) -> Source:
             seeds={HOSTILE: 1},
             injected={"compute": {HOSTILE: HOSTILE}, "links": {HOSTILE: 0.2}},
         ),
-        report=replace(
-            report,
-            hosts=tuple(map(host, report.hosts)),
-            links=tuple(map(link, report.links)),
-            findings=findings,
-            culprits=findings,
-            bottlenecks=tuple(replace(b, element=element(b.element)) for b in report.bottlenecks),
-            limitations=(HOSTILE,),
+        diagnosis=Diagnosis(
+            report=replace(
+                report,
+                hosts=tuple(map(host, report.hosts)),
+                links=tuple(map(link, report.links)),
+                findings=findings,
+                culprits=findings,
+                bottlenecks=tuple(replace(b, element=element(b.element)) for b in report.bottlenecks),
+                limitations=(HOSTILE,),
+            ),
+            activity=replace(activity, lanes=lanes, deliveries=moved),
         ),
         links=[{**row, "src": renamed(row["src"], old), "dst": renamed(row["dst"], old)} for row in source.links],
-        activity=replace(activity, lanes=lanes, transfers=moved),
         progress=source.progress,
     )
 
@@ -183,7 +187,7 @@ def test_a_run_that_broke_off_before_training_has_a_page() -> None:
         clock_uncertainty_s=0.0,
         limitations=("no rank finished an iteration",),
     )
-    page = Page(build(Source(run=sample.run(), report=nothing)))
+    page = Page(build(Source(run=sample.run(), diagnosis=Diagnosis(report=nothing))))
     assert "No verdict: the trace holds no complete iteration." in " ".join(page.texts)
 
 
@@ -200,7 +204,7 @@ def test_rows_of_another_version_are_refused(source: Source) -> None:
 
 
 def test_links_that_training_did_not_use_follow_the_used_ones(source: Source) -> None:
-    made = rows.link_rows(source.links, source.report)
+    made = rows.link_rows(source.links, source.diagnosis.report)
     assert [row.used is not None for row in made] == [True] * 6 + [False] * 6
     slow = next(row for row in made if row.pair == sample.SLOW_LINK)
     assert slow.against_requested == pytest.approx(0.985)
@@ -220,11 +224,11 @@ def test_a_report_is_written_into_its_archive_and_vouched_for(tmp_path: Path, so
     progress = path / layout.HOSTS / "edge-1" / layout.PROGRESS
     progress.parent.mkdir(parents=True)
     progress.write_text("".join(json.dumps(row) + "\n" for row in source.progress))
-    page = write_report(open_archive(path), source.report, source.activity)
+    page = write_report(open_archive(path), source.diagnosis)
     writing.seal()
     page.write_text("altered")
     assert verify(path) != ()
-    assert write_report(open_archive(path), source.report, source.activity) == path / layout.REPORT_HTML
+    assert write_report(open_archive(path), source.diagnosis) == path / layout.REPORT_HTML
     assert verify(path) == ()
     assert Page(page.read_text()).figure("progress")["data"]
     assert json.loads((path / layout.REPORT_JSON).read_text())["iterations"] == 6
@@ -233,9 +237,9 @@ def test_a_report_is_written_into_its_archive_and_vouched_for(tmp_path: Path, so
 def test_a_picture_is_drawn_at_its_size(tmp_path: Path, source: Source) -> None:
     wild = hostile(source)
     path = tmp_path / "run.png"
-    images.picture(wild.report, rows.link_rows(wild.links, wild.report), HOSTILE, path)
+    images.picture(wild.diagnosis.report, rows.link_rows(wild.links, wild.diagnosis.report), HOSTILE, path)
     header = path.read_bytes()[:24]
     assert header.startswith(b"\x89PNG")
     assert (int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")) == (1600, 900)
     with pytest.raises(ArchiveError, match="cannot be written"):
-        images.picture(wild.report, (), "x", tmp_path / "absent" / "run.png")
+        images.picture(wild.diagnosis.report, (), "x", tmp_path / "absent" / "run.png")

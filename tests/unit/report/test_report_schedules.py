@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sample_report as sample
 import small_scenario
 import synthetic
 from rich.console import Console
@@ -14,9 +15,12 @@ from rich.console import Console
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
+from e2c_dl.diagnosis import changes as changing
+from e2c_dl.diagnosis import panels
+from e2c_dl.diagnosis.diagnose import changed_in
 from e2c_dl.errors import ArchiveError
-from e2c_dl.report import changing, colours, terminal
-from e2c_dl.report.page import html, panels, sample, schedules
+from e2c_dl.report import colours, terminal
+from e2c_dl.report.page import html, schedules
 from e2c_dl.topology import Link
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.store import write_parquet
@@ -89,7 +93,7 @@ def archive(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(archive):
-    return panels.read(archive)
+    return changed_in(archive)
 
 
 @pytest.fixture
@@ -106,7 +110,7 @@ def test_every_changing_element_has_a_plot(by_title):
 
 def test_a_link_is_measured_by_its_large_messages(by_title):
     panel = by_title[f"{LINK}: rate"]
-    assert panel.asked == [(0.0, 40.0), (1.0, 10.0), (2.0, 0.0), (2.5, 10.0)]  # nothing passes a cut link
+    assert panel.requested == [(0.0, 40.0), (1.0, 10.0), (2.0, 0.0), (2.5, 10.0)]  # nothing passes a cut link
     assert panel.bands == [(2.0, 2.5)]
     rates = [rate for _, rate in panel.measured]
     assert rates == pytest.approx([40.0] * len(rates), rel=0.05) and len(rates) == 12 * 8
@@ -114,7 +118,7 @@ def test_a_link_is_measured_by_its_large_messages(by_title):
 
 def test_the_links_of_a_bottleneck_are_stacked_per_second(by_title):
     panel = by_title[TOGETHER]
-    assert panel.asked == [(0.0, 40.0), (1.5, 20.0)]
+    assert panel.requested == [(0.0, 40.0), (1.5, 20.0)]
     assert [moment for moment, _ in panel.measured][:2] == [0.0, 1.0]
     assert all(0 < rate <= 40.5 for _, rate in panel.measured)
     assert panel.shares == {LINK: panel.measured}
@@ -122,9 +126,9 @@ def test_the_links_of_a_bottleneck_are_stacked_per_second(by_title):
 
 def test_a_bottleneck_that_does_not_change_has_plots_too(tmp_path):
     two = "[{name: line, rate: 50mbit, links: [{src: edge.*, dst: edge.*}, {src: edge.*, dst: cloud-1}]}]"
-    found = panels.read(written(tmp_path, changes=(), emulation=f"bottlenecks: {two}"))
+    found = changed_in(written(tmp_path, changes=(), emulation=f"bottlenecks: {two}"))
     whole, close = found.panels
-    assert whole.asked == close.asked == [(0.0, 50.0)]
+    assert whole.requested == close.requested == [(0.0, 50.0)]
     assert set(whole.shares) == set(close.shares) == {LINK, "edge-2 -> cloud-1"}
     for panel in (whole, close):
         parts = sum(np.array(part)[:, 1] for part in panel.shares.values())
@@ -138,33 +142,33 @@ def test_a_bottleneck_that_does_not_change_has_plots_too(tmp_path):
 
 def test_a_bottleneck_that_nothing_passed_shows_what_was_asked(tmp_path):
     back = "bottlenecks: [{name: back, rate: 50mbit, links: [{src: edge-2, dst: edge-1}]}]"
-    found = panels.read(written(tmp_path, changes=(), emulation=back))
+    found = changed_in(written(tmp_path, changes=(), emulation=back))
     (panel,) = found.panels
-    assert (panel.asked, panel.measured, panel.shares) == ([(0.0, 50.0)], (), {})
+    assert (panel.requested, panel.measured, panel.shares) == ([(0.0, 50.0)], (), {})
     assert found.sentences == ("bottleneck back: training sent nothing through it",)
 
 
 def test_changing_links_without_traffic_are_told_of(tmp_path):
     idle = replace(link(1.0, rate_bps=10e6), whom="edge-1 -> cloud-1")
-    found = panels.read(written(tmp_path, changes=(link(1.0, rate_bps=10e6), idle)))
+    found = changed_in(written(tmp_path, changes=(link(1.0, rate_bps=10e6), idle)))
     assert [panel.title for panel in found.panels if "->" in panel.title] == [f"{LINK}: rate"]
     assert found.sentences[-1] == ("link edge-1 -> cloud-1: not plotted, as no message of at least 32.0 KiB went there")
     (tmp_path / "alone").mkdir()
-    alone = panels.read(written(tmp_path / "alone", changes=(idle,)))
+    alone = changed_in(written(tmp_path / "alone", changes=(idle,)))
     assert "edge-1 -> cloud-1: rate" in [panel.title for panel in alone.panels]
 
 
 def test_gradients_are_held_against_a_host_of_factor_one(by_title):
     panel = by_title["edge-1: time of a gradient"]
-    assert panel.asked == [(0.0, 2.0), (1.0, 6.0)]
+    assert panel.requested == [(0.0, 2.0), (1.0, 6.0)]
     factors = [factor for _, factor in panel.measured]
     assert factors == pytest.approx([2.0] * 12, rel=1e-3)
 
 
 def test_heat_counts_as_slowness(by_title):
-    assert by_title["edge-2: time of a gradient"].asked == [(0.0, 2.0), (1.2, 4.0), (2.2, 2.0)]
+    assert by_title["edge-2: time of a gradient"].requested == [(0.0, 2.0), (1.2, 4.0), (2.2, 2.0)]
     heat = by_title["edge-2: temperature, and the limit"]
-    assert heat.asked == [(0.0, 70.0)]
+    assert heat.requested == [(0.0, 70.0)]
     assert heat.joined and heat.measured[1] == (1.2, 70.0)
     assert [(mark.word, mark.value) for mark in heat.marks] == [("throttled", 70.0), ("recovered", 65.0)]
 
@@ -213,16 +217,16 @@ def test_an_archive_without_trace_and_scenario_still_tells_what_was_asked(tmp_pa
     folder.mkdir(parents=True)
     row = {**vars(link(1.0)), "what": "link"}
     (folder / layout.CHANGES).write_text(json.dumps(row) + "\n")
-    (panel,) = panels.read(ReadArchive(path=tmp_path, run=Run(run_id="r", started=""))).panels
-    assert (panel.asked, list(panel.measured)) == ([(1.0, 40.0)], [])
+    (panel,) = changed_in(ReadArchive(path=tmp_path, run=Run(run_id="r", started=""))).panels
+    assert (panel.requested, list(panel.measured)) == ([(1.0, 40.0)], [])
 
 
 def test_a_run_without_changes_and_bottlenecks_has_no_section(tmp_path):
     archive = written(tmp_path, changes=(), emulation="compute: {factors: {edge.*: 2}}")
-    assert panels.read(archive) is None
+    assert changed_in(archive) is None
     assert schedules.section(None, html.embedded) == ""
     with pytest.raises(ArchiveError, match="nothing that can be plotted changed or was shared"):
-        schedules.write_png(archive, tmp_path / "out.png")
+        schedules.write_png(changed_in(archive), tmp_path / "out.png")
 
 
 def test_the_section_holds_a_plot_per_panel_and_harmless_names(found):
@@ -263,23 +267,23 @@ def test_many_panels_and_points_are_cut_short(found):
 
 
 def test_an_outlier_does_not_flatten_the_plot():
-    panel = panels.Panel(title="", unit="", asked=[(0.0, 10.0)], measured=[(0.0, 10.0)] * 99 + [(0.0, 1e6)])
+    panel = panels.Panel(title="", unit="", requested=[(0.0, 10.0)], measured=[(0.0, 10.0)] * 99 + [(0.0, 1e6)])
     assert schedules.reach(panel) == (0.0, 11.5)
     late = replace(panel, measured=[(0.0, 10.0)] * 92 + [(0.0, 1e6)] * 8)
     assert schedules.reach(replace(late, bulk=panels.BULK_OF_RATES)) == (0.0, 11.5)
 
 
 def test_the_picture_is_drawn(archive, tmp_path):
-    schedules.write_png(archive, tmp_path / "out.png")
+    schedules.write_png(changed_in(archive), tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ArchiveError, match="cannot be written"):
-        schedules.write_png(archive, tmp_path / "absent" / "out.png")
+        schedules.write_png(changed_in(archive), tmp_path / "absent" / "out.png")
 
 
 def test_the_terminal_tells_what_changed():
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     report = sample.report(sample.activity(iterations=3))
-    console.print(terminal.summary(report, sample.run(), changes=CHANGES))
+    console.print(terminal.summary(report, sample.run(), changes=changing.sentences(CHANGES)))
     said = console.export_text()
     assert "What changed while it trained" in said
     assert "host cloud-1: killed" in said

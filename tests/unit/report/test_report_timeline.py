@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sample_report as sample
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.activity import Activity, Interval, from_trace
-from e2c_dl.report.page import sample, timeline
+from e2c_dl.report.page import timeline
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, State
 
@@ -34,8 +35,8 @@ def test_a_trace_becomes_lanes_in_rank_order_that_begin_at_zero(traced: Activity
     for lane in traced.lanes:
         assert [i.iteration for i in lane.iterations] == list(range(12))
         assert all(a[1] == b[0] for a, b in pairwise(lane.states))
-    assert len(traced.transfers) == 12 * 3 * 2 * (2 * 2)  # iterations, ranks, buckets, steps of the ring
-    assert all(t.end_s > t.start_s for t in traced.transfers)
+    assert len(traced.deliveries) == 12 * 3 * 2 * (2 * 2)  # iterations, ranks, buckets, steps of the ring
+    assert all(t.end_s > t.start_s for t in traced.deliveries)
 
 
 def test_the_window_is_of_median_iterations_and_not_the_first(traced: Activity) -> None:
@@ -70,7 +71,7 @@ def test_every_interval_and_message_is_drawn_once(traced: Activity) -> None:
     for state in State:
         expected = sum(spent(list(lane.states))[state] for lane in traced.lanes)
         assert drawn_seconds(made.figure, state.value, 2) == pytest.approx(expected)
-    expected = sum(t.end_s - t.start_s for t in traced.transfers)
+    expected = sum(t.end_s - t.start_s for t in traced.deliveries)
     assert drawn_seconds(made.figure, "message", 3) == pytest.approx(expected)
     pieces = [p for lane in traced.lanes for p in lane.pieces if p.phase is Phase.BACKWARD]
     assert drawn_seconds(made.figure, "backward", 3) == pytest.approx(sum(p.end_s - p.start_s for p in pieces))
@@ -81,7 +82,7 @@ def test_too_many_details_are_left_out_and_told(traced: Activity, monkeypatch: p
     monkeypatch.setattr(timeline, "DETAILED_ITERATIONS", 2)
     made = timeline.timeline(traced)
     assert made.left_out[0].startswith("Computations and messages are drawn between ")
-    assert 0 < drawn_seconds(made.figure, "message", 3) < sum(t.end_s - t.start_s for t in traced.transfers)
+    assert 0 < drawn_seconds(made.figure, "message", 3) < sum(t.end_s - t.start_s for t in traced.deliveries)
 
 
 def test_too_many_intervals_are_drawn_in_steps_and_told(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:

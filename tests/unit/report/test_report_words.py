@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sample_report as sample
 from rich.console import Console
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
-from e2c_dl.report import plain, terminal, words
-from e2c_dl.report.page import sample
+from e2c_dl.report import terminal, words
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_markup_in_names_is_printed_as_it_is(sick: Report) -> None:
 
 def test_a_report_for_programs_is_json_whatever_it_holds(sick: Report) -> None:
     endless = replace(sick.culprits[0], slowdown=float("inf"))
-    made = json.loads(plain.to_json(replace(sick, culprits=(endless,))))
+    made = json.loads(replace(sick, culprits=(endless,)).to_json())
     assert made["culprits"][0]["slowdown"] is None
     assert made["culprits"][0]["element"] == {"kind": "link", "src": "cloud-1", "dst": "cloud-2"}
     assert set(made["hosts"][0]["states_s"]) == {"compute", "exposed propagate", "wait", "other"}

@@ -12,6 +12,7 @@ import pytest
 import virtual_world
 
 from e2c_dl.errors import InputError
+from e2c_dl.ethernet import wire_bits
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import Phase
@@ -20,7 +21,7 @@ from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, link_models
 from e2c_dl.worlds.virtual.capacity import Capacity
 from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.shape import shape
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments, wire_bits
+from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments
 
 Script = Callable[[Worker], Coroutine[Any, Any, None]]
 

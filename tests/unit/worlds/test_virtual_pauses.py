@@ -9,11 +9,11 @@ import virtual_world
 from test_virtual_links import BITS, VECTOR, scripted, send_to_last
 
 from e2c_dl.errors import PeerLost
+from e2c_dl.ethernet import wire_bits
 from e2c_dl.strategies.base import Message, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import Bottleneck, LinkModel, Onset
 from e2c_dl.worlds.virtual.pauses import Pauses
-from e2c_dl.worlds.virtual.tcp import wire_bits
 
 MS = 1_000_000
 RATE_BPS = 8e6

@@ -22,18 +22,18 @@ Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Held:
+class Piecewise:
     """``values[i]`` from ``starts_s[i]`` on, both of shape (moments,); moments rise."""
 
     starts_s: Doubles
     values: Doubles
 
     @classmethod
-    def constant(cls, value: float) -> Held:
+    def constant(cls, value: float) -> Piecewise:
         return cls(starts_s=np.zeros(1), values=np.array([value], dtype=np.float64))
 
     @classmethod
-    def of(cls, schedule: Schedule, until_s: float) -> Held:
+    def of(cls, schedule: Schedule, until_s: float) -> Piecewise:
         """``schedule`` as it is until ``until_s``."""
         steps = np.array([*schedule.steps(until_s)] or [(0.0, schedule.at(0.0))], dtype=np.float64)
         return cls(starts_s=steps[:, 0], values=steps[:, 1])
@@ -52,9 +52,9 @@ class Held:
         place = _place(self._sums, total)
         return np.asarray(self.starts_s[place] + (total - self._sums[place]) / self.values[place])
 
-    def mapped(self, change: Callable[[Doubles], Doubles]) -> Held:
+    def mapped(self, change: Callable[[Doubles], Doubles]) -> Piecewise:
         """The same moments with other values."""
-        return Held(starts_s=self.starts_s, values=change(self.values))
+        return Piecewise(starts_s=self.starts_s, values=change(self.values))
 
     @cached_property
     def _sums(self) -> Doubles:
@@ -62,12 +62,12 @@ class Held:
         return np.concatenate([[0.0], np.cumsum(np.diff(self.starts_s) * self.values[:-1])])
 
 
-def least(some: Held, *others: Held) -> Held:
+def least(some: Piecewise, *others: Piecewise) -> Piecewise:
     """At every moment the least of them."""
     if not others:
         return some
     starts_s = np.unique(np.concatenate([each.starts_s for each in (some, *others)]))
-    return Held(starts_s=starts_s, values=np.min([each.at(starts_s) for each in (some, *others)], axis=0))
+    return Piecewise(starts_s=starts_s, values=np.min([each.at(starts_s) for each in (some, *others)], axis=0))
 
 
 def _place(moments: Doubles, of: Doubles) -> npt.NDArray[np.intp]:

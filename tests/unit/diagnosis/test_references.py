@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 
-from e2c_dl.diagnosis import by_design
+from e2c_dl.diagnosis import references
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
@@ -28,7 +28,7 @@ def throttled(what: Change, at_s: float) -> ChangeInForce:
 
 
 def test_a_scenario_that_does_not_change_is_its_own_design(scenario):
-    factors = by_design.compute_factors(scenario, (), 30.0)
+    factors = references.compute_factors(scenario, (), 30.0)
     assert factors["edge-1"] == Schedule.constant(1.5)
     assert factors["cloud-1"] == Schedule.constant(1.0)
 
@@ -36,17 +36,17 @@ def test_a_scenario_that_does_not_change_is_its_own_design(scenario):
 def test_a_schedule_takes_the_place_of_the_constant(scenario):
     schedule = Schedule(points=((0.0, 1.0), (10.0, 4.0)), period_s=20.0)
     changing = replace(scenario, schedules=Schedules(compute={"edge-1": schedule}))
-    assert by_design.compute_factors(changing, (), 30.0)["edge-1"] == schedule
+    assert references.compute_factors(changing, (), 30.0)["edge-1"] == schedule
 
 
 def test_heat_multiplies_while_the_device_was_throttled(scenario):
     hot = replace(scenario, schedules=Schedules(thermal={"edge-1": Thermal(factor=3.0)}))
     changes = (throttled(Change.THROTTLE, 5.0), throttled(Change.RECOVER, 25.0))
-    assert by_design.compute_factors(hot, changes, 60.0)["edge-1"].points == ((0.0, 1.5), (5.0, 4.5), (25.0, 1.5))
+    assert references.compute_factors(hot, changes, 60.0)["edge-1"].points == ((0.0, 1.5), (5.0, 4.5), (25.0, 1.5))
 
 
 def test_heat_and_a_schedule_that_repeats_hold_together(scenario):
     schedule = Schedule(points=((0.0, 1.0), (10.0, 2.0)), period_s=20.0)
     both = Schedules(compute={"edge-1": schedule}, thermal={"edge-1": Thermal(factor=3.0)})
-    factor = by_design.compute_factors(replace(scenario, schedules=both), (throttled(Change.THROTTLE, 15.0),), 35.0)
+    factor = references.compute_factors(replace(scenario, schedules=both), (throttled(Change.THROTTLE, 15.0),), 35.0)
     assert factor["edge-1"].points == ((0.0, 1.0), (10.0, 2.0), (15.0, 6.0), (20.0, 3.0), (30.0, 6.0))

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.carried import Carried, Observed, together
-from e2c_dl.report.page import shares
+from e2c_dl.diagnosis.carried import Carried, Observed, share_sentences, shares, together
 from e2c_dl.topology import Bottleneck
 
 
@@ -36,8 +35,8 @@ def test_the_links_that_carried_least_are_one_share():
     names = [("edge-1", f"cloud-{number}") for number in range(1, 7)]
     seen = Observed(end_s=4.0, carried={pair: sent(bits=n * 1e6) for n, pair in enumerate(names, start=1)})
     shared = Bottleneck(name="line", rate_bps=1e7, links=(*names, ("edge-1", "fog-1")))
-    assert list(shares.of(shared, seen)) == [f"edge-1 -> cloud-{number}" for number in range(3, 7)] + ["2 more"]
-    assert shares.sentences([shared], seen) == (
+    assert list(shares(shared, seen)) == [f"edge-1 -> cloud-{number}" for number in range(3, 7)] + ["2 more"]
+    assert share_sentences([shared], seen) == (
         "bottleneck line: carried 5.25 Mbit/s in the mean, of which 14.3 % edge-1 -> cloud-3, "
         "19.0 % edge-1 -> cloud-4, 23.8 % edge-1 -> cloud-5, 28.6 % edge-1 -> cloud-6, 14.3 % 2 more",
     )

@@ -2,7 +2,7 @@
 
 Every worker computes, then passes ``2 (n - 1)`` messages round the ring per bucket; a message leaves when the one
 before it has arrived. Figures are drawn from a seed, so the same seed gives the same page.
-``python -m e2c_dl.report.page.sample PAGE.html`` writes one.
+``python tests/sample_report.py PAGE.html`` writes one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.archive.run import Outcome, Run, Step
-from e2c_dl.diagnosis.activity import Activity, Iteration, Lane, Piece, Transfer
-from e2c_dl.diagnosis.model import Bottleneck, Element, ElementKind, Finding, HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.activity import Activity, Delivery, Iteration, Lane, Piece
+from e2c_dl.diagnosis.diagnose import Diagnosis
+from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Report, SpeedUp
+from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import STATES, partition
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
 from e2c_dl.report.page.html import Source, build
-from e2c_dl.report.page.panels import Mark, Panel, Schedules
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, State
 
@@ -36,18 +37,18 @@ def activity(iterations: int = 60, seed: int = 1) -> Activity:
     noise = random.Random(seed)
     now = [0.0] * len(HOSTS)
     lanes: list[dict[str, Any]] = [{"pieces": [], "iterations": []} for _ in HOSTS]
-    transfers: list[Transfer] = []
+    deliveries: list[Delivery] = []
     for iteration in range(iterations):
         begun = max(now)
         for rank, host in enumerate(HOSTS):
             factor = 3.0 if host == SLOW_HOST else 1.5 if host.startswith("edge") else 1.0
             pieces, now[rank] = _computed(begun, iteration, 0.08 * factor * noise.uniform(0.95, 1.1))
             lanes[rank]["pieces"] += pieces
-        transfers += _ring(iteration, now, noise)
+        deliveries += _ring(iteration, now, noise)
         for lane in lanes:
             lane["iterations"].append(Iteration(iteration=iteration, start_s=begun, end_s=max(now)))
-    made = (_lane(rank, lane, transfers) for rank, lane in enumerate(lanes))
-    return Activity(lanes=tuple(made), transfers=tuple(transfers))
+    made = (_lane(rank, lane, deliveries) for rank, lane in enumerate(lanes))
+    return Activity(lanes=tuple(made), deliveries=tuple(deliveries))
 
 
 def report(shown: Activity, healthy: bool = False) -> Report:
@@ -152,7 +153,7 @@ def progress(iterations: int = 60) -> tuple[dict[str, Any], ...]:
     )
 
 
-def changed(end_s: float = 50.0, seed: int = 1) -> Schedules:
+def changed(end_s: float = 50.0, seed: int = 1) -> Changed:
     """A link whose rate halves and which is cut, a host that slows down and is killed, and one that heats up."""
     noise = random.Random(seed)
     middle_s = end_s / 2
@@ -165,11 +166,11 @@ def changed(end_s: float = 50.0, seed: int = 1) -> Schedules:
     warm = [(at, 25 + 45 * min(1.0, at / middle_s)) for at in moments]
     panels = (
         Panel(
-            title="edge-1 -> edge-2: rate", unit="Mbit/s", asked=[(0.0, 40.0), (middle_s, 20.0)], measured=rates,
+            title="edge-1 -> edge-2: rate", unit="Mbit/s", requested=[(0.0, 40.0), (middle_s, 20.0)], measured=rates,
             bands=[cut],
         ),
         Panel(
-            title="fog-1: time of a gradient", unit="× at factor 1", asked=[(0.0, 1.0), (middle_s, 3.0)],
+            title="fog-1: time of a gradient", unit="× at factor 1", requested=[(0.0, 1.0), (middle_s, 3.0)],
             measured=factors, marks=[Mark(at_s=0.98 * end_s, word="killed")],
         ),
         Panel(
@@ -180,15 +181,15 @@ def changed(end_s: float = 50.0, seed: int = 1) -> Schedules:
     said = (
         f"link edge-1 -> edge-2: changed once (rate 20.0 Mbit/s), asked for at {middle_s:g} s, in force 1.20 ms later"
     )
-    return Schedules(panels=panels, sentences=(said,), end_s=end_s)
+    return Changed(panels=panels, sentences=(said,), end_s=end_s)
 
 
 def source(healthy: bool = False) -> Source:
     """Everything that a page is built from."""
     shown = activity()
     return Source(
-        run=run(healthy), report=report(shown, healthy), links=links(), activity=shown, progress=progress(),
-        changed=changed(shown.end_s),
+        run=run(healthy), links=links(), progress=progress(),
+        diagnosis=Diagnosis(report=report(shown, healthy), activity=shown, changed=changed(shown.end_s)),
     )  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def _computed(begun: float, iteration: int, total: float) -> tuple[list[Piece], 
     return pieces, moments[-1]
 
 
-def _ring(iteration: int, now: list[float], noise: random.Random) -> list[Transfer]:
+def _ring(iteration: int, now: list[float], noise: random.Random) -> list[Delivery]:
     """The messages of one all-reduce; ``now``, the ranks' clocks, is moved on."""
     made = []
     for step in range(2 * (len(HOSTS) - 1) * BUCKETS):
@@ -217,16 +218,16 @@ def _ring(iteration: int, now: list[float], noise: random.Random) -> list[Transf
             nbytes = BUCKET_BYTES // len(HOSTS)
             end = now[rank] + DELAYS_S[rank] + nbytes * 8 / rate * noise.uniform(1.0, 1.05)
             sent = {"iteration": iteration, "bucket": step % BUCKETS, "nbytes": nbytes}
-            made.append(Transfer(src=src, dst=dst, start_s=now[rank], end_s=end, **sent))
+            made.append(Delivery(src=src, dst=dst, start_s=now[rank], end_s=end, **sent))
             target = (rank + 1) % len(HOSTS)
             arrivals[target] = max(arrivals[target], end)
         now[:] = arrivals
     return made
 
 
-def _lane(rank: int, lane: dict[str, Any], transfers: list[Transfer]) -> Lane:
+def _lane(rank: int, lane: dict[str, Any], deliveries: list[Delivery]) -> Lane:
     host = HOSTS[rank]
-    own = [(t.start_s, t.end_s) for t in transfers if host in (t.src, t.dst)]
+    own = [(t.start_s, t.end_s) for t in deliveries if host in (t.src, t.dst)]
     computed = [(p.start_s, p.end_s) for p in lane["pieces"]]
     sets = [np.rint(np.array(s) * 1e9).astype(np.int64) for s in (computed, own)]
     end_ns = round(lane["iterations"][-1].end_s * 1e9)
@@ -239,7 +240,7 @@ def _lane(rank: int, lane: dict[str, Any], transfers: list[Transfer]) -> Lane:
 
 
 def _link(shown: Activity, pair: tuple[str, str]) -> LinkSummary:
-    own = [t for t in shown.transfers if (t.src, t.dst) == pair]
+    own = [t for t in shown.deliveries if (t.src, t.dst) == pair]
     delay = DELAYS_S[HOSTS.index(pair[0])]
     total = sum(t.nbytes for t in own)
     return LinkSummary(
@@ -279,11 +280,11 @@ def _host_finding(run_s: float) -> Finding:
     )
 
 
-def _bottlenecks(run_s: float) -> tuple[Bottleneck, ...]:
+def _bottlenecks(run_s: float) -> tuple[SpeedUp, ...]:
     shares = [(ElementKind.LINK, "cloud-1", "cloud-2", 0.31), (ElementKind.HOST, "fog-2", None, 0.09)]
     shares += [(ElementKind.LINK, "edge-1", "edge-2", 0.02), (ElementKind.HOST, "edge-1", None, 0.0)]
     return tuple(
-        Bottleneck(element=Element(kind=kind, src=src, dst=dst), saved_s=run_s * share, speedup=1 / (1 - share))
+        SpeedUp(element=Element(kind=kind, src=src, dst=dst), saved_s=run_s * share, speedup=1 / (1 - share))
         for kind, src, dst, share in shares
     )
 

@@ -1,4 +1,4 @@
-"""What changed while training ran, in sentences: what, when it was asked for, how late it was in force.
+"""Changes while training ran, in sentences: what, when it was asked for, how late it was in force.
 
 ::
 
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from e2c_dl import formatting
 from e2c_dl.trace.changes import Change, ChangeInForce
 
-ARROW = " -> "  # of a link's name
 NAMED = 3  # of the links that are cut together, as many are named
 _WORDS = {"rate_bps": "rate", "delay_s": "delay", "loss": "loss", "factor": "slowness"}
 

@@ -1,4 +1,4 @@
-"""Which departures mattered: the run is replayed with each restored to what was asked.
+"""Elements that are not as requested, and which of these departures mattered: the run replayed with each restored.
 
 Two departures can hide each other: with a slow host and a slow link in parallel, restoring either alone saves little.
 So a departure is material if the replay without it is at least 5 % faster, *alone* (everything else as observed) or
@@ -11,10 +11,36 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from e2c_dl.diagnosis.departure import Departure
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Finding
-from e2c_dl.diagnosis.replay.replay import Change, Replay
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding
+from e2c_dl.diagnosis.replay.replay import Replay, WhatIf
+
+WARM_UP_ITERATIONS = 2
+"""Left out of judgements: caches are cold, and TCP still learns how much it may send."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departure:
+    """What a Finding says of an element before it is replayed; ``restored`` makes it as asked."""
+
+    element: Element
+    slowdown: float
+    observed: float
+    expected: float
+    evidence: str
+    restored: WhatIf
+    stalled_s: float = 0.0
+
+
+def warm_up(iterations: int) -> int:
+    """The first iteration to judge by: WARM_UP_ITERATIONS, fewer if the run is not longer than that."""
+    return max(0, min(WARM_UP_ITERATIONS, iterations - 1))
+
+
+def low_median(values: Sequence[float]) -> float:
+    """The middle value, the lower of two: of four values of which two are departures, one that is not."""
+    return sorted(values)[(len(values) - 1) // 2]
 
 
 def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, ...]:
@@ -43,10 +69,10 @@ def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, 
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
 
-def _restored(departures: Iterable[Departure]) -> Change:
+def _restored(departures: Iterable[Departure]) -> WhatIf:
     """All of ``departures`` restored at once."""
     chosen = tuple(departures)
-    return Change(
+    return WhatIf(
         scale={element: scale for one in chosen for element, scale in one.restored.scale.items()},
         less_delay_ns={element: less for one in chosen for element, less in one.restored.less_delay_ns.items()},
         moving=frozenset(element for one in chosen for element in one.restored.moving),

@@ -1,0 +1,92 @@
+"""The diagnosis of a run that left an archive: its trace is loaded once and analysed once, for whoever shows it.
+
+::
+
+    archive --> Trace, Reference --> Report      report.json, the verdict in words
+                  |                  Activity    the timeline
+                  '----------------> Changed     plots of what changed or was shared
+
+The one module of diagnosis that opens files: all others are functions of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive
+from e2c_dl.diagnosis.activity import Activity, from_trace
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.panels import Changed, Recorded
+from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.references import reference_of
+from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.scenario.load import load
+from e2c_dl.trace.model import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """Everything that is computed from the trace of one run.
+
+    Worked example: ``diagnose(open_archive(Path("runs/mine"))).report.culprits``.
+    """
+
+    report: Report
+    activity: Activity | None = None  # None: no timeline
+    changed: Changed | None = None  # None: nothing changed or was shared while training ran
+
+
+def diagnose(archive: ReadArchive) -> Diagnosis:
+    """The analysis of ``archive``'s trace against what its scenario requested.
+
+    Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
+    """
+    if not archive.hosts:
+        raise AnalysisError("no worker left a trace, so there is nothing to analyse")
+    trace, scenario = archive.trace(), load(archive.scenario)
+    reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, _host_facts(archive))
+    return Diagnosis(
+        report=analyse(trace, reference),
+        activity=from_trace(common_prefix(trace)),
+        changed=changed_in(archive, trace),
+    )
+
+
+def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:
+    """What changed or was shared in ``archive``, whose ``trace`` is loaded if not given; a run may have left none.
+
+    Raises: ArchiveError, AnalysisError for a damaged piece; ScenarioError if its scenario cannot be read.
+    """
+    scenario = load(archive.scenario) if (archive.path / layout.SCENARIO).is_dir() else None
+    return Recorded(
+        trace=trace or _trace(archive),
+        changes=archive.changes(),
+        scenario=scenario,
+        compute={host: facts.get("compute", {}) for host, facts in _host_facts(archive).items()},
+        heat={host: archive.heat(host) for host in archive.hosts},
+    ).changed()
+
+
+def read_report(archive: ReadArchive) -> Report:
+    """The Report that the last analysis of ``archive`` wrote into it. Raises: ArchiveError."""
+    file = archive.path / layout.REPORT_JSON
+    try:
+        return Report.from_json(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be read: {error.strerror}; e2c-dl report analyses the run") from error
+
+
+def _trace(archive: ReadArchive) -> Trace:
+    folders = [archive.path / layout.HOSTS / host for host in archive.hosts]
+    recorded = any((folder / name).is_file() for folder in folders for name in (layout.SPANS, layout.SPANS_RAW))
+    return archive.trace() if recorded else Trace(ranks=(), facts={})
+
+
+def _host_facts(archive: ReadArchive) -> dict[str, Mapping[str, Any]]:
+    """Host -> its facts; empty of a host that left none."""
+    there = {host: (archive.path / layout.HOSTS / host / layout.FACTS).is_file() for host in archive.hosts}
+    return {host: archive.host_facts(host) if is_there else {} for host, is_there in there.items()}

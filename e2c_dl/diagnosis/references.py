@@ -1,0 +1,103 @@
+"""Reference of a run: what its scenario requested, which diagnosis judges by. What was injected stays out of it.
+
+How slow a host was by design is what its gradients are held against::
+
+    factor or schedule of the scenario   |--1--|------2------|
+    the device's heat, as it was         |-cool-|---hot x 3---|cool|     from the log of changes: heat follows the load
+                                         |--1--|2|-----6------|-2--|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from e2c_dl.scenario.model import Scenario, Schedules
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.scenario.thermal import Thermal
+from e2c_dl.topology import Topology
+from e2c_dl.trace.changes import Change, ChangeInForce
+from e2c_dl.trace.model import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What the scenario asked for, which departures are judged against. It does not know what was injected."""
+
+    topology: Topology
+    compute_factors: Mapping[str, Schedule]  # host -> times slower by design than the reference host, heat included
+    batch_sizes: Mapping[str, int]  # host -> samples per iteration
+    batches_change: bool = False  # with the hosts' speed: then these are the first
+    hardware: Mapping[str, str] = field(default_factory=dict)  # host -> class; hosts of one class are comparable
+    compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
+    schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
+    network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
+
+
+def reference_of(
+    scenario: Scenario,
+    trace: Trace,
+    changes: Sequence[ChangeInForce],
+    emulation: Mapping[str, Any],
+    host_facts: Mapping[str, Mapping[str, Any]],
+) -> Reference:
+    """What ``scenario`` requested by design while ``trace`` was recorded.
+
+    ``emulation`` is the run's; ``host_facts``: host -> its facts, empty if it left none.
+    """
+    ranks = scenario.topology.ranks
+    return Reference(
+        topology=scenario.topology,
+        schedules=scenario.schedules,
+        compute_factors=compute_factors(scenario, changes, _seconds(trace)),
+        batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
+        batches_change=scenario.training.batching != "fixed",
+        hardware={host: _hardware_class(facts) for host, facts in host_facts.items()},
+        compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
+        network_emulated=emulation.get("backend", "none") != "none",
+    )  # fmt: skip
+
+
+def _seconds(trace: Trace) -> float:
+    """From the first span of any rank to the last; 0 if there is none."""
+    spans = [rank.spans for rank in trace.ranks if len(rank.spans)]
+    if not spans:
+        return 0.0
+    begin_ns = min(int(each["start_ns"].min()) for each in spans)
+    return (max(int(each["end_ns"].max()) for each in spans) - begin_ns) / 1e9
+
+
+def _hardware_class(facts: Mapping[str, Any]) -> str:
+    """Hosts with the same answer are comparable: processor model and number of cores."""
+    return f"{facts.get('cpu_model', '?')} x {facts.get('cores', '?')}" if facts else "unknown"
+
+
+def compute_factors(scenario: Scenario, changes: Sequence[ChangeInForce], seconds: float) -> Mapping[str, Schedule]:
+    """Host that trains -> times slower by design in ``seconds`` of training, heat as ``changes`` tell it included."""
+    schedules, constants = scenario.schedules, scenario.compute
+    found = {}
+    for host in scenario.topology.ranks:
+        schedule = schedules.compute.get(host.name, Schedule.constant(constants.factor(host.name)))
+        device = schedules.thermal.get(host.name)
+        found[host.name] = (
+            schedule if device is None else _heated(schedule, device, _switches(changes, host.name), seconds)
+        )
+    return found
+
+
+def _switches(changes: Sequence[ChangeInForce], host: str) -> list[tuple[float, bool]]:
+    """(when, whether it is throttled from then on), in order."""
+    own = (each for each in changes if each.host == host and each.what in (Change.THROTTLE, Change.RECOVER))
+    return sorted((each.in_force_s, each.what is Change.THROTTLE) for each in own)
+
+
+def _heated(schedule: Schedule, device: Thermal, switches: Sequence[tuple[float, bool]], seconds: float) -> Schedule:
+    """``schedule`` until ``seconds``, times the device's factor while it was throttled."""
+
+    def factor(time_s: float) -> float:
+        hot = [throttled for at_s, throttled in switches if at_s <= time_s][-1:] == [True]
+        return schedule.at(time_s) * (device.factor if hot else 1.0)
+
+    moments = {0.0, *(at_s for at_s, _ in schedule.steps(seconds)), *(at_s for at_s, _ in switches if at_s > 0)}
+    return Schedule(points=tuple((time_s, factor(time_s)) for time_s in sorted(moments)))
