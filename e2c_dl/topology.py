@@ -1,4 +1,4 @@
-"""Who there is and what connects them: hosts in layers, one quality per directed link, and what links share.
+"""Hosts in layers, the directed links between them with one quality each, and the bottlenecks that links share.
 
 ::
 
@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
+
+from e2c_dl import units
 
 Pair = tuple[str, str]
 """(source host, destination host): a directed link's name."""
@@ -86,6 +88,25 @@ class Link:
     def slowed(self, rate_factor: float) -> Link:
         """This link at ``rate_factor`` (0..1] times its rate; unlimited links stay unlimited."""
         return replace(self, rate_bps=None if self.rate_bps is None else self.rate_bps * rate_factor)
+
+    def described(self) -> str:
+        """This link in one line, spelled as a scenario spells it: ``10mbit, 10ms, jitter 2ms uniform, loss 1%``."""
+        if self.down:
+            return "cut"
+        said = ["unlimited" if self.rate_bps is None else units.format_rate(self.rate_bps)]
+        if self.delay_s or self.jitter_s:
+            said.append(units.format_delay(self.delay_s))
+        if self.jitter_s:
+            said.append(f"jitter {units.format_delay(self.jitter_s)} {self.distribution.value}")
+        if self.burst is not None:
+            said.append(f"bursts of loss {self.burst.mean * 100:.3g}% in the mean")
+        elif self.loss:
+            said.append(f"loss {units.format_loss(self.loss)}")
+        if self.reorder:
+            said.append(f"reorder {units.format_loss(self.reorder)}")
+        if self.queue_bytes is not None:
+            said.append(f"queue {units.format_size(self.queue_bytes)}")
+        return ", ".join(said)
 
 
 @dataclass(frozen=True, kw_only=True)

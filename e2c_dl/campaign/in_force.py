@@ -52,7 +52,7 @@ def commands(target: Target, topology: Topology | None) -> dict[str, tuple[str, 
     if target.backend is Backend.RELAY:
         pairs = _pairs(target)
         requested = {pair: Link() if topology is None else topology.link(*pair) for pair in pairs}
-        return {"relay": tuple(f"{src} -> {dst}: {described(link)}" for (src, dst), link in requested.items())}
+        return {"relay": tuple(f"{src} -> {dst}: {link.described()}" for (src, dst), link in requested.items())}
     addresses = {name: access.data_address for name, access in target.accesses.items()}
     found = {}
     for name, access in target.accesses.items():
@@ -102,17 +102,6 @@ def show(target: Target) -> tuple[InForce, ...]:
         InForce(src=src, dst=dst, requested=requested.get((src, dst), Link()), in_force=found.get((src, dst)))
         for src, dst in pairs
     )
-
-
-def described(link: Link) -> str:
-    """``link`` in one line, for people."""
-    parts = ["no limit" if link.rate_bps is None else f"{link.rate_bps / 1e6:.4g} Mbit/s"]
-    parts += [f"{link.delay_s * 1e3:.4g} ms"] if link.delay_s or link.jitter_s else []
-    parts += [f"± {link.jitter_s * 1e3:.4g} ms {link.distribution.value}"] if link.jitter_s else []
-    parts += [f"loss {link.mean_loss:.3g} in bursts"] if link.burst is not None else []
-    parts += [f"loss {link.loss:.3g}"] if link.loss else []
-    parts += [f"reordering {link.reorder:.3g}"] if link.reorder else []
-    return "cut" if link.down else ", ".join(parts)
 
 
 def _pairs(target: Target) -> list[Pair]:

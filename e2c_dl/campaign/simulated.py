@@ -42,6 +42,8 @@ def check(simulation: Simulation) -> None:
     """Read and validate everything. Raises: InputError."""
     scenario = load(simulation.request.scenario)
     simulation.scenario = scenario
+    for remark in scenario.remarks:
+        simulation.console.say(f"remark: {remark}")
     simulation.profile = read_profile(simulation.profile_file, scenario)
     inputs.check(scenario, simulation.profile)
     if simulation.request.seed is not None and simulation.request.healthy:

@@ -67,6 +67,8 @@ class Campaign(Underway):
 def check(campaign: Campaign) -> None:
     """Read and validate everything; start nothing."""
     campaign.scenario, campaign.kind = checked(campaign.request)
+    for remark in campaign.scenario.remarks:
+        campaign.console.say(f"remark: {remark}")
 
 
 def stage(campaign: Campaign) -> None:

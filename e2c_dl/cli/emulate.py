@@ -211,16 +211,14 @@ def _print_in_force(rows: tuple[InForce, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from e2c_dl.campaign.in_force import described
-
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("link", "requested", "in force"):
         table.add_column(name)
     for row in rows:
-        found = "nothing" if row.in_force is None else described(row.in_force)
+        found = "nothing" if row.in_force is None else row.in_force.described()
         table.add_row(
             f"{row.src} → {row.dst}",
-            described(row.requested),
+            row.requested.described(),
             found if row.same else f"[yellow]{found}, not as requested[/]",
         )
     Console(highlight=False).print(table)

@@ -23,7 +23,10 @@ def init(scenario: Path) -> None:
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--on", "testbed", default="local", show_default=True, help="Also check what this testbed can honour.")
 def check(scenario: Path, testbed: str) -> None:
-    """Read and validate SCENARIO as a whole; one line per problem, naming file, key and remedy."""
+    """Read and validate SCENARIO as a whole; one line per problem, naming file, key and remedy.
+
+    Remarks are no problems: what they are about holds as it stands.
+    """
     from e2c_dl.scenario.load import load, local_problems, problems
     from e2c_dl.testbeds import catalogue
 
@@ -36,6 +39,8 @@ def check(scenario: Path, testbed: str) -> None:
     if found:
         sys.exit(2)
     loaded = load(scenario)
+    for remark in loaded.remarks:
+        click.secho(f"remark: {remark}", dim=True)
     topology = loaded.topology
     layers = list(dict.fromkeys(host.layer for host in topology.hosts))
     training = loaded.training

@@ -94,7 +94,7 @@ def local_problems(path: Path) -> tuple[ScenarioError, ...]:
         for name in MANAGERS:
             if name in fields:
                 problem = "cannot be honoured here: E2Clab deploys it on its own testbeds only"
-                found.errors.append(fields[name].error(problem, f"remove '{name}:', or run --on g5k"))
+                found.errors.append(fields[name].error(problem, f"remove '{name}:'"))
     return tuple(found.errors)
 
 

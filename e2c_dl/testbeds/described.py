@@ -11,7 +11,7 @@ from e2c_dl.emulation.compute import ComputePlan
 from e2c_dl.scenario.model import Fault, Scenario
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.testbeds.base import Access, Backend
-from e2c_dl.topology import Link, Pair
+from e2c_dl.topology import Pair
 
 _POINTS = 6  # of a schedule, that are shown
 
@@ -95,8 +95,8 @@ def _share(plan: ComputePlan, host: str) -> str:
 def _links(scenario: Scenario) -> tuple[str, ...]:
     emulated = scenario.emulated_topology()
     links = (
-        f"{src} -> {dst}: {_quality(emulated.links[src, dst])}"
-        + (f" (injected; designed {_quality(link)})" if emulated.links[src, dst] != link else "")
+        f"{src} -> {dst}: {emulated.links[src, dst].described()}"
+        + (f" (injected; designed {link.described()})" if emulated.links[src, dst] != link else "")
         for (src, dst), link in sorted(scenario.topology.links.items())
     )
     shared = (
@@ -142,21 +142,3 @@ def _fault(fault: Fault) -> str:
     when = f"at iteration {fault.at_iteration}" if fault.at_s is None else f"at {fault.at_s:g} s"
     value = "" if fault.value is None else f" by {fault.value:g}"
     return f"{fault.kind.value} {where}{value} {when}" + ("" if fault.for_s is None else f" for {fault.for_s:g} s")
-
-
-def _quality(link: Link) -> str:
-    said = [
-        "unlimited" if link.rate_bps is None else units.format_rate(link.rate_bps),
-        units.format_delay(link.delay_s),
-    ]
-    if link.jitter_s:
-        said.append(f"jitter {units.format_delay(link.jitter_s)} {link.distribution.value}")
-    if link.burst is None:
-        said.append(f"loss {units.format_loss(link.loss)}")
-    else:
-        said.append(f"bursts of loss {link.burst.mean * 100:.3g}% in the mean")
-    if link.reorder:
-        said.append(f"reorder {units.format_loss(link.reorder)}")
-    if link.queue_bytes is not None:
-        said.append(f"queue {units.format_size(link.queue_bytes)}")
-    return ", ".join(said)

@@ -178,7 +178,7 @@ def test_what_only_e2clab_honours_is_valid_but_not_locally(write, manager):
     (problem,) = local_problems(path)
     name = manager.partition(":")[0]
     assert str(problem).startswith(f"layers_services.yaml:1: {name}: cannot be honoured here")
-    assert problem.remedy == f"remove '{name}:', or run --on g5k"
+    assert problem.remedy == f"remove '{name}:'"
 
 
 def test_a_strategy_file_must_hold_one_strategy(monkeypatch):

@@ -2,7 +2,11 @@
 
 import pytest
 import yaml
-from small_scenario import LAYERS, NETWORK, found, only, replaced, writer
+from click.testing import CliRunner
+from small_scenario import LAYERS, NETWORK, SERVICES, STRATEGIES, found, only, replaced, writer
+
+from e2c_dl.cli.scenarios import check
+from e2c_dl.scenario.load import load
 
 
 @pytest.fixture
@@ -133,3 +137,52 @@ def test_what_e2clab_refuses_is_refused(write, text, name):
     is_valid_conf = pytest.importorskip("e2clab.schemas").is_valid_conf
     key = {"layers_services": "layers"}.get(name, name)
     assert is_valid_conf(yaml.safe_load(text), name) or found(write(**{key: text}))
+
+
+def test_a_rule_within_a_pattern_of_one_host_is_a_remark(write):
+    """E2Clab's normal way to write a scenario whose quantities vary."""
+    rules = "- {src: cloud.*, dst: cloud.*, delay: 1ms, rate: 1gbit}\n"
+    one = replaced(LAYERS, "  - {name: Default}\n", "")
+    path = write(layers=one, network=NETWORK + rules)
+    assert found(path) == []
+    loaded = load(path, SERVICES, strategies=STRATEGIES)
+    assert loaded.remarks == (
+        "network.yaml:3: networks[1]: holds for no link: cloud.* and cloud.* are cloud-1 alone; "
+        "leave it if quantities vary, or remove it",
+    )
+    assert ("cloud-1", "cloud-1") not in loaded.topology.links
+    two = load(write(network=NETWORK + rules), SERVICES, strategies=STRATEGIES)
+    assert two.remarks == ()
+    assert ("cloud-1", "cloud-2") in two.topology.links
+
+
+@pytest.mark.parametrize(
+    "emulation",
+    [
+        "links: [{src: cloud.*, dst: cloud.*, jitter: 1ms}]",
+        "schedules: {links: [{src: cloud.*, dst: cloud.*, rate: {steps: {0s: 1mbit}}}]}",
+        "bottlenecks: [{name: a, rate: 1mbit, links: [{src: cloud.*, dst: cloud.*}, {src: edge.*, dst: cloud.*}]}]",
+    ],
+)
+def test_so_is_an_entry_of_emulation_yaml(write, emulation):
+    path = write(layers=replaced(LAYERS, "  - {name: Default}\n", ""), emulation=emulation)
+    assert found(path) == []
+    (remark,) = load(path, SERVICES, strategies=STRATEGIES).remarks
+    assert remark.startswith("emulation.yaml:1: ") and "holds for no link: cloud.* and cloud.*" in remark
+
+
+def test_a_remark_is_told_by_check_which_succeeds(write):
+    path = write(
+        layers=replaced(LAYERS, "  - {name: Default}\n", ""),
+        network=NETWORK + "- {src: cloud.*, dst: cloud.*, delay: 1ms, rate: 1gbit}\n",
+    )
+    checked = CliRunner().invoke(check, [str(path)])
+    assert checked.exit_code == 0
+    remark, valid = checked.stdout.splitlines()
+    assert remark.startswith("remark: network.yaml:3: networks[1]: holds for no link")
+    assert ": valid; 3 hosts in edge, cloud; 2 links" in valid
+
+
+def test_what_is_shared_by_no_link_is_an_error(write):
+    lonely = "bottlenecks: [{name: a, rate: 1mbit, links: [{src: cloud.*, dst: cloud.*}]}]"
+    assert "names no link" in only(write(layers=replaced(LAYERS, "  - {name: Default}\n", ""), emulation=lonely))
