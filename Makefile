@@ -7,6 +7,11 @@ export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
 SOURCES := e2c_dl layers_services tests benchmarks ci
+# Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. In User-Mode Linux one
+# processor is busy, so beside it are tests that need no more; whole runs go two at a time, or alone if rates, delays or
+# verdicts of theirs are checked.
+AS_MANY_AS_PROCESSORS := -n logical --maxprocesses 8
+TWO := -n 2
 
 .PHONY: help
 help: ## list what can be made
@@ -41,14 +46,16 @@ lint: setup
 .PHONY: test-fast
 test-fast: lint ## lint, types, import contracts, unit tests and laws (about 3 minutes)
 	@echo '== unit tests and laws'
-	@$(BIN)/python -m pytest tests/unit tests/laws
+	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws
 
 .PHONY: test
-test: setup-docker setup-uml test-fast ## test-fast, then real runs on this machine; as root (under 30 minutes)
-	@echo '== tc in User-Mode Linux'
-	@$(BIN)/python -m pytest tests/uml
-	@echo '== runs on this machine'
-	@$(BIN)/python -m pytest tests/local
+test: setup-docker setup-uml lint ## what test-fast does, and real runs on this machine; as root (under 20 minutes)
+	@echo '== unit tests and laws, beside them tc in User-Mode Linux'
+	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/uml
+	@echo '== runs on this machine, two at a time'
+	@$(BIN)/python -m pytest $(TWO) -m 'not alone' tests/local
+	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
+	@$(BIN)/python -m pytest -m alone tests/local
 
 .PHONY: bench
 bench: setup-uml ## side-by-side measurements, as root (about two hours); results go to benchmarks/results

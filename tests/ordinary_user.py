@@ -68,20 +68,25 @@ class OrdinaryUser:
 def _shown(home: Path) -> list[str]:
     """Shell lines that make what is needed readable, and the user known."""
     lines = [f"mount --bind {shlex.quote(str(home / 'passwd'))} /etc/passwd"]
-    for closed, places in _closed(_needed()).items():
-        aside = shlex.quote(str(home / "run"))
-        lines.append(f"mount -t tmpfs -o mode=755 tmpfs {aside}")
-        for i, place in enumerate(places):
-            lines += [f"mkdir {aside}/{i}", f"mount --rbind {shlex.quote(str(place))} {aside}/{i}"]
-        lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(closed))}")
-        for i, place in enumerate(places):
-            at = shlex.quote(str(place))
-            lines += [f"mkdir -p {at}", f"mount --rbind {aside}/{i} {at}"]
-        lines.append(f"umount --lazy {aside}")
+    for closed, places in _closed(needed()).items():
+        lines += covered(closed, places, home / "run")
     return lines
 
 
-def _needed() -> list[Path]:
+def covered(directory: Path, places: Sequence[Path], aside: Path) -> list[str]:
+    """Shell lines that cover ``directory`` with an empty disk, ``places`` in it at their paths; ``aside`` is in use."""
+    there = shlex.quote(str(aside))
+    lines = [f"mount -t tmpfs -o mode=755 tmpfs {there}"]
+    for i, place in enumerate(places):
+        lines += [f"mkdir {there}/{i}", f"mount --rbind {shlex.quote(str(place))} {there}/{i}"]
+    lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(directory))}")
+    for i, place in enumerate(places):
+        at = shlex.quote(str(place))
+        lines += [f"mkdir -p {at}", f"mount --rbind {there}/{i} {at}"]
+    return [*lines, f"umount --lazy {there}"]
+
+
+def needed() -> list[Path]:
     """Directories that the interpreter and this package are in, outermost ones only."""
     found = [sys.prefix, sys.base_prefix, Path(e2c_dl.__file__).parent.parent, Path(__file__).parent.parent, *sys.path]
     places = {Path(os.path.abspath(place)) for place in found if place and os.path.isdir(place)}

@@ -1,4 +1,4 @@
-"""Machines for ``--on static``, made of namespaces: each with sshd, a management device, and a data device to shape."""
+"""Machines for ``--on static``, made of namespaces: each with sshd, devices for management and to shape, a /tmp."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ordinary_user import covered, needed
 
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
@@ -28,9 +30,26 @@ def machines(count: int, state: Path) -> Iterator[tuple[Access, ...]]:
     specs = [HostSpec(name=f"node-{number}") for number in range(1, count + 1)]
     hosts = LocalTestbed(run, specs, data=Data.VETH, tcp=TCP)
     try:
-        yield hosts.up()
+        up = hosts.up()
+        for access in up:
+            _own_tmp(access, state)
+        yield up
     finally:
         hosts.down()
+
+
+def _own_tmp(access: Access, state: Path) -> None:
+    """Cover this machine's /tmp on ``access``: what others do there meanwhile is none of its files.
+
+    The machine's own state, and where its interpreter and this package are, can still be read if they are in /tmp.
+    """
+    within = [place for place in (state, *needed()) if Path("/tmp") in place.parents]
+    lines = [*covered(Path("/tmp"), within, Path("/mnt")), "chmod 1777 /tmp"]
+    subprocess.run([*_inside(access), "sh", "-c", "\n".join(["set -e", *lines])], check=True)
+
+
+def _inside(access: Access) -> list[str]:
+    return ["nsenter", "--target", str(access.netns_pid), "--mount", "--pid"]
 
 
 def inventory(accesses: tuple[Access, ...], path: Path, **more: object) -> Path:
@@ -77,6 +96,8 @@ def seen(access: Access) -> dict[str, Any]:
     return found
 
 
-def directories(run_id: str) -> list[Path]:
-    """Those of the run on any of the machines, which share this one's /tmp."""
-    return sorted(Path(cleanup.PLACE).parent.glob(f"{Path(cleanup.PLACE).name}{run_id}-*"))
+def directories(accesses: tuple[Access, ...], run_id: str) -> list[str]:
+    """Those of the run on any of the machines."""
+    argv = ["find", "/tmp", "-maxdepth", "1", "-path", f"{cleanup.PLACE}{run_id}-*"]
+    found = [subprocess.check_output([*_inside(access), *argv], text=True) for access in accesses]
+    return sorted({path for each in found for path in each.splitlines()})

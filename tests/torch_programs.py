@@ -1,61 +1,66 @@
 """Distributed training as torch and torchft have it, one process per rank over gloo: what our strategies are held to.
 
-Run as a program, one rank: ``python torch_programs.py JOB RANK``, where the file JOB holds what :func:`run` was given.
-What is drawn, and the model at the start, are the package's; everything between ranks is theirs.
+What is drawn, and the model at the start, are the package's; everything between ranks is theirs. Ranks are forked from
+one process that has imported torch, once for all tests: importing it takes longer than most of these trainings.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import multiprocessing
 import os
-import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from e2c_dl.scenario.model import Training
 
 TIMEOUT_S = 120
-TRAINED = b"trained\n"
-"""What a rank prints once its parameters are on disk; it then waits to be ended, its connections open."""
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(
+    ["torch.distributed.optim", "torch.nn.parallel", "torchft.local_sgd", "sklearn.datasets", "torch_programs"]
+)
 
 
 def run(directory: Path, kind: str, training: Training, **options: Any) -> list[np.ndarray]:
     """The flat parameters of every rank after ``kind``: ddp, post_local_sgd, hierarchical or diloco; see there."""
-    job = directory / "job.json"
-    job.write_text(json.dumps({"kind": kind, "training": dataclasses.asdict(training), "options": options}))
     ranks = range(len(training.batch_sizes))
-    environ = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    environ["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     with ExitStack() as stack:
-        processes = []
+        stack.enter_context(mock.patch.dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
+        trained = []
         for rank in ranks:
-            log = stack.enter_context((directory / f"{rank}.log").open("wb"))
-            command = [sys.executable, __file__, str(job), str(rank)]
-            processes.append(
-                subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-            )
-            stack.callback(_end, processes[-1])
-        for rank, process in enumerate(processes):
-            assert process.stdout is not None
-            assert process.stdout.readline() == TRAINED, (directory / f"{rank}.log").read_text()
+            ours, theirs = FORKED.Pipe()
+            process = FORKED.Process(target=one_rank, args=(directory, rank, kind, training, options, theirs))
+            process.start()
+            stack.callback(_end, process)
+            theirs.close()
+            trained.append(stack.enter_context(ours))
+        for rank, pipe in enumerate(trained):
+            try:
+                pipe.recv()
+            except EOFError:
+                raise AssertionError((directory / f"{rank}.log").read_text()) from None
     return [np.load(directory / f"{rank}.npy") for rank in ranks]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Any) -> None:
     process.kill()  # no leaving in good order: gloo's threads end a process that exits by SIGABRT now and then
-    process.communicate()
+    process.join()
 
 
-def one_rank(job: Path, rank: int) -> None:
-    """Train as ``rank``, and write its parameters beside ``job``."""
+def one_rank(
+    directory: Path, rank: int, kind: str, training: Training, options: dict[str, Any], trained: Connection
+) -> None:
+    """Train as ``rank``, and write its parameters into ``directory``."""
+    with (directory / f"{rank}.log").open("wb") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
     import torch
     from torch import distributed
 
@@ -63,19 +68,17 @@ def one_rank(job: Path, rank: int) -> None:
     from e2c_dl.training.compute import make_deterministic
     from e2c_dl.training.partitions import Stream, parts
 
-    asked = json.loads(job.read_text())
-    training = Training(**asked["training"])
     size = len(training.batch_sizes)
     make_deterministic()
     distributed.init_process_group(
-        "gloo", init_method=f"file://{job.parent / 'store'}", rank=rank, world_size=size,
+        "gloo", init_method=f"file://{directory / 'store'}", rank=rank, world_size=size,
         timeout=timedelta(seconds=TIMEOUT_S),
     )  # fmt: skip
     data = datasets.load(training.dataset, dtype=training.dtype)
     stream = Stream(parts(data.train_labels, seed=training.seed, size=size)[rank], seed=training.seed, rank=rank)
     model = models.build(training.model, seed=training.seed, dtype=models.dtype_of(training.dtype))
     with ExitStack() as stack:
-        forward, step = PROGRAMS[asked["kind"]](model, training, stack, **asked["options"])
+        forward, step = PROGRAMS[kind](model, training, stack, **options)
         for iteration in range(training.iterations):
             batch = stream.at(iteration * training.batch_sizes[rank], training.batch_sizes[rank])
             images, labels = torch.from_numpy(data.train_images[batch]), torch.from_numpy(data.train_labels[batch])
@@ -84,10 +87,9 @@ def one_rank(job: Path, rank: int) -> None:
             torch.nn.functional.cross_entropy(forward(images), labels).backward()
             step()
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    np.save(job.parent / f"{rank}.npy", flat.numpy())
-    sys.stdout.buffer.write(TRAINED)
-    sys.stdout.flush()
-    sys.stdin.read()
+    np.save(directory / f"{rank}.npy", flat.numpy())
+    trained.send(True)
+    trained.recv()  # until it is ended, its connections open
 
 
 Program = tuple[Callable[[Any], Any], Callable[[], Any]]
@@ -183,6 +185,3 @@ PROGRAMS: dict[str, Callable[..., Program]] = {
     "hierarchical": hierarchical,
     "diloco": diloco,
 }
-
-if __name__ == "__main__":
-    one_rank(Path(sys.argv[1]), int(sys.argv[2]))

@@ -6,7 +6,7 @@ import whole_runs
 from e2c_dl.archive.read import open_archive
 from e2c_dl.trace.changes import Change
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.alone, pytest.mark.slow]  # alone: lateness is checked
 
 LATE_S = 0.5  # other tests may run beside this one; 0.1 is what is promised of a machine that is not oversubscribed
 EMULATION = """\

@@ -21,7 +21,7 @@ from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, default_name, images
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 from e2c_dl.testbeds.this_machine import addresses
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.machine_network]
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 _CONTROLLER = """
@@ -32,7 +32,7 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.docker.engine import meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts
 from e2c_dl.testbeds.docker.image import default_name
-from e2c_dl.testbeds.namespaces import addresses
+from e2c_dl.testbeds.this_machine import addresses
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 
 print("ready", flush=True)

@@ -17,7 +17,7 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.docker import cleanup
 from e2c_dl.trace.messages import conservation
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.machine_network, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,7 +21,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: rates are checked
 
 RUN = "0123abcd"
 LAYERS = """\

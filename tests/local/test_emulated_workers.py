@@ -17,7 +17,7 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import read_spans
 from e2c_dl.trace.store import read_trace
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: paces are checked
 
 EMULATION = """\
 schedules:

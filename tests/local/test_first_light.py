@@ -7,7 +7,7 @@ from whole_runs import Started, facts, nothing_left
 
 from e2c_dl.archive.verify import verify
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.alone, pytest.mark.slow]  # alone: its verdict is checked
 
 
 def test_first_light_names_what_was_slowed_and_learns(tmp_path, repository):

@@ -15,7 +15,7 @@ from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 from e2c_dl.testbeds.this_machine import addresses
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.machine_network, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.namespaces import addresses, cpu
+from e2c_dl.testbeds.this_machine import addresses, cpu
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 print("ready", flush=True)
@@ -146,5 +146,7 @@ def test_only_the_run_that_was_named_ends(start: Callable[[], Controller], tmp_p
 def test_what_carries_the_runs_id_ends_wherever_it_was_started(tmp_path: Path) -> None:
     run_id = registry.new_run_id()
     with subprocess.Popen(["setsid", "sleep", "600"], env={"PATH": os.environ["PATH"], "E2CDL_RUN": run_id}) as sleeper:
+        while not Path(f"/proc/{sleeper.pid}/environ").read_bytes():
+            time.sleep(0.001)  # polling the kernel, which has begun the program but not yet shown its environment
         assert destroy(run_id, tmp_path) != ()
         assert sleeper.wait() == -9

@@ -10,7 +10,7 @@ from e2c_dl.testbeds.this_machine import cpu
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.preflight import preflight
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: what all of this machine has is compared
 
 
 def groups() -> set[Path]:

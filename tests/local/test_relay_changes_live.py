@@ -13,7 +13,7 @@ from relay_namespaces import BACK, FORTH, config, namespaces, running
 from e2c_dl.emulation.relay.control import RelayControl
 from e2c_dl.topology import Link
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: rates are checked
 
 STREAM = """
 import socket, sys

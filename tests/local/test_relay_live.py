@@ -23,7 +23,7 @@ from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Host, Link, Topology
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: rates and delays are checked
 
 
 RESPOND = """

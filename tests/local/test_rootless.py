@@ -20,6 +20,8 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
+CHECKED_VERDICT = pytest.mark.alone
+"""Of tests that need the run whose verdict is checked."""
 
 LONG = 100_000  # iterations: it does not end by itself
 FORBIDDEN = (  # to make user namespaces, for all that comes after
@@ -33,7 +35,7 @@ VETH = """
 import subprocess
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.namespaces import addresses, rootless
+from e2c_dl.testbeds.this_machine import addresses, rootless
 from e2c_dl.testbeds.access import enter, ssh_argv
 from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
@@ -104,6 +106,7 @@ def kept(user: OrdinaryUser, repository: Path) -> Iterator[tuple[Path, str]]:
             cleanup.destroy(run_id, user.state)
 
 
+@CHECKED_VERDICT
 def test_first_light_without_root(kept: tuple[Path, str]) -> None:
     archive, _ = kept
     run, report = facts(archive), json.loads((archive / "report.json").read_text())
@@ -116,10 +119,12 @@ def test_first_light_without_root(kept: tuple[Path, str]) -> None:
     assert sorted(named) == sorted(injected)
 
 
+@CHECKED_VERDICT
 def test_all_of_the_archive_belongs_to_the_user(kept: tuple[Path, str]) -> None:
     assert {path.stat().st_uid for path in [kept[0], *kept[0].rglob("*")]} == {UID}
 
 
+@CHECKED_VERDICT
 def test_the_machine_itself_has_no_device_of_the_run(kept: tuple[Path, str], user: OrdinaryUser) -> None:
     found = cleanup.find(kept[1], user.state)
     assert found.processes
@@ -127,12 +132,14 @@ def test_the_machine_itself_has_no_device_of_the_run(kept: tuple[Path, str], use
     assert registry.load(kept[1], user.state).directory.stat().st_mode & 0o777 == 0o700
 
 
+@CHECKED_VERDICT
 def test_hosts_that_were_kept_are_reached_from_outside(kept: tuple[Path, str], user: OrdinaryUser) -> None:
     script = 'hostname; id -u; tty || :; cat /sys/class/net/eth0/operstate; exit "$1"'
     told = said_by(user, "shell", "fog-1", "--", "sh", "-c", script, "sh", "5")
     assert (told.returncode, told.stdout.split("\n")) == (5, ["fog-1", str(UID), "not a tty", "up", ""]), told.stderr
 
 
+@CHECKED_VERDICT
 def test_a_terminal_can_be_had(kept: tuple[Path, str], user: OrdinaryUser) -> None:
     """``script`` gives the command a terminal, as a person's has; what it reads is typed there."""
     argv = ["script", "--quiet", "--return", "--command", f"{shlex.join(COMMAND)} shell edge-1", "/dev/null"]
@@ -143,12 +150,14 @@ def test_a_terminal_can_be_had(kept: tuple[Path, str], user: OrdinaryUser) -> No
     assert told.returncode == 7
 
 
+@CHECKED_VERDICT
 def test_logs_of_hosts_that_were_kept(kept: tuple[Path, str], user: OrdinaryUser) -> None:
     told = said_by(user, "logs", "--host", "cloud-2")
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("==> cloud-2 <==")
 
 
+@CHECKED_VERDICT
 def test_destroy_ends_what_was_kept(kept: tuple[Path, str], user: OrdinaryUser) -> None:
     told = said_by(user, "destroy", kept[1])
     assert told.returncode == 0, told.stderr

@@ -10,7 +10,7 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.trace.messages import conservation
 from e2c_dl.trace.model import State
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.alone, pytest.mark.slow]  # alone: links and the verdict are checked
 
 
 @pytest.fixture(scope="module")

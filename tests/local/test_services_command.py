@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from whole_runs import COMMAND
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: E2Clab's services are those of every run
 E2CLAB = [str(Path(sys.executable).parent / "e2clab"), "services"]
 
 

@@ -77,7 +77,9 @@ def break_stage(workflow, stage):
 
 
 @pytest.fixture
-def site(tmp_path, repository, listed, untouched):
+def site(tmp_path, repository, listed, untouched, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # of e2c-dl itself; machines have a /tmp each
     made = Site(tmp_path, repository / "experiments/first-light/workflow.yaml", listed)
     yield made
     for run in made.started:
@@ -86,18 +88,19 @@ def site(tmp_path, repository, listed, untouched):
             run.process.wait()
         if ", archive " in run.said:
             cleanup.destroy(run.run_id)
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def nothing_left_anywhere(nodes, untouched, run_id):
     nothing_left(run_id)
-    assert directories(run_id) == []
+    assert directories(nodes, run_id) == []
     assert {node.name: seen(node) for node in nodes} == untouched
 
 
-def until(run, stage):
+def until(run, stage, nodes):
     """Return when ``run`` is in ``stage``; of training, of the first iteration; of the first, when it has a machine."""
     run.until({"train": "iteration 1/"}.get(stage, f"{stage:<9} "))
-    while stage == "deploy" and not directories(run.run_id):
+    while stage == "deploy" and not directories(nodes, run.run_id):
         assert run.process.poll() is None, run.said
         time.sleep(0.01)  # polling another program
 
@@ -146,7 +149,7 @@ def test_a_failure_before_the_workflow_leaves_nothing(site, nodes, untouched, st
 @pytest.mark.parametrize("stage", ["emulate", "train"])
 def test_ctrl_c_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=LONG)
-    until(run, stage)
+    until(run, stage, nodes)
     run.interrupt()
     assert run.ended() == 130, run.said
     assert facts(site.folder / "a")["outcome"] == "interrupted"
@@ -165,14 +168,14 @@ def killed_and_destroyed(run):
 @pytest.mark.parametrize("stage", ["emulate", "prepare"])
 def test_after_kill_9_destroy_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=LONG)
-    until(run, stage)
+    until(run, stage, nodes)
     assert "edge-1: directory" in killed_and_destroyed(run)
     nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
 def test_after_kill_9_in_training_destroy_removes_everything_and_nothing_of_others(site, nodes, untouched):
     run = site.start(iterations=LONG)
-    until(run, "train")
+    until(run, "train", nodes)
     other = site.start("b")  # meanwhile, the machines' data devices belong to the first
     assert other.ended() == 2
     assert f"eth1 is shaped by run {run.run_id}" in other.said

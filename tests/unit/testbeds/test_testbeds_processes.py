@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from e2c_dl.testbeds.this_machine import processes
 def marked() -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     run_id = registry.new_run_id()
     process = subprocess.Popen(["sleep", "600"], env={"OTHER": "1", registry.RUN_VARIABLE: run_id})
+    while not Path(f"/proc/{process.pid}/environ").read_bytes():
+        time.sleep(0.001)  # polling the kernel, which has begun the program but not yet shown its environment
     yield run_id, process
     process.kill()
     process.wait()
