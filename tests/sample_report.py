@@ -20,7 +20,8 @@ from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Report, SpeedUp
 from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import STATES, partition
-from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.report.page.html import Source, build
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, State

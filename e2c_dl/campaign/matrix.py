@@ -20,7 +20,8 @@ from fnmatch import fnmatchcase
 from e2c_dl.campaign import on_hosts
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring import expected
-from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity, Measured, Share
+from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured, Share
 from e2c_dl.emulation.measuring.quick import CAP_BPS, OVERLOAD, rounds
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.testbeds.base import Access

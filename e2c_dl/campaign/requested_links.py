@@ -8,7 +8,8 @@ from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
-from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import ArchiveError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Pair

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import doctest
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from relay_namespaces import BACK, FORTH, config, namespaces, running
 
 from e2c_dl.emulation.relay.control import RelayControl
+from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.topology import Link
 
 pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: rates are checked
@@ -102,3 +105,12 @@ def test_a_connection_lives_through_changes_that_count_within_a_tenth_of_a_secon
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()
+
+
+def test_the_worked_call_of_a_relay_gives_what_its_docstring_says(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    with namespaces(2) as hosts:
+        known = {"config": config(hosts, tmp_path / "report.json"), "os": os, "Path": Path, "Link": Link}
+        known |= {"RelayProcess": RelayProcess, "RelayControl": RelayControl}
+        (example,) = doctest.DocTestFinder(recurse=False).find(RelayProcess, globs=known)
+        assert doctest.DocTestRunner().run(example).failed == 0 < len(example.examples)

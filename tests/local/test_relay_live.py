@@ -17,7 +17,8 @@ from relay_namespaces import BACK, CLEAN, FORTH, Namespace, config, namespaces, 
 
 from e2c_dl.emulation import tc
 from e2c_dl.emulation.link_values import link_to_json
-from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.emulation.measuring.quick import requested_round_trip_s
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.errors import EmulationError
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: rates and delays a
 
 RESPOND = """
 import sys
-from e2c_dl.emulation.measuring.quick import Responder
+from e2c_dl.emulation.measuring.responder import Responder
 with Responder(sys.argv[1], 7000):
     print("up", flush=True)
     sys.stdin.read()

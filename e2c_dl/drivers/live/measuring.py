@@ -15,7 +15,8 @@ from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.emulation.measuring.expected import alone
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
-from e2c_dl.emulation.measuring.quick import Responder, measure_link, rounds
+from e2c_dl.emulation.measuring.quick import measure_link, rounds
+from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.errors import FidelityError, TrainingError
 from e2c_dl.topology import Pair
 

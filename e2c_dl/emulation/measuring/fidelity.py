@@ -14,21 +14,18 @@ is more than 0.2 percentage points off and what was requested is not in the inte
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from e2c_dl.emulation.link_values import link_from_json, link_to_json
+import msgspec
+
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES
-from e2c_dl.emulation.measuring.intervals import VERDICT_CONFIDENCE, fraction_interval
-from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
+from e2c_dl.emulation.measuring.measured import VERDICT_CONFIDENCE, Measured, Share, fraction_interval
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair, Topology
-
-__all__ = ["BottleneckFidelity", "LinkFidelity", "Measured", "RateFrom", "Share"]
 
 RATE_TOLERANCE = 0.05
 ROUND_TRIP_TOLERANCE = 0.05
@@ -62,22 +59,16 @@ class BottleneckFidelity:
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``bottlenecks.json``."""
-        shares = [{"src": src, "dst": dst, **dataclasses.asdict(share)} for (src, dst), share in self.shares]
-        return {
-            "name": self.name,
-            "requested_bps": self.requested_bps,
-            "measured_bps": self.measured_bps,
-            "shares": shares,
+        shares = [{"src": src, "dst": dst, **msgspec.to_builtins(share)} for (src, dst), share in self.shares]
+        return {"name": self.name, "requested_bps": self.requested_bps, "measured_bps": self.measured_bps} | {
+            "shares": shares
         }
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            shares = []
-            for fields in map(dict, row["shares"]):
-                pair = (str(fields.pop("src")), str(fields.pop("dst")))
-                shares.append((pair, Share.from_json(fields)))
+            shares = [((str(one["src"]), str(one["dst"])), Share.from_json(one)) for one in row["shares"]]
             return cls(name=row["name"], requested_bps=float(row["requested_bps"]), shares=tuple(shares))
         except (KeyError, TypeError, ValueError) as error:
             raise EmulationError(
@@ -141,21 +132,14 @@ class LinkFidelity:
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``links.json``: the fields by name, nested."""
-        return dataclasses.asdict(self) | {
-            "designed": link_to_json(self.designed),
-            "requested": link_to_json(self.requested),
-            "measured": None if self.measured is None else self.measured.to_json(),
-        }
+        return dict(msgspec.to_builtins(self))
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> LinkFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            values = dict(row)
-            values["designed"], values["requested"] = link_from_json(row["designed"]), link_from_json(row["requested"])
-            values["measured"] = None if row["measured"] is None else Measured.from_json(row["measured"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError, EmulationError) as error:
+            return msgspec.convert(row, cls)
+        except ValueError as error:
             raise EmulationError(f"links.json: a row is of another version ({error}); collect it again") from error
 
     def _judged(self) -> list[_Judged]:

@@ -1,4 +1,4 @@
-"""What arrived of a train of frames: how many, how fast, how delayed, in which order, with which gaps.
+"""Packet train at its receiver: how many frames arrived, how fast, how delayed, in which order, with which gaps.
 
 ::
 
@@ -19,13 +19,12 @@ each by its own clock, of the same frames: first and last that came after the he
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+
+import msgspec
 
 from e2c_dl.emulation.measuring.datagrams import Arrival, Packet
 
@@ -33,8 +32,7 @@ BLOCKS, BLOCK_FRAMES = 20, 2  # of a train: at most so many, of at least so many
 SPREADS, SPREAD_FRAMES = 10, 50  # the spread of delays: of so many blocks, of at least so many frames
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainResult:
+class TrainResult(msgspec.Struct, frozen=True, kw_only=True):
     """What arrived of a train. ``frame_ns``: what one frame took, median over ``blocks_ns``; 0 if too few came."""
 
     arrived: int = 0  # frames
@@ -48,23 +46,20 @@ class TrainResult:
     lost_in_runs: int = 0  # frames in them, those of the socket's overflow too
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, body: bytes) -> TrainResult | None:
         """None if ``body`` is not what ``encode`` makes: anyone can send to an open port."""
         try:
-            fields: dict[str, Any] = json.loads(body)
-            lists: dict[str, Any] = {
-                name: tuple(float(value) for value in fields.pop(name)) for name in ("blocks_ns", "spreads_ns")
-            }
-            return cls(**lists, **{name: type(getattr(cls, name))(value) for name, value in fields.items()})
-        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
+            found = msgspec.json.decode(body, type=cls)
+        except ValueError:
             return None
+        return found if found.encode() == body else None  # fields that are missing or strange pass unseen above
 
 
-class Train:
-    """Collects the arrivals of one train."""
+class PacketTrain:
+    """Collects the arrivals of one packet train."""
 
     def __init__(self) -> None:
         self._at_ns, self._delay_ns, self._number, self._overflowed = (array("q") for _ in range(4))
@@ -92,7 +87,7 @@ class Train:
             frame_ns=round(statistics.median(blocks_ns), 1) if blocks_ns else 0.0,
             blocks_ns=tuple(round(block_ns, 1) for block_ns in blocks_ns),
             passed=round(self._passed(head_ns), 6),
-            spreads_ns=tuple(round(spread_ns) for spread_ns in self._spreads_ns()),
+            spreads_ns=tuple(float(round(spread_ns)) for spread_ns in self._spreads_ns()),
             reordered=out_of_order(self._number),
             lost_runs=runs,
             lost_in_runs=max(0, sent - len(present)),

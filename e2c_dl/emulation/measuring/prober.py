@@ -1,4 +1,4 @@
-"""The active side of measuring: pings and trains of frames to one Responder, and what it answered.
+"""The active side of measuring: pings and packet trains to one Responder, and what it answered.
 
 ::
 
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
     held_back: bool  # the socket's buffer was full: the link is shaped on this host, and is the limit
 
 
-class Probe:
+class Prober:
     """Talks to the Responder at ``peer``. ``settle_s``: how much longer than others a frame may be on its way."""
 
     def __init__(

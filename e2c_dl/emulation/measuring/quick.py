@@ -1,4 +1,4 @@
-"""Measuring back, quickly: what a link between two hosts really does, seen by the hosts before they train.
+"""Measurement of a link, quick: what it really does between two hosts, seen by them before they train.
 
 ::
 
@@ -19,15 +19,12 @@ from collections.abc import Iterable
 
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
-from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.measuring.measured import Interval, Measured, median_interval
 from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.prober import Probe, Sent
-from e2c_dl.emulation.measuring.responder import Responder
+from e2c_dl.emulation.measuring.prober import Prober, Sent
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
-
-__all__ = ["CAP_BPS", "Measured", "Responder", "measure_link", "requested_round_trip_s", "rounds"]
 
 CAP_BPS = 300e6
 """What Python sends in full frames without taking a whole core."""
@@ -79,12 +76,20 @@ def measure_link(
     a second plus some 25 round trips.
 
     Raises: EmulationError when nobody answers.
+
+    >>> from e2c_dl.emulation.measuring.responder import Responder
+    >>> with Responder("127.0.0.2", 0) as responder:  # on the other host
+    ...     seen = measure_link(
+    ...         src_address="127.0.0.1", dst_address="127.0.0.2", port=responder.port, there=Link(), back=Link()
+    ...     )
+    >>> seen.loss, seen.pings  # the loopback device loses nothing
+    (0.0, 21)
     """
     with open_socket(src_address, 0) as opened:
-        probe = Probe(opened, (dst_address, port), patience_s=patience_s(there, back), settle_s=settle_s(there))
-        trips_s = probe.trips_s(PINGS)
-        loss, loss_samples = _loss(probe, there)
-        rate_bps, floor = _rate(probe, there, cap_bps)
+        prober = Prober(opened, (dst_address, port), patience_s=patience_s(there, back), settle_s=settle_s(there))
+        trips_s = prober.trips_s(PINGS)
+        loss, loss_samples = _loss(prober, there)
+        rate_bps, _, floor = frame_rate(prober, there, cap_bps, head_s=HEAD_S, window_s=WINDOW_S, tries=RATE_TRIES)
     quartiles = statistics.quantiles(trips_s, n=4)
     return Measured(
         rate_bps=rate_bps,
@@ -97,31 +102,41 @@ def measure_link(
     )
 
 
-def _loss(probe: Probe, link: Link) -> tuple[float, int]:
+def _loss(prober: Prober, link: Link) -> tuple[float, int]:
     """(fraction lost, frames sent), at half of the link's rate."""
     pace_bps = min(LOSS_RATE_BPS, LOSS_RATE_BPS if link.rate_bps is None else link.rate_bps / 2)
     requested = link.mean_loss
     wanted = LOSS_FRAMES if requested == 0 else min(LOSS_FRAMES_MAX, max(LOSS_FRAMES, round(30 / requested)))
     frames = max(20, min(wanted, int(pace_bps * LOSS_S / 8 / PING_FRAME_BYTES)))
-    sent, result = probe.train(PING_FRAME_BYTES, pace_bps, frames, 0.0)
+    sent, result = prober.train(PING_FRAME_BYTES, pace_bps, frames, 0.0)
     return max(0.0, 1 - result.arrived / sent.frames), sent.frames
 
 
-def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, bool]:
-    """(bits per second of frames that came through, whether the link could have carried more)."""
-    frame_bytes, pace_bps, frames = overload(link, cap_bps, HEAD_S + WINDOW_S)
-    best_bps = 0.0
-    for _ in range(RATE_TRIES):
-        sent, result = probe.train(frame_bytes, pace_bps, frames, HEAD_S)
-        if result.frame_ns > 0:
-            best_bps = max(best_bps, frame_bytes * 8e9 / result.frame_ns)
+def frame_rate(
+    prober: Prober, link: Link, cap_bps: float, *, head_s: float, window_s: float, tries: int
+) -> tuple[float, Interval, bool]:
+    """(bits per second of frames that came through, its interval, whether the link could have carried more).
+
+    Raises: EmulationError when nothing came through.
+    """
+    frame_bytes, pace_bps, frames = overload(link, cap_bps, head_s + window_s)
+    seen: list[tuple[float, Interval]] = []
+    for _ in range(tries):
+        sent, result = prober.train(frame_bytes, pace_bps, frames, head_s)
+        if rates_bps := block_rates_bps(result, frame_bytes):
+            seen.append((statistics.median(rates_bps), median_interval(rates_bps)))
             if not is_floor(sent, result, link):
-                return frame_bytes * 8e9 / result.frame_ns, False
+                return *seen[-1], False
         if kept_pace(sent, pace_bps):
-            break
-    if best_bps == 0:
-        raise EmulationError(f"measuring: too few of {frames} frames reached {probe.peer}; is its rate near zero?")
-    return best_bps, True
+            break  # the sender did all it could: another train would show the same
+    if not seen:
+        raise EmulationError(f"measuring: too few of {frames} frames reached {prober.peer}; is its rate near zero?")
+    return *max(seen), True  # what a stalled machine held back says nothing of the link
+
+
+def block_rates_bps(result: TrainResult, frame_bytes: int) -> list[float]:
+    """Rates of a packet train, block by block; a block whose frames came at one moment has none."""
+    return [frame_bytes * 8e9 / block_ns for block_ns in result.blocks_ns if block_ns > 0]
 
 
 def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, int]:

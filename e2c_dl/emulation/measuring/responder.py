@@ -1,4 +1,4 @@
-"""The passive side of measuring: answers pings, counts trains of frames, takes TCP, tells what it counted.
+"""The passive side of measuring: answers pings, counts packet trains, takes TCP, tells what it counted.
 
 One thread and one UDP socket on the data address, and a TCP socket on the same port with a thread per connection,
 running while the other hosts measure their links to this one.
@@ -15,7 +15,7 @@ from types import TracebackType
 
 from e2c_dl.emulation.measuring import stream
 from e2c_dl.emulation.measuring.datagrams import Arrival, Kind, Packet, open_socket, receive
-from e2c_dl.emulation.measuring.packet_train import Train, TrainResult
+from e2c_dl.emulation.measuring.packet_train import PacketTrain, TrainResult
 from e2c_dl.errors import EmulationError
 
 TRAINS_KEPT = 64  # results of the latest: one may be asked for again when its answer was lost
@@ -38,7 +38,7 @@ class Responder:
                 f"measuring: cannot listen on {address}:{port} ({error.strerror}); is another run using it?"
             ) from error
         self.port: int = self._socket.getsockname()[1]
-        self._trains: dict[_Key, Train] = {}
+        self._trains: dict[_Key, PacketTrain] = {}
         self._results: OrderedDict[_Key, bytes] = OrderedDict()
         self._wake, self._stop = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="e2c-dl-responder", daemon=True)
@@ -84,7 +84,7 @@ class Responder:
         key = (arrival.sender, packet.train)
         if packet.kind is Kind.DATA:
             if key not in self._results:  # what comes after the end would be a second train of one frame
-                self._trains.setdefault(key, Train()).add(arrival, packet)
+                self._trains.setdefault(key, PacketTrain()).add(arrival, packet)
         elif packet.kind is Kind.PING:
             waited_ns = time.time_ns() - arrival.at_ns
             self._send(Packet(Kind.PONG, packet.train, packet.number, waited_ns), arrival.sender)

@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from e2c_dl.emulation.measuring.intervals import Interval, median_interval
+from e2c_dl.emulation.measuring.measured import Interval, median_interval
 from e2c_dl.errors import EmulationError
 
 BLOCKS = 20

@@ -1,4 +1,4 @@
-"""Measuring a link thoroughly: every property with an interval that says how sure it is. About ten seconds per link.
+"""Measurement of a link, thorough: every property with an interval that says how sure it is. Ten seconds a link.
 
 ::
 
@@ -18,14 +18,13 @@ from typing import Any
 
 from e2c_dl.emulation.measuring import expected, stream
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
-from e2c_dl.emulation.measuring.intervals import Interval, fraction_interval, median_interval
-from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share
+from e2c_dl.emulation.measuring.measured import Interval, Measured, RateFrom, Share, fraction_interval, median_interval
 from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.prober import Probe
+from e2c_dl.emulation.measuring.prober import Prober
 from e2c_dl.emulation.measuring.quick import (
     CAP_BPS,
-    is_floor,
-    kept_pace,
+    block_rates_bps,
+    frame_rate,
     overload,
     patience_s,
     requested_round_trip_s,
@@ -55,10 +54,12 @@ def measure_thoroughly(
     """
     peer = (dst_address, port)
     with open_socket(src_address, 0) as opened:
-        probe = Probe(opened, peer, patience_s=patience_s(there, back), settle_s=settle_s(there))
-        trips_s = probe.many_trips_s(PINGS)
-        loss_sent, result = _small_frames(probe, there)
-        rate_bps, rate_interval, floor = _rate(probe, there, cap_bps)
+        prober = Prober(opened, peer, patience_s=patience_s(there, back), settle_s=settle_s(there))
+        trips_s = prober.many_trips_s(PINGS)
+        loss_sent, result = _small_frames(prober, there)
+        rate_bps, rate_interval, floor = frame_rate(
+            prober, there, cap_bps, head_s=HEAD_S, window_s=WINDOW_S, tries=RATE_TRIES
+        )
     goodput = _goodput(src_address, peer, there, back)
     rate_from = RateFrom.UDP
     if floor and goodput.steady_bps * goodput.frame_factor > rate_bps:
@@ -92,46 +93,27 @@ def share(
     frames = max(2, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
     with open_socket(src_address, 0) as opened:
         # Queues are full when it ends: answers take long.
-        probe = Probe(opened, (dst_address, port), patience_s=2.0)
-        probe.trips_s(3)
+        prober = Prober(opened, (dst_address, port), patience_s=2.0)
+        prober.trips_s(3)
         time.sleep(max(0.0, begin_s - time.time()))
-        sent, result = probe.train(frame_bytes, offered_bps, frames, HEAD_S)
+        sent, result = prober.train(frame_bytes, offered_bps, frames, HEAD_S)
     if not result.blocks_ns or result.frame_ns <= 0:
-        raise EmulationError(f"measuring: of {sent.frames} frames too few reached {probe.peer}; is its rate near zero?")
-    rates_bps = [frame_bytes * 8e9 / block_ns for block_ns in result.blocks_ns if block_ns > 0]
+        raise EmulationError(f"measuring: of {sent.frames} frames too few reached {prober.peer}; is its rate near 0?")
+    rates_bps = block_rates_bps(result, frame_bytes)
     return Share(
         rate_bps=statistics.median(rates_bps), interval_bps=median_interval(rates_bps), offered_bps=sent.rate_bps
     )
 
 
-def _small_frames(probe: Probe, link: Link) -> tuple[int, TrainResult]:
+def _small_frames(prober: Prober, link: Link) -> tuple[int, TrainResult]:
     """(frames sent, what arrived), at a pace that leaves queues empty."""
     late_s = link.delay_s + settle_s(link)
     frames_per_s = min(float(LOSS_FRAMES_PER_S), IN_FLIGHT_FRAMES / late_s if late_s else float("inf"))
     if link.rate_bps is not None:
         frames_per_s = min(frames_per_s, LOSS_SHARE * link.rate_bps / 8 / PING_FRAME_BYTES)
     frames = min(LOSS_FRAMES, max(20, int(frames_per_s * LOSS_MAX_S)))
-    sent, result = probe.train(PING_FRAME_BYTES, frames_per_s * PING_FRAME_BYTES * 8, frames, 0.0)
+    sent, result = prober.train(PING_FRAME_BYTES, frames_per_s * PING_FRAME_BYTES * 8, frames, 0.0)
     return sent.frames, result
-
-
-def _rate(probe: Probe, link: Link, cap_bps: float) -> tuple[float, Interval, bool]:
-    """(bits per second of frames that came through, its interval, whether the link could have carried more)."""
-    frame_bytes, pace_bps, frames = overload(link, cap_bps, HEAD_S + WINDOW_S)
-    seen: list[tuple[float, Interval]] = []
-    for _ in range(RATE_TRIES):
-        sent, result = probe.train(frame_bytes, pace_bps, frames, HEAD_S)
-        rates_bps = [frame_bytes * 8e9 / block_ns for block_ns in result.blocks_ns if block_ns > 0]
-        if rates_bps:
-            rate_bps = statistics.median(rates_bps)
-            seen.append((rate_bps, median_interval(rates_bps)))
-            if not is_floor(sent, result, link):
-                return *seen[-1], False
-        if kept_pace(sent, pace_bps):
-            break
-    if not seen:
-        raise EmulationError(f"measuring: too few of {frames} frames reached {probe.peer}; is its rate near zero?")
-    return *max(seen), True
 
 
 def _goodput(src_address: str, peer: tuple[str, int], there: Link, back: Link) -> stream.Goodput:

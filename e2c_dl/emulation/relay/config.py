@@ -37,6 +37,13 @@ class RelayHost:
 class RelayConfig:
     """Everything that a relay process needs to know. A pair of hosts without a link is not shaped.
 
+    >>> h1 = RelayHost(name="h1", netns_pid=71, device="eth1", address="198.19.0.1/16", mac="02:00:00:00:00:01")
+    >>> h2 = RelayHost(name="h2", netns_pid=72, device="eth1", address="198.19.0.2/16", mac="02:00:00:00:00:02")
+    >>> links = {("h1", "h2"): Link(rate_bps=10e6, delay_s=0.02)}
+    >>> config = RelayConfig(hosts=(h1, h2), links=links, seed=7, report_path="relay.json", control_path="relay.sock")
+    >>> RelayConfig.from_json(config.to_json()) == config
+    True
+
     ``seed`` fixes which segments are lost, delayed and reordered. ``control_path``: where it takes changes, as a Unix
     datagram socket (``relay.control``); None: it takes none.
     """

@@ -1,4 +1,4 @@
-"""Starting, watching and stopping a relay from the process that runs a campaign."""
+"""A relay as a process: start, watch and stop it from the process that runs a campaign."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ STOP_S = 10.0
 
 
 class RelayProcess:
-    """A running relay. It outlives this object until ``stop`` or ``kill``: whoever starts it must end it."""
+    """A running relay. It outlives this object until ``stop`` or ``kill``: whoever starts it must end it.
+
+    ``config`` connects hosts h1 and h2, and names a ``control_path``, through which links change while it runs:
+
+    >>> relay = RelayProcess.start(config, {"PATH": os.environ["PATH"]}, Path("relay.log"))
+    >>> at_ns = RelayControl(config.control_path).apply({("h1", "h2"): Link(rate_bps=5e6, delay_s=0.02)}, {})
+    >>> report = relay.stop()
+    >>> report["final"], report["changes"], report["links"][0]["src"]
+    (True, 1, 'h1')
+    """
 
     def __init__(self, process: subprocess.Popen[str], config: RelayConfig, stderr_path: Path) -> None:
         self._process, self._config, self._stderr_path = process, config, stderr_path

@@ -74,6 +74,20 @@ def commands(
     :func:`unsupported` says what is missing then. Nothing but clearing is left of a host without links.
 
     Raises: EmulationError when a destination has no address, or for a bottleneck that tc cannot emulate.
+
+    >>> two = Topology(hosts=(), links={("h1", "h2"): Link(rate_bps=10e6, delay_s=0.02)})
+    >>> for command in commands(two, "h1", "eth1", {"h2": "198.19.0.2"}):
+    ...     print(" ".join(command).removeprefix("tc "))
+    qdisc replace dev eth1 root handle 2: pfifo
+    qdisc del dev eth1 ingress
+    ip link del dev ifb-eth1
+    qdisc replace dev eth1 root handle 1: htb default 0
+    class add dev eth1 parent 1: classid 1:2000 htb rate 1000bit quantum 1514
+    qdisc add dev eth1 parent 1:2000 handle 2000: blackhole
+    class add dev eth1 parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 3028 cburst 3028 quantum 1514
+    qdisc add dev eth1 parent 1:1 handle 11: netem limit 1017 delay 20000us
+    filter add dev eth1 parent 1: protocol ip prio 1 handle 800::1 u32 match ip dst 198.19.0.2/32 flowid 1:1
+    ip link set dev eth1 gso_max_segs 1
     """
     outgoing = _outgoing(topology, host)
     leaving = tc_bottlenecks.leaving(topology, host)

@@ -23,8 +23,8 @@ from rich.text import Text
 
 from e2c_dl import formatting
 from e2c_dl.emulation.measuring import expected
-from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity, Measured
-from e2c_dl.emulation.measuring.intervals import Interval
+from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
+from e2c_dl.emulation.measuring.measured import Interval, Measured
 from e2c_dl.report.page import sections
 
 UNFOLDED = 40  # rows of a table that are shown without a click

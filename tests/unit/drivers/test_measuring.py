@@ -12,9 +12,9 @@ import pytest
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import HEADER, PING_FRAME_BYTES, Arrival, Kind, Packet
-from e2c_dl.emulation.measuring.fidelity import LinkFidelity, Measured, RateFrom
-from e2c_dl.emulation.measuring.intervals import fraction_interval, median_interval
-from e2c_dl.emulation.measuring.packet_train import Train, TrainResult, out_of_order
+from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured, RateFrom, fraction_interval, median_interval
+from e2c_dl.emulation.measuring.packet_train import PacketTrain, TrainResult, out_of_order
 from e2c_dl.emulation.measuring.quick import requested_round_trip_s, rounds
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Topology
@@ -116,7 +116,7 @@ def arrivals(times_ms: list[float], overflowed: dict[int, int] | None = None) ->
 
 
 def counted(train: list[Arrival], head_ms: float) -> TrainResult:
-    trained = Train()
+    trained = PacketTrain()
     for number, arrival in enumerate(train):
         trained.add(arrival, Packet(Kind.DATA, 1, number, 0))
     return trained.result(len(train), round(head_ms * 1e6))
@@ -144,7 +144,7 @@ def test_frames_that_overflowed_the_sockets_buffer_count_as_arrived() -> None:
 @pytest.mark.parametrize(("kept", "delay_growth", "passed"), [(1, 0.0, 1.0), (2, 0.0, 0.5), (1, 0.25, 0.8)])
 def test_a_train_tells_whether_a_queue_grew_or_frames_were_lost(kept: int, delay_growth: float, passed: float) -> None:
     """Of a sender that stalled half way: what it did not send says nothing of the link."""
-    train = Train()
+    train = PacketTrain()
     for number in range(0, 1000, kept):
         sent_ns = 1000 * number + (500_000 if number >= 500 else 0)
         arrival = Arrival(b"", sent_ns + round(delay_growth * sent_ns), ("x", 1), 0)
@@ -153,7 +153,7 @@ def test_a_train_tells_whether_a_queue_grew_or_frames_were_lost(kept: int, delay
 
 
 def test_jitter_does_not_make_a_fast_link_the_limit() -> None:
-    draw, train = random.Random(1), Train()
+    draw, train = random.Random(1), PacketTrain()
     frames = [(1000 * n + round(1e8 + draw.gauss(0, 2e5)), n) for n in range(4000)]
     for at_ns, number in sorted(frames):
         train.add(Arrival(b"", at_ns, ("x", 1), 0), Packet(Kind.DATA, 1, number, 1000 * number))
@@ -257,15 +257,15 @@ def test_intervals_hold_what_they_promise() -> None:
 
 
 def test_a_train_tells_losses_in_a_row_order_and_spread() -> None:
-    trained = Train()
+    trained = PacketTrain()
     for number in (0, 1, 4, 3, 8, 5, 9):
         trained.add(Arrival(b"", 1000 * number, ("x", 1), 0), Packet(Kind.DATA, 1, number, 0))
     result = trained.result(10, 0)
     assert (result.arrived, result.lost_runs, result.lost_in_runs, result.reordered) == (7, 2, 3, 2)
     assert out_of_order(range(9)) == 0 and out_of_order([]) == 0 and out_of_order([3, 2, 1]) == 2
     assert TrainResult.decode(result.encode()) == result
-    assert Train().result(10, 0) == TrainResult()
-    spread, draw = Train(), random.Random(1)
+    assert PacketTrain().result(10, 0) == TrainResult()
+    spread, draw = PacketTrain(), random.Random(1)
     for number in range(2000):
         late_ns = draw.randrange(10_000_000) + number * 100  # clocks that drift apart do not count
         spread.add(Arrival(b"", number * 1000 + late_ns, ("x", 1), 0), Packet(Kind.DATA, 1, number, number * 1000))

@@ -12,7 +12,7 @@ import pytest
 
 from e2c_dl.emulation.measuring import main as prober
 from e2c_dl.emulation.measuring import stream
-from e2c_dl.emulation.measuring.fidelity import Measured, RateFrom
+from e2c_dl.emulation.measuring.measured import Measured, RateFrom
 from e2c_dl.emulation.measuring.quick import measure_link
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
