@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.batching.workload import BATCH, PARAMETERS, SAMPLE_S, SPEEDS, Measured, Sleeping, by_iteration
-from e2c_dl.dynamics.speed import ChangingSpeed
-from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.batching import controlled
@@ -115,9 +114,9 @@ class _Everybody:
 
 
 def _exchanged(speed: float, later: float, at_s: float) -> ChangingSpeed:
-    """``speed``, and from ``at_s`` on another, relative to the highest: a tempo only slows down."""
+    """``speed``, and from ``at_s`` on another, relative to the highest: a host is only ever slowed down."""
     schedule = Schedule(points=((0.0, max(SPEEDS) / speed), (at_s, max(SPEEDS) / later)))
-    changing = ChangingSpeed(Tempo(base=1.0, schedule=schedule), lambda *_: None, lambda _: None)
+    changing = ChangingSpeed(HostSpeed(base=1.0, schedule=schedule), lambda *_: None, lambda _: None)
     changing.began(0)
     return changing
 

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
-from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed
-from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.dynamics.faults import BegunFaults
+from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed
 from e2c_dl.scenario.model import Training
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.training.compute import TorchCompute, make_deterministic
@@ -51,15 +51,15 @@ def _iteration(compute: TorchCompute) -> float:
 def _on_schedule(compute: TorchCompute, cpu_s: float, asked: dict[str, Any]) -> dict[str, float]:
     """Gradients one after the other, without a pause: they take the time in which the schedule yields their work."""
     schedule = Schedule(points=tuple((at_s, factor) for at_s, factor in asked["schedule"]), period_s=asked["period_s"])
-    tempo = Tempo(base=asked["base"], schedule=schedule)
-    speed = ChangingSpeed(tempo, lambda *_: None, lambda _: None)
+    host = HostSpeed(base=asked["base"], schedule=schedule)
+    speed = ChangingSpeed(host, lambda *_: None, lambda _: None)
     compute.pacing.speed = speed
     begin_s = time.monotonic()
     speed.began(time.monotonic_ns())
     for _ in range(asked["iterations"]):
         _iteration(compute)
     took_s = time.monotonic() - begin_s
-    asked_s = tempo.computed(tempo.cold, cpu_s * asked["iterations"], {})[-1].time_s
+    asked_s = host.computed(host.cold, cpu_s * asked["iterations"], BegunFaults())[-1].time_s
     return {"asked_s": asked_s, "took_s": took_s}
 
 

@@ -38,7 +38,7 @@ from e2c_dl.diagnosis.carried import (
     together,
 )  # fmt: skip
 from e2c_dl.diagnosis.changes import Stretch, in_order, naming, sentences, steps, stretches, whom
-from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeInForce
@@ -216,7 +216,7 @@ class Recorded:
         agreed_s, speed = sum(compute.get("agreed_s", ())), compute.get("speed")
         if self.scenario is None or not agreed_s or not speed or self.scenario.training.batching == "dynamic":
             return ()
-        shortest_s = agreed_s / Tempo.of(self.scenario, host, speed).base
+        shortest_s = agreed_s / HostSpeed.of(self.scenario, host, speed).base
         return [(moment, lasted_s / shortest_s) for moment, lasted_s in self._seen.gradients.get(host, ())]
 
     def _bands(self, found: Iterable[Stretch]) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""What a link is at a moment of training: its design, its schedule, what is injected, composed.
+"""Links in force at a moment of training: design, schedule and what is injected, composed.
 
 ::
 
@@ -8,65 +8,27 @@
     faults            [ x value )           SLOW_LINK: windows multiply, as many as overlap
                           [   down   )      CUT; one without an end is the last change of its link
 
-A window begins at a time, or when an iteration began: what began when is told as ``begun``. Pure: who asks knows the
-time. Bottlenecks have schedules alone.
+What has begun with an iteration is told as ``begun``. Pure: who asks knows the time. Bottlenecks have schedules alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from e2c_dl.scenario.model import Fault, FaultKind, LinkSchedule, Scenario
+from e2c_dl.dynamics.faults import LINK_FAULTS, BegunFaults, NumberedFault, Window, faults_of_kind
+from e2c_dl.scenario.model import FaultKind, LinkSchedule, Scenario
 from e2c_dl.scenario.schedule import SAME_S
 from e2c_dl.topology import Link, Pair
 
-Begun = Mapping[int, float]
-"""Number of a fault, in the order of ``Injected.faults`` -> seconds of training at which its iteration began."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """When one fault is in force, in seconds of training: from ``begin_s`` until before ``end_s``."""
-
-    fault: Fault
-    begin_s: float
-    end_s: float  # infinity: for good
-
-    def covers(self, time_s: float) -> bool:
-        return self.begin_s - SAME_S <= time_s < self.end_s - SAME_S
-
-    def next_edge_s(self, time_s: float) -> float:
-        """When, after ``time_s``, it begins or ends; infinity if neither comes."""
-        return min((edge for edge in (self.begin_s, self.end_s) if edge > time_s + SAME_S), default=math.inf)
-
-
-def windows(faults: Iterable[tuple[int, Fault]], begun: Begun) -> tuple[Window, ...]:
-    """The windows of numbered ``faults`` that have a time: those of iterations that have not begun have none."""
-    found = []
-    for number, fault in faults:
-        begin_s = fault.at_s if fault.at_s is not None else begun.get(number)
-        if begin_s is not None:
-            end_s = math.inf if fault.for_s is None else begin_s + fault.for_s
-            found.append(Window(fault=fault, begin_s=begin_s, end_s=end_s))
-    return tuple(found)
-
-
-def started_by(faults: Iterable[tuple[int, Fault]], iteration: int) -> tuple[int, ...]:
-    """Numbers of the ``faults`` that begin with ``iteration``."""
-    return tuple(number for number, fault in faults if fault.at_iteration == iteration)
-
-
-class Effective:
+class LinksInForce:
     """The links and bottlenecks of a scenario over time. Immutable."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        kinds = (FaultKind.CUT, FaultKind.SLOW_LINK)
-        self._faults = tuple(
-            (number, fault) for number, fault in enumerate(scenario.injected.faults) if fault.kind in kinds
-        )
+        self._faults = faults_of_kind(scenario, *LINK_FAULTS)
 
     @property
     def changing(self) -> frozenset[Pair]:
@@ -79,18 +41,18 @@ class Effective:
     def changing_bottlenecks(self) -> frozenset[str]:
         return frozenset(self._scenario.schedules.bottlenecks)
 
-    def faults_of(self, pairs: Iterable[Pair]) -> tuple[tuple[int, Fault], ...]:
+    def faults_of(self, pairs: Iterable[Pair]) -> tuple[NumberedFault, ...]:
         """The faults, numbered, that touch any of ``pairs``."""
         wanted = set(pairs)
         return tuple((number, fault) for number, fault in self._faults if wanted & set(fault.links))
 
-    def link(self, pair: Pair, time_s: float, begun: Begun) -> Link:
+    def link(self, pair: Pair, time_s: float, begun: BegunFaults) -> Link:
         """``pair`` at ``time_s`` (0 or later); before training it is as the emulated topology has it.
 
         One that is cut for good stays what it was at that moment, but down.
         """
-        scenario, of_link = self._scenario, windows(self.faults_of([pair]), begun)
-        time_s = min(time_s, _cut_for_good_s(of_link))
+        scenario, of_link = self._scenario, begun.windows(self.faults_of([pair]))
+        time_s = min(time_s, _cut_for_good_s(of_link))  # what nobody can use any more needs no further changes
         link = scenario.topology.link(*pair)
         if schedule := scenario.schedules.links.get(pair):
             link = _on_schedule(link, schedule, time_s)
@@ -111,15 +73,17 @@ class Effective:
         rates = {each.name: each.rate_bps for each in self._scenario.topology.bottlenecks}
         return rates[bottleneck]
 
-    def next_change_s(self, pairs: Iterable[Pair], bottlenecks: Iterable[str], time_s: float, begun: Begun) -> float:
+    def next_change_s(
+        self, pairs: Iterable[Pair], bottlenecks: Iterable[str], time_s: float, begun: BegunFaults
+    ) -> float:
         """When, after ``time_s``, any of these may change next, as far as it is known now; infinity if none will."""
         schedules = self._scenario.schedules.bottlenecks
         moments = [schedules[name].next_change_s(time_s) for name in bottlenecks if name in schedules]
         moments += [self._next_of_link_s(pair, time_s, begun) for pair in pairs]
         return min(moments, default=math.inf)
 
-    def _next_of_link_s(self, pair: Pair, time_s: float, begun: Begun) -> float:
-        of_link = windows(self.faults_of([pair]), begun)
+    def _next_of_link_s(self, pair: Pair, time_s: float, begun: BegunFaults) -> float:
+        of_link = begun.windows(self.faults_of([pair]))
         if _cut_for_good_s(of_link) <= time_s + SAME_S:
             return math.inf
         moments = [window.next_edge_s(time_s) for window in of_link]
@@ -141,5 +105,5 @@ def _on_schedule(link: Link, schedule: LinkSchedule, time_s: float) -> Link:
     if schedule.delay_s is not None:
         link = replace(link, delay_s=schedule.delay_s.at(time_s))
     if schedule.loss is not None:
-        link = replace(link, loss=schedule.loss.at(time_s), burst=None)
+        link = replace(link, loss=schedule.loss.at(time_s), burst=None)  # the schedule says all of it
     return link

@@ -1,18 +1,32 @@
-"""The speed at which a host is emulated to compute: always the same, or as a scenario changes it.
+"""Speed at which a host is emulated to compute, over time: c seconds of CPU end when its integral reaches c.
 
-Both answer when computing that began at some moment ends. A changing speed also tells, each time some computing has
-ended, what changed meanwhile: the integral is exact, so that every change is in force at the moment it was asked for.
+::
+
+    speed(t) = base / (factor(t) x injected x slow windows x throttled)        base: the speed of a host of factor 1
+
+    speed |----.        .-----
+          |    '--------'            area under it, from begin to end = c
+          '-----|-----------|---> t
+              begin        end
+
+Seconds count from the beginning of training. The heat of a host that throttles itself rises while it computes, so that
+its switches are part of the integral, which is exact: every change is in force at the moment it was requested for. A
+changing speed also tells, each time some computing has ended, what changed meanwhile. Pure.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.dynamics.faults import BegunFaults, NumberedFault, faults_of_kind
+from e2c_dl.dynamics.heat import Heat
 from e2c_dl.errors import TrainingError
-from e2c_dl.scenario.thermal import Heat
+from e2c_dl.scenario.model import FaultKind, Scenario
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.trace.changes import Change
 
 HEAT_EVERY_S = 1.0
@@ -22,6 +36,92 @@ OnChange = Callable[[Change, float, float, int | None], None]
 iteration that began it, if one did)."""
 
 OnHeat = Callable[[Heat], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpeed:
+    """One host's speed as the scenario has it. ``device`` None: it never throttles; its Heat only tells the time."""
+
+    base: float  # times a whole core, of a host of factor 1
+    schedule: Schedule  # times slower than that, by design
+    injected: float = 1.0  # times slower than designed, all the time
+    slow: tuple[NumberedFault, ...] = ()  # SLOW_HOST faults of this host, numbered as in Injected.faults
+    device: Thermal | None = None
+
+    @classmethod
+    def of(cls, scenario: Scenario, host: str, speed: float) -> HostSpeed:
+        """The speed of ``host``, told that it computes at ``speed`` with its constant factor."""
+        return cls(
+            base=speed * scenario.emulated_factor(host),
+            schedule=scenario.schedules.compute.get(host) or Schedule.constant(scenario.compute.factor(host)),
+            injected=scenario.injected.compute.get(host, 1.0),
+            slow=faults_of_kind(scenario, FaultKind.SLOW_HOST, host=host),
+            device=scenario.schedules.thermal.get(host),
+        )
+
+    @property
+    def changes(self) -> bool:
+        """Whether its speed is ever other than at first."""
+        return not self.schedule.is_constant or bool(self.slow) or self.device is not None
+
+    @property
+    def greatest_speed(self) -> float:
+        return self.base / (self.schedule.least * self.injected)
+
+    @property
+    def cold(self) -> Heat:
+        """How it begins training."""
+        return Heat(time_s=0.0, temperature_c=0.0) if self.device is None else Heat.cold(self.device, 0.0)
+
+    def factor(self, time_s: float, begun: BegunFaults) -> float:
+        """Times slower than a host of factor 1, at ``time_s``; heat comes on top."""
+        factor = self.schedule.at(time_s) * self.injected
+        for window in begun.windows(self.slow):
+            if window.covers(time_s):
+                factor *= window.fault.value or 1.0
+        return factor
+
+    def next_change_s(self, time_s: float, begun: BegunFaults) -> float:
+        """When, after ``time_s``, :meth:`factor` may change next, as far as it is known now."""
+        edges = [window.next_edge_s(time_s) for window in begun.windows(self.slow)]
+        return min([self.schedule.next_change_s(time_s), *edges])
+
+    def idle_until(self, heat: Heat, time_s: float) -> Heat:
+        """The state after doing nothing until ``time_s``; a moment in the past changes nothing."""
+        return heat if time_s <= heat.time_s else self.later(heat, time_s, busy=False)
+
+    def later(self, heat: Heat, time_s: float, *, busy: bool) -> Heat:
+        """The state at ``time_s``, computing or not from ``heat`` on, before anything switches."""
+        if busy or self.device is None:
+            return self._busy_for(heat, time_s - heat.time_s)
+        return heat.idle_until(self.device, time_s)
+
+    def computed(self, heat: Heat, cpu_s: float, begun: BegunFaults) -> tuple[Heat, ...]:
+        """The states from ``heat`` on, at which the speed changed, until ``cpu_s`` of a core's work are done: the last.
+
+        A state that throttles, or no longer does, is the one after its switch.
+        """
+        passed = []
+        while True:
+            rate = self._speed(heat, begun)
+            until_s = self.next_change_s(heat.time_s, begun) - heat.time_s
+            switch_s = math.inf if self.device is None else heat.next_switch_s(self.device)
+            busy_s = min(cpu_s / rate, until_s, switch_s)
+            cpu_s -= busy_s * rate
+            done = busy_s not in (until_s, switch_s)
+            heat = self._busy_for(heat, busy_s)
+            passed.append(heat)
+            if done:
+                return tuple(passed)
+
+    def _speed(self, heat: Heat, begun: BegunFaults) -> float:
+        throttled = self.device.factor if self.device is not None and heat.throttled else 1.0
+        return self.base / (self.factor(heat.time_s, begun) * throttled)
+
+    def _busy_for(self, heat: Heat, seconds: float) -> Heat:
+        if self.device is None:
+            return Heat(time_s=heat.time_s + seconds, temperature_c=heat.temperature_c)
+        return heat.busy_for(self.device, seconds)
 
 
 class Speed(Protocol):
@@ -51,18 +151,20 @@ class ConstantSpeed:
 
 
 class ChangingSpeed:
-    """A :class:`Tempo` on this host's clock, with the heat that it has by now.
+    """A :class:`HostSpeed` on this host's clock, with the heat that it has by now; ``begun``: see :meth:`slowed`.
 
     Computes as at first until training has begun. :meth:`began` and :meth:`slowed` may be called by another thread than
-    the one that computes. Raises: TrainingError if the tempo is ever faster than a core.
+    the one that computes. Raises: TrainingError if the host is ever faster than a core.
     """
 
-    def __init__(self, tempo: Tempo, on_change: OnChange, on_heat: OnHeat) -> None:
-        check_speed(tempo.greatest_speed)
-        self._tempo, self._on_change, self._on_heat = tempo, on_change, on_heat
+    def __init__(
+        self, host: HostSpeed, on_change: OnChange, on_heat: OnHeat, begun: BegunFaults | None = None
+    ) -> None:  # fmt: skip
+        check_speed(host.greatest_speed)
+        self._host, self._on_change, self._on_heat = host, on_change, on_heat
         self._began_ns: int | None = None
-        self._begun: dict[int, float] = {}
-        self._heat = tempo.cold
+        self._begun = BegunFaults() if begun is None else begun
+        self._heat = host.cold
         self._factor = math.nan
 
     def began(self, began_ns: int) -> None:
@@ -71,23 +173,22 @@ class ChangingSpeed:
         self._tell_factor(0.0)
         self._tell_heat(self._heat)
 
-    def slowed(self, numbers: tuple[int, ...], iteration: int, time_s: float) -> None:
-        """The faults of these numbers begin at ``time_s``, with ``iteration``."""
-        self._begun = {**self._begun, **dict.fromkeys(numbers, time_s)}
+    def slowed(self, iteration: int, time_s: float) -> None:
+        """``begun`` was told of a fault of this host that begins at ``time_s``, with ``iteration``."""
         self._tell_factor(time_s, iteration)
 
     def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
         if self._began_ns is None:
-            return begin_ns + int(cpu_s * self._tempo.factor(-1.0, {}) / self._tempo.base * 1e9)
-        begin = self._tempo.idle_until(self._heat, (begin_ns - self._began_ns) / 1e9)
-        end = self._tempo.computed(begin, cpu_s, self._begun)[-1]
+            return begin_ns + int(cpu_s * self._host.factor(-1.0, self._begun) / self._host.base * 1e9)
+        begin = self._host.idle_until(self._heat, (begin_ns - self._began_ns) / 1e9)
+        end = self._host.computed(begin, cpu_s, self._begun)[-1]
         return self._began_ns + round(end.time_s * 1e9)
 
     def finished(self, begin_ns: int, cpu_s: float) -> None:
         if self._began_ns is None:
             return
         self.idle(begin_ns)
-        for state in self._tempo.computed(self._heat, cpu_s, self._begun):
+        for state in self._host.computed(self._heat, cpu_s, self._begun):
             self._pass(state, busy=True)
 
     def idle(self, until_ns: int) -> None:
@@ -98,17 +199,17 @@ class ChangingSpeed:
         recovers_s = self._heat.time_s + self._recovers_s()
         for moment_s in (recovers_s, until_s):
             if self._heat.time_s < moment_s <= until_s:
-                self._pass(self._tempo.idle_until(self._heat, moment_s), busy=False)
+                self._pass(self._host.idle_until(self._heat, moment_s), busy=False)
 
     def _recovers_s(self) -> float:
-        return math.inf if self._tempo.device is None else self._heat.recovers_s(self._tempo.device)
+        return math.inf if self._host.device is None else self._heat.recovers_s(self._host.device)
 
     def _pass(self, state: Heat, *, busy: bool) -> None:
         """Go on to ``state``, telling what changed on the way."""
         before, self._heat = self._heat, state
         self._tell_samples(before, state.time_s, busy=busy)
         moment_s = before.time_s
-        while (moment_s := self._tempo.next_change_s(moment_s, self._begun)) <= state.time_s:
+        while (moment_s := self._host.next_change_s(moment_s, self._begun)) <= state.time_s:
             self._tell_factor(moment_s)
         if state.throttled is not before.throttled:
             what = Change.THROTTLE if state.throttled else Change.RECOVER
@@ -116,19 +217,19 @@ class ChangingSpeed:
             self._tell_heat(state)
 
     def _tell_factor(self, time_s: float, iteration: int | None = None) -> None:
-        factor = self._tempo.factor(time_s, self._begun)
+        factor = self._host.factor(time_s, self._begun)
         if factor != self._factor:
             self._factor = factor
             self._on_change(Change.COMPUTE, time_s, factor, iteration)
 
     def _tell_samples(self, before: Heat, until_s: float, *, busy: bool) -> None:
         number = math.floor(before.time_s / HEAT_EVERY_S) + 1
-        while self._tempo.device is not None and number * HEAT_EVERY_S <= until_s:
-            self._tell_heat(self._tempo.later(before, number * HEAT_EVERY_S, busy=busy))
+        while self._host.device is not None and number * HEAT_EVERY_S <= until_s:
+            self._tell_heat(self._host.later(before, number * HEAT_EVERY_S, busy=busy))
             number += 1
 
     def _tell_heat(self, heat: Heat) -> None:
-        if self._tempo.device is not None:
+        if self._host.device is not None:
             self._on_heat(heat)
 
 

@@ -15,7 +15,6 @@ Every time that a host writes into its trace, tells others in a clock exchange, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -32,9 +31,9 @@ class Skew:
 
 
 class TraceClock:
-    """A clock that starts as the machine's. Any thread may skew it."""
+    """A clock that starts as the ``machine``'s, in ns. Any thread may skew it."""
 
-    def __init__(self, machine: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, machine: Callable[[], int]) -> None:
         self._machine = machine
         self._skews: tuple[Skew, ...] = ()
 

@@ -1,5 +1,6 @@
 """Laws of clocks that step and drift while training runs: exchanges in between straighten a trace out."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +37,7 @@ def exchanges(clock: TraceClock, moments_ns: list[int], uncertainty_ns: int = 0)
 
 @given(skews, st.integers(1, 4), st.integers(BEGIN, BEGIN + 20 * S))
 def test_no_moment_is_misplaced_beyond_the_uncertainty(found: list[Skew], every_s: int, moment_ns: int) -> None:
-    clock = TraceClock()
+    clock = TraceClock(time.monotonic_ns)
     clock.reset(found)
     alignment = align(*exchanges(clock, list(range(BEGIN - S, BEGIN + 22 * S, every_s * S))))
     placed_ns = int(alignment.align(np.array([clock.own_ns(moment_ns)], dtype=np.int64))[0])
@@ -56,7 +57,7 @@ def test_an_even_clock_needs_no_knots(offset_ns: int, drift: float, uncertainty_
 
 
 def test_a_step_is_bounded_by_the_exchanges_around_it() -> None:
-    clock = TraceClock()
+    clock = TraceClock(time.monotonic_ns)
     clock.skew(Skew(begin_ns=BEGIN + 7 * S, step_ns=50_000_000))
     alignment = align(*exchanges(clock, [BEGIN + second * S for second in (0, 3, 6, 9, 12)], 1000))
     own_ns = np.array([clock.own_ns(BEGIN + second * S) for second in (1, 5, 10, 12)], dtype=np.int64)
@@ -65,7 +66,7 @@ def test_a_step_is_bounded_by_the_exchanges_around_it() -> None:
 
 
 def test_a_clock_set_back_is_bounded_too() -> None:
-    clock = TraceClock()
+    clock = TraceClock(time.monotonic_ns)
     clock.skew(Skew(begin_ns=BEGIN + 5 * S, step_ns=-5 * S))
     alignment = align(*exchanges(clock, [BEGIN + second * S for second in (0, 3, 6, 9, 12)], 1000))
     assert 2 * S <= alignment.uncertainty_ns <= 5 * S + 1000
@@ -74,7 +75,7 @@ def test_a_clock_set_back_is_bounded_too() -> None:
 
 def stepped(trace: Trace, skew: Skew, *, exchanged: bool) -> Trace:
     """``trace`` with the clock of rank 1 skewed; ``exchanged``: then aligned again, by an exchange every second."""
-    clock = TraceClock()
+    clock = TraceClock(time.monotonic_ns)
     clock.skew(skew)
     alignment = align(*exchanges(clock, [BEGIN - S + second * S for second in range(30)], 1000))
 

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import e2c_dl
-from e2c_dl.emulation.agent.config import AgentConfig, Told
+from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.errors import EmulationError
 
 READY_WITHIN_S = 60.0  # importing on slow, busy hosts
 ENDS_WITHIN_S = 10.0
 
 
-class Agent:
+class AgentProcess:
     """A running agent; made by :meth:`start`. ``facts`` are what it said of itself: scheduler, links."""
 
     def __init__(self, process: Process, host: str, facts: dict[str, Any]) -> None:
         self._process, self._host, self.facts = process, host, facts
 
     @classmethod
-    async def start(cls, config: AgentConfig) -> Agent:
+    async def start(cls, config: AgentConfig) -> AgentProcess:
         """An agent that waits for training to begin. Raises: EmulationError if it cannot do what it has to."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "e2c_dl.emulation.agent.main",
@@ -46,9 +46,9 @@ class Agent:
             raise
         return agent
 
-    def tell(self, told: Told) -> None:
-        """It hears of ``told`` at once."""
-        self._write(told.to_line())
+    def tell(self, moment: Moment) -> None:
+        """It hears of ``moment`` at once."""
+        self._write(moment.to_line())
 
     async def lost(self) -> None:
         """Never returns. Raises: EmulationError when the agent has ended, which it does not do by itself."""

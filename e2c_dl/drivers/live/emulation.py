@@ -1,4 +1,4 @@
-"""What changes on one host while it trains, seen from its worker: its clock and its speed, and the agent for the rest.
+"""Changes on one host while it trains: its worker carries out clock and speed, its agent links, pauses and kills.
 
 ::
 
@@ -13,23 +13,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive import layout
-from e2c_dl.drivers.live.agent import Agent
-from e2c_dl.drivers.live.heat import HeatLog
+from e2c_dl.drivers.live.agent import AgentProcess
 from e2c_dl.drivers.live.members import SCENARIO, Assignment
-from e2c_dl.dynamics.clock_faults import clock_faults, skews
-from e2c_dl.dynamics.links import started_by
-from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, Speed
-from e2c_dl.dynamics.tempo import Tempo
-from e2c_dl.emulation.agent.config import AgentConfig, Told
+from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
+from e2c_dl.dynamics.heat import Heat
+from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
+from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.emulation.agent.duties import Duties
-from e2c_dl.scenario.thermal import Heat
+from e2c_dl.errors import EmulationError
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.trace.skew import TraceClock
 
+HEAT_COLUMNS = ("time_ns", "training_s", "temperature_c", "throttled")  # time_ns of the host's own clock
 _NOT_PACED = "not carried out: this host is not paced, so that its speed cannot change"
 
 
@@ -39,22 +39,22 @@ class HostEmulation:
     def __init__(self, assignment: Assignment) -> None:
         self._assignment, self._host = assignment, assignment.own.name
         scenario = assignment.scenario
-        self.clock = TraceClock()
-        self._clock_faults = clock_faults(scenario, self._host)
+        self.clock = TraceClock(time.monotonic_ns)
+        self._clock_faults = faults_of_kind(scenario, *CLOCK_FAULTS, host=self._host)
         self._duties = Duties.of(scenario, self._host, relay=assignment.own.backend == "relay")
-        self._agent: Agent | None = None
+        self._agent: AgentProcess | None = None
         self._log: ChangeLog | None = None
         self._heat: HeatLog | None = None
-        self._begun: dict[int, float] = {}
+        self._own, self._begun = own_faults(scenario, self._host), BegunFaults()
         self._began_ns = 0
-        self._tempo = Tempo.of(scenario, self._host, assignment.own.speed or 1.0)
+        self._of_host = HostSpeed.of(scenario, self._host, assignment.own.speed or 1.0)
         self.speed = self._speed()
 
     @property
     def facts(self) -> dict[str, Any]:
         """What became of it, for facts.json."""
         facts: dict[str, Any] = {"agent": None if self._agent is None else self._agent.facts}
-        if self._tempo.changes:
+        if self._of_host.changes:
             facts["speed"] = _NOT_PACED if self.speed is None else "changes, by pacing"
         return facts
 
@@ -62,16 +62,16 @@ class HostEmulation:
         """Raises: EmulationError if the agent cannot do what the scenario asks for."""
         if isinstance(self.speed, ChangingSpeed) or self._clock_faults:
             self._log = ChangeLog(self._assignment.run_dir / layout.WORKER_CHANGES, self._host, self.clock.own_ns)
-        if self._tempo.device is not None and self.speed is not None:
+        if self._of_host.device is not None and self.speed is not None:
             self._heat = HeatLog(self._assignment.run_dir / layout.HEAT, self.clock.own_ns)
         if self._duties.any:
-            self._agent = await Agent.start(self._config())
+            self._agent = await AgentProcess.start(self._config())
 
     def began(self) -> None:
         """Training begins now."""
         self._began_ns = time.monotonic_ns()
         if self._agent is not None:
-            self._agent.tell(Told(at_ns=self._began_ns))
+            self._agent.tell(Moment(at_ns=self._began_ns))
         self._skew()
         for log in (self._log, self._heat):
             if log is not None:
@@ -82,14 +82,15 @@ class HostEmulation:
     def iteration(self, number: int) -> None:
         """This worker begins iteration ``number`` now."""
         now_ns = time.monotonic_ns()
-        if self._agent is not None and started_by(self._duties.faults, number):
-            self._agent.tell(Told(iteration=number, at_ns=now_ns))
         time_s = (now_ns - self._began_ns) / 1e9
-        if started := started_by(self._clock_faults, number):
-            self._begun |= dict.fromkeys(started, time_s)
-            self._skew()
-        if isinstance(self.speed, ChangingSpeed) and (slowed := started_by(self._tempo.slow, number)):
-            self.speed.slowed(slowed, number, time_s)
+        numbers = self._begun.begin(self._own, number, time_s)
+        if not numbers:
+            return
+        if self._agent is not None and self._duties.concerns(numbers):
+            self._agent.tell(Moment(iteration=number, at_ns=now_ns))  # first: it acts while this goes on
+        self._skew()
+        if isinstance(self.speed, ChangingSpeed) and not {each for each, _ in self._of_host.slow}.isdisjoint(numbers):
+            self.speed.slowed(number, time_s)
 
     async def watched(self, training: Coroutine[Any, Any, None]) -> None:
         """``training``, ended if the agent is lost. Raises: EmulationError, or what it does."""
@@ -121,8 +122,8 @@ class HostEmulation:
     def _speed(self) -> Speed | None:
         if self._assignment.own.speed is None:
             return None
-        if self._tempo.changes:
-            return ChangingSpeed(self._tempo, self._on_change, self._on_heat)
+        if self._of_host.changes:
+            return ChangingSpeed(self._of_host, self._on_change, self._on_heat, self._begun)
         return ConstantSpeed(self._assignment.own.speed)
 
     def _skew(self) -> None:
@@ -156,3 +157,35 @@ class HostEmulation:
             worker_pid=os.getpid(), backend=own.backend, relay_socket=own.relay_socket, device=own.data_device,
             addresses={member.name: member.data_address for member in self._assignment.members},
         )  # fmt: skip
+
+
+class HeatLog:
+    """Appends emulated temperatures to ``path`` as CSV: once a second of training, and at every switch.
+
+    Written when what was computed has ended, so that a killed worker loses what its last gradient did.
+
+    Raises: EmulationError if it cannot be written.
+    """
+
+    def __init__(self, path: Path, own_ns: Callable[[int], int]) -> None:
+        self._path, self._own_ns = path, own_ns
+        self.began_ns = 0  # of the machine's clock: training
+        try:
+            self._file = path.open("w", buffering=1)
+            self._file.write(",".join(HEAT_COLUMNS) + "\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def add(self, heat: Heat) -> None:
+        """One row. Raises: EmulationError."""
+        time_ns = self._own_ns(self.began_ns + round(heat.time_s * 1e9))
+        try:
+            self._file.write(f"{time_ns},{heat.time_s:.6f},{heat.temperature_c:.4f},{int(heat.throttled)}\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _unwritable(self, error: OSError) -> EmulationError:
+        return EmulationError(f"{self._path}: cannot be written: {error.strerror}; make room there")

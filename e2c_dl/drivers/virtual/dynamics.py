@@ -1,8 +1,8 @@
-"""What changes during a simulated run: schedules, faults and heat, put in force in virtual time, and logged as live.
+"""Changes during a simulated run: schedules, faults and heat, put in force in virtual time, and logged as live.
 
 ::
 
-    Effective --conditions--> LinkModel       Tempo --ChangingSpeed--> HostModel       faults --> pauses, kills
+    LinksInForce --conditions--> LinkModel     HostSpeed --ChangingSpeed--> HostModel     faults --> pauses, kills
     a rank begins an iteration --> what begins with it --> links asked for anew, slower hosts, pauses, kills
 
 Every change is in force at its very moment. Clocks are one, so what makes a clock step or drift cannot happen here.
@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.dynamics.links import Effective, started_by, windows
-from e2c_dl.dynamics.speed import ChangingSpeed
-from e2c_dl.dynamics.tempo import Tempo
+from e2c_dl.dynamics.faults import BegunFaults, own_faults
+from e2c_dl.dynamics.links import LinksInForce
+from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.topology import Link, Pair
@@ -36,11 +36,11 @@ class Dynamics:
     """One simulated run's. ``archive`` gets the logs of changes, in the folders of the hosts, which are there."""
 
     def __init__(self, scenario: Scenario, archive: Path) -> None:
-        self._scenario, self._effective = scenario, Effective(scenario)
+        self._scenario, self._in_force = scenario, LinksInForce(scenario)
         self._faults = tuple(enumerate(scenario.injected.faults))
         self._hosts = [host.name for host in scenario.topology.ranks]
         self._rank = {name: rank for rank, name in enumerate(self._hosts)}
-        self._begun: dict[int, float] = {}
+        self._begun = BegunFaults()
         self._speeds: dict[str, ChangingSpeed] = {}
         self._folder = archive / layout.HOSTS
         self._logs: dict[Path, ChangeLog] = {}
@@ -84,15 +84,10 @@ class Dynamics:
 
     def on_iteration(self, rank: int, iteration: int, now_ns: int) -> Onset | None:
         """What begins when ``rank`` begins ``iteration``."""
-        own = self._of_rank(rank)
-        numbers = [number for number in started_by(own, iteration) if number not in self._begun]
-        if not numbers:
-            return None
-        now_s = now_ns / 1e9
-        self._begun |= dict.fromkeys(numbers, now_s)
-        onset = Onset()
-        for number in numbers:
-            onset = self._begins(onset, self._hosts[rank], number, now_s)
+        now_s, onset = now_ns / 1e9, None
+        for numbered in own_faults(self._scenario, self._hosts[rank]):
+            if self._begun.begin([numbered], iteration, now_s):  # one by one: each is told and logged by itself
+                onset = self._begins(onset or Onset(), self._hosts[rank], numbered[1], now_s)
         return onset
 
     def conclude(self, end_ns: int) -> None:
@@ -115,7 +110,7 @@ class Dynamics:
 
     @property
     def _changing(self) -> list[Pair]:
-        return sorted(self._between(self._effective.changing))
+        return sorted(self._between(self._in_force.changing))
 
     def _between(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Those of ``pairs`` that join two ranks."""
@@ -128,22 +123,22 @@ class Dynamics:
         faults = [fault for _, fault in self._faults if fault.host == model.name and fault.at_s is not None]
         pauses = [fault for fault in faults if fault.kind is FaultKind.PAUSE]
         killed = [fault.at_s for fault in faults if fault.kind is FaultKind.KILL and fault.at_s is not None]
-        tempo = Tempo.of(self._scenario, model.name, 1 / model.factor)
+        of_host = HostSpeed.of(self._scenario, model.name, 1 / model.factor)
         return replace(
             model,
-            speed=self._speed(model.name, tempo) if tempo.changes else None,
+            speed=self._speed(model.name, of_host) if of_host.changes else None,
             pauses=tuple((f.at_s or 0.0, (f.at_s or 0.0) + (f.for_s or 0.0)) for f in pauses),
             killed_at_s=min(killed, default=None),
         )
 
-    def _speed(self, host: str, tempo: Tempo) -> ChangingSpeed:
+    def _speed(self, host: str, of_host: HostSpeed) -> ChangingSpeed:
         log = self._log(host, layout.WORKER_CHANGES)
 
         def changed(what: Change, at_s: float, value: float, iteration: int | None) -> None:
             named = {"factor" if what is Change.COMPUTE else "temperature_c": value}
             log.add(what, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=iteration, **named)
 
-        speed = self._speeds[host] = ChangingSpeed(tempo, changed, lambda _: None)
+        speed = self._speeds[host] = ChangingSpeed(of_host, changed, lambda _: None, self._begun)
         speed.began(0)
         return speed
 
@@ -157,27 +152,17 @@ class Dynamics:
         """(when in s, what ``pair`` is like from then on), as far as it is known by now; maybe for ever."""
         at_s, last = 0.0, None
         while at_s < math.inf:
-            link = self._effective.link(pair, at_s, self._begun)
+            link = self._in_force.link(pair, at_s, self._begun)
             if link != last:
                 yield at_s, link
             last = link
-            at_s = self._effective.next_change_s([pair], (), at_s, self._begun)
+            at_s = self._in_force.next_change_s([pair], (), at_s, self._begun)
 
-    def _of_rank(self, rank: int) -> list[tuple[int, Fault]]:
-        """The faults whose iterations are those of ``rank``: its host's, and those of links from there."""
-        name = self._hosts[rank]
-        return [
-            (number, fault)
-            for number, fault in self._faults
-            if fault.host == name or any(src == name for src, _ in fault.links)
-        ]
-
-    def _begins(self, onset: Onset, host: str, number: int, now_s: float) -> Onset:
-        fault = self._scenario.injected.faults[number]
+    def _begins(self, onset: Onset, host: str, fault: Fault, now_s: float) -> Onset:
         if fault.links:
             return onset._replace(links=(*onset.links, *self._ranks(fault.links)))
         if fault.kind is FaultKind.SLOW_HOST:
-            self._speeds[host].slowed((number,), fault.at_iteration or 0, now_s)
+            self._speeds[host].slowed(fault.at_iteration or 0, now_s)
         paused_s = fault.for_s or 0.0 if fault.kind is FaultKind.PAUSE else 0.0
         return onset._replace(
             killed=onset.killed or fault.kind is FaultKind.KILL, paused_s=max(onset.paused_s, paused_s)
@@ -185,7 +170,7 @@ class Dynamics:
 
     def _log_process(self, host: str, end_ns: int) -> None:
         """Log when ``host``'s rank was stopped, whatever pauses overlapped then, and when it was killed, for good."""
-        own = windows(((number, fault) for number, fault in self._faults if fault.host == host), self._begun)
+        own = self._begun.windows((number, fault) for number, fault in self._faults if fault.host == host)
         begins_ns = [(window.fault, round(window.begin_s * 1e9)) for window in own if window.fault.kind in _OF_HOSTS]
         iterations = {(_OF_HOSTS[fault.kind], at_ns): fault.at_iteration for fault, at_ns in begins_ns}
         killed_ns = min((at_ns for fault, at_ns in begins_ns if fault.kind is FaultKind.KILL), default=FOREVER)

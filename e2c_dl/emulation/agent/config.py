@@ -1,4 +1,4 @@
-"""What an agent is told: its first line of standard input, and the lines that follow while its worker trains.
+"""Lines that an agent reads from standard input: its configuration, and what its worker tells while it trains.
 
 ::
 
@@ -48,7 +48,7 @@ class AgentConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Moment:
     """A line from the worker: training began (``iteration`` None), or one of its iterations."""
 
     at_ns: int
@@ -58,7 +58,7 @@ class Told:
         return f"began {self.at_ns}\n" if self.iteration is None else f"iteration {self.iteration} {self.at_ns}\n"
 
     @classmethod
-    def from_line(cls, line: str) -> Told:
+    def from_line(cls, line: str) -> Moment:
         """Raises: EmulationError."""
         try:
             word, *numbers = line.split()

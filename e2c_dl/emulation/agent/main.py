@@ -21,12 +21,12 @@ import os
 import select
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from e2c_dl.dynamics.clock_faults import clock_faults, skews
-from e2c_dl.dynamics.links import Effective, started_by, windows
-from e2c_dl.emulation.agent.config import AgentConfig, Told
+from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
+from e2c_dl.dynamics.links import LinksInForce
+from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.agent.links import Links, links_of
 from e2c_dl.emulation.agent.worker_process import WorkerProcess, die_with_parent
@@ -44,36 +44,35 @@ _STDIN = 0
 class Agent:
     """Acts when its time has come: :meth:`due_s` says when, :meth:`act` does everything until a moment.
 
-    Seconds count from the beginning of training, ``iteration`` is what an action was asked for by, if by one.
+    Seconds count from the beginning of training, ``iteration`` is what an action was asked for by, if by one; ``begun``
+    is this process's account of what has begun with iterations.
     """
 
     def __init__(self, scenario: Scenario, host: str, duties: Duties, links: Links, worker: WorkerProcess) -> None:
-        self._effective, self._host, self._duties = Effective(scenario), host, duties
+        self._over_time, self._host, self._duties = LinksInForce(scenario), host, duties
         self._links, self._worker = links, worker
         emulated = scenario.emulated_topology()
         self._in_force = {pair: emulated.link(*pair) for pair in duties.links}
         self._rates = {each.name: each.rate_bps for each in emulated.bottlenecks if each.name in duties.bottlenecks}
-        self._begun: dict[int, float] = {}
+        self.begun = BegunFaults()
         self._acted_s = -math.inf
         self._killed = False
 
     def due_s(self) -> float:
         """When, after the last action, something may change next, as far as it is known now."""
-        changes_s = self._effective.next_change_s(
-            self._duties.links, self._duties.bottlenecks, self._acted_s, self._begun
+        changes_s = self._over_time.next_change_s(
+            self._duties.links, self._duties.bottlenecks, self._acted_s, self.begun
         )
-        own = windows((*self._duties.pauses, *self._duties.kills), self._begun)
+        own = self.begun.windows((*self._duties.pauses, *self._duties.kills))
         return min([changes_s, *(window.next_edge_s(self._acted_s) for window in own)])
 
     def begin(self, log: ChangeLog) -> None:
         """Training begins: whatever is scheduled for its first moment is put in force."""
         self.act(0.0, log)
 
-    def iteration(self, number: int, at_s: float, log: ChangeLog) -> None:
-        """The worker began iteration ``number``."""
-        started = started_by(self._duties.faults, number)
-        if started:
-            self._begun |= dict.fromkeys(started, at_s)
+    def iteration(self, number: int, began: Sequence[int], at_s: float, log: ChangeLog) -> None:
+        """The worker began iteration ``number``, and the faults of the numbers ``began`` with it."""
+        if self._duties.concerns(began):
             self.act(at_s, log, iteration=number)
 
     def catch_up(self, now_s: float, log: ChangeLog) -> None:
@@ -88,7 +87,7 @@ class Agent:
     def act(self, moment_s: float, log: ChangeLog, iteration: int | None = None) -> None:
         """Everything is as it is to be at ``moment_s``, or at the last action if that was later; logged."""
         self._acted_s = max(self._acted_s, moment_s)
-        links = {pair: self._effective.link(pair, self._acted_s, self._begun) for pair in self._duties.links}
+        links = {pair: self._over_time.link(pair, self._acted_s, self.begun) for pair in self._duties.links}
         changed = {pair: link for pair, link in links.items() if link != self._in_force[pair]}
         if changed and (at_ns := self._links.apply(changed, {})) is not None:
             for (src, dst), link in changed.items():
@@ -114,7 +113,7 @@ class Agent:
 
     def _bottlenecks(self, moment_s: float, log: ChangeLog) -> None:
         for name in self._duties.bottlenecks:
-            rate_bps = self._effective.rate_bps(name, self._acted_s)
+            rate_bps = self._over_time.rate_bps(name, self._acted_s)
             if rate_bps == self._rates[name]:
                 continue
             self._rates[name] = rate_bps
@@ -122,11 +121,11 @@ class Agent:
                 log.add(Change.BOTTLENECK, name, at_ns, asked_s=moment_s, rate_bps=rate_bps)
 
     def _process(self, moment_s: float, log: ChangeLog, iteration: int | None) -> None:
-        pause = any(window.covers(self._acted_s) for window in windows(self._duties.pauses, self._begun))
+        pause = any(window.covers(self._acted_s) for window in self.begun.windows(self._duties.pauses))
         if pause is not self._worker.stopped:
             what, do = (Change.PAUSE, self._worker.stop) if pause else (Change.RESUME, self._worker.resume)
             log.add(what, self._host, do(), asked_s=moment_s, asked_iteration=iteration)
-        due = [window for window in windows(self._duties.kills, self._begun) if window.covers(self._acted_s)]
+        due = [window for window in self.begun.windows(self._duties.kills) if window.covers(self._acted_s)]
         if due and not self._killed:
             self._killed = True
             log.add(Change.KILL, self._host, time.monotonic_ns(), asked_s=moment_s, asked_iteration=iteration)
@@ -153,22 +152,21 @@ class Input:
 
 def serve(agent: Agent, scenario: Scenario, host: str, told: Input, log: ChangeLog, clock: TraceClock) -> None:
     """Act until the input ends. Raises: EmulationError."""
-    faults, begun = clock_faults(scenario, host), dict[int, float]()
-    began = False
+    faults, began = faults_of_kind(scenario, *CLOCK_FAULTS, host=host), False
+    own = own_faults(scenario, host)
     while not told.ended:
         due_s = agent.due_s() if began else math.inf
         for line in told.lines(log.began_ns + due_s * 1e9):
-            heard = Told.from_line(line)
+            heard = Moment.from_line(line)
             at_s = (heard.at_ns - log.began_ns) / 1e9
             if heard.iteration is None:
                 began, log.began_ns = True, heard.at_ns
-                clock.reset(skews(faults, heard.at_ns, begun))
+                clock.reset(skews(faults, heard.at_ns, agent.begun))
                 agent.begin(log)
                 continue
-            if started := started_by(faults, heard.iteration):
-                begun |= dict.fromkeys(started, at_s)
-                clock.reset(skews(faults, log.began_ns, begun))
-            agent.iteration(heard.iteration, at_s, log)
+            if numbers := agent.begun.begin(own, heard.iteration, at_s):
+                clock.reset(skews(faults, log.began_ns, agent.begun))  # first: what is logged is of the clock as it is
+                agent.iteration(heard.iteration, numbers, at_s, log)
         if began:
             agent.catch_up((time.monotonic_ns() - log.began_ns) / 1e9, log)
 
@@ -183,7 +181,7 @@ def main() -> int:
             return 0
         scenario = load(Path(config.scenario))
         links, how = links_of(config, scenario.emulated_topology())
-        clock = TraceClock()
+        clock = TraceClock(time.monotonic_ns)
         log = ChangeLog(Path(config.log), config.host, clock.own_ns)
     except E2cDlError as error:
         _answer({"error": str(error)})

@@ -10,8 +10,8 @@ import pytest
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
-from e2c_dl.dynamics.clock_faults import clock_faults, skews
-from e2c_dl.emulation.agent.config import AgentConfig, Told
+from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, skews
+from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.compute import HEADROOM, RELAY_CORES, Method, least_factors, of_scenario, plan
 from e2c_dl.errors import ArchiveError, EmulationError
@@ -45,8 +45,8 @@ def test_a_configuration_comes_back_as_it_was_sent():
         addresses={"fog-1": "198.19.0.12"},
     )  # fmt: skip
     assert AgentConfig.from_line(config.to_line()) == config
-    for told in (Told(at_ns=12), Told(at_ns=12, iteration=3)):
-        assert Told.from_line(told.to_line().strip()) == told
+    for told in (Moment(at_ns=12), Moment(at_ns=12, iteration=3)):
+        assert Moment.from_line(told.to_line().strip()) == told
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", "no", json.dumps({"host": "edge-1", "pid": 1})])
@@ -58,7 +58,7 @@ def test_what_is_no_configuration_is_refused(line):
 @pytest.mark.parametrize("line", ["", "began", "began x", "iteration 3", "stop 5", "iteration 1 2 3"])
 def test_what_no_worker_says_is_refused(line):
     with pytest.raises(EmulationError, match="was told"):
-        Told.from_line(line)
+        Moment.from_line(line)
 
 
 def test_every_host_has_its_own_duties():
@@ -74,6 +74,7 @@ def test_every_host_has_its_own_duties():
     assert set(own.links) == {(EDGE, OTHER), (EDGE, CLOUD)}
     assert (own.bottlenecks, own.pauses, own.kills) == (("shared",), (), ())
     assert own.faults == ((0, cut),)
+    assert own.concerns((0, 7)) and not own.concerns((1,)) and not own.concerns(())
     other = Duties.of(asked, OTHER, relay=True)
     assert (other.links, other.bottlenecks, other.pauses) == (((OTHER, EDGE),), (), ((1, pause),))
     assert not Duties.of(asked, CLOUD, relay=True).any
@@ -85,10 +86,10 @@ def test_clock_faults_become_skews_of_the_machines_clock():
     step = Fault(kind=FaultKind.CLOCK_STEP, at_s=2.0, host=EDGE, value=0.05)
     drift = Fault(kind=FaultKind.CLOCK_DRIFT, at_iteration=4, for_s=3.0, host=EDGE, value=1e-4)
     asked = scenario(step, drift, replace(step, host=OTHER))
-    faults = clock_faults(asked, EDGE)
+    faults = faults_of_kind(asked, *CLOCK_FAULTS, host=EDGE)
     assert faults == ((0, step), (1, drift))
-    assert skews(faults, 10**9, {}) == (Skew(begin_ns=3 * 10**9, step_ns=50_000_000),)
-    assert skews(faults, 10**9, {1: 0.5}) == (
+    assert skews(faults, 10**9, BegunFaults()) == (Skew(begin_ns=3 * 10**9, step_ns=50_000_000),)
+    assert skews(faults, 10**9, BegunFaults({1: 0.5})) == (
         Skew(begin_ns=1_500_000_000, drift=1e-4),
         Skew(begin_ns=3 * 10**9, step_ns=50_000_000),
         Skew(begin_ns=4_500_000_000, drift=-1e-4),

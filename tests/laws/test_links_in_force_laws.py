@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.dynamics.links import Effective, started_by, windows
+from e2c_dl.dynamics.faults import BegunFaults
+from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind, Injected, LinkSchedule, Scenario, Schedules
 from e2c_dl.scenario.schedule import SAME_S, Schedule
@@ -58,33 +59,33 @@ rates = st.builds(
 @given(st.floats(0, 1000))
 def test_without_changes_a_link_is_as_emulated(time_s: float) -> None:
     asked = replace(FIRST_LIGHT, injected=replace(FIRST_LIGHT.injected, faults=()))
-    effective = Effective(asked)
+    links = LinksInForce(asked)
     for pair, link in asked.emulated_topology().links.items():
-        assert effective.link(pair, time_s, {}) == link
-    assert effective.changing == frozenset()
-    assert effective.next_change_s(asked.topology.links, (), time_s, {}) == float("inf")
+        assert links.link(pair, time_s, BegunFaults()) == link
+    assert links.changing == frozenset()
+    assert links.next_change_s(asked.topology.links, (), time_s, BegunFaults()) == float("inf")
 
 
 @given(st.lists(timed, max_size=6), rates, st.floats(0, 40))
 def test_nothing_changes_before_the_next_change(faults: list[Fault], rate: Schedule, time_s: float) -> None:
-    effective = Effective(scenario(schedule=LinkSchedule(rate_bps=rate), faults=tuple(faults)))
-    now, at_s = effective.link(A, time_s, {}), effective.next_change_s([A], (), time_s, {})
+    links = LinksInForce(scenario(schedule=LinkSchedule(rate_bps=rate), faults=tuple(faults)))
+    now, at_s = links.link(A, time_s, BegunFaults()), links.next_change_s([A], (), time_s, BegunFaults())
     assert at_s > time_s
     for share in (0.3, 0.99):
         moment_s = time_s + share * (min(at_s, time_s + 50) - time_s)
         if moment_s < at_s - 2 * SAME_S:
-            assert effective.link(A, moment_s, {}) == now
-    assert effective.link(B, time_s, {}) == FIRST_LIGHT.topology.link(*B)
+            assert links.link(A, moment_s, BegunFaults()) == now
+    assert links.link(B, time_s, BegunFaults()) == FIRST_LIGHT.topology.link(*B)
 
 
 @given(st.lists(timed, max_size=6), rates, st.floats(0.1, 1), st.floats(0, 40))
 def test_slow_windows_multiply_and_a_cut_is_down(
     faults: list[Fault], rate: Schedule, factor: float, time_s: float
 ) -> None:
-    link = Effective(scenario(schedule=LinkSchedule(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
-        A, time_s, {}
+    link = LinksInForce(scenario(schedule=LinkSchedule(rate_bps=rate), factor=factor, faults=tuple(faults))).link(
+        A, time_s, BegunFaults()
     )
-    found = windows(enumerate(faults), {})
+    found = BegunFaults().windows(enumerate(faults))
     settled_s = min([time_s, *(window.begin_s for window in found if window.end_s == math.inf)])
     expected, down = rate.at(settled_s) * factor, False
     for window in found:
@@ -97,8 +98,8 @@ def test_slow_windows_multiply_and_a_cut_is_down(
 
 @given(st.permutations([slow(0.5, 0, 9), slow(0.2, 1, 9), cut(2, 9), slow(0.9, 3, 9)]), st.floats(0, 12))
 def test_the_order_of_faults_does_not_matter(faults: list[Fault], time_s: float) -> None:
-    link = Effective(scenario(faults=tuple(faults))).link(A, time_s, {})
-    sorted_link = Effective(scenario(faults=tuple(sorted(faults, key=str)))).link(A, time_s, {})
+    link = LinksInForce(scenario(faults=tuple(faults))).link(A, time_s, BegunFaults())
+    sorted_link = LinksInForce(scenario(faults=tuple(sorted(faults, key=str)))).link(A, time_s, BegunFaults())
     assert link.down is sorted_link.down
     assert link.rate_bps == pytest.approx(sorted_link.rate_bps)
 
@@ -107,32 +108,37 @@ def test_a_schedule_takes_the_place_of_what_was_designed() -> None:
     bursts = BurstLoss(good_to_bad=0.01, bad_to_good=0.3)
     schedule = LinkSchedule(delay_s=Schedule(points=((0.0, 0.01), (5.0, 0.02))), loss=Schedule.constant(0.03))
     designed = Link(rate_bps=10 * MBIT, delay_s=0.5, jitter_s=0.001, burst=bursts, queue_bytes=90_000)
-    effective = Effective(scenario(schedule=schedule, link=designed, factor=0.5))
-    assert effective.link(A, 5.0, {}) == replace(designed, rate_bps=5 * MBIT, delay_s=0.02, loss=0.03, burst=None)
-    assert effective.next_change_s([A], (), 0.0, {}) == 5.0
+    links = LinksInForce(scenario(schedule=schedule, link=designed, factor=0.5))
+    assert links.link(A, 5.0, BegunFaults()) == replace(
+        designed, rate_bps=5 * MBIT, delay_s=0.02, loss=0.03, burst=None
+    )
+    assert links.next_change_s([A], (), 0.0, BegunFaults()) == 5.0
 
 
 def test_a_cut_for_good_is_the_last_change_of_its_link_alone() -> None:
     schedule = LinkSchedule(rate_bps=Schedule(points=((0.0, MBIT), (1.0, 2 * MBIT)), period_s=2.0))
     faults = (cut(3.5, None), slow(0.5, 9.0, 1.0))
-    effective = Effective(scenario(schedule=schedule, faults=faults))
-    assert effective.next_change_s([A], (), 3.0, {}) == 3.5
-    cut_link = effective.link(A, 3.5, {})
+    links = LinksInForce(scenario(schedule=schedule, faults=faults))
+    assert links.next_change_s([A], (), 3.0, BegunFaults()) == 3.5
+    cut_link = links.link(A, 3.5, BegunFaults())
     assert (cut_link.down, cut_link.rate_bps) == (True, 2 * MBIT)
-    assert all(effective.link(A, time_s, {}) == cut_link for time_s in (4.0, 9.5, 1e6))
-    assert effective.next_change_s([A], (), 3.5, {}) == math.inf
+    assert all(links.link(A, time_s, BegunFaults()) == cut_link for time_s in (4.0, 9.5, 1e6))
+    assert links.next_change_s([A], (), 3.5, BegunFaults()) == math.inf
     other = Schedules(links=MappingProxyType({A: schedule, B: schedule}))
-    both = Effective(replace(scenario(faults=faults), schedules=other))
-    assert both.next_change_s([A, B], (), 3.5, {}) == 4.0
+    both = LinksInForce(replace(scenario(faults=faults), schedules=other))
+    assert both.next_change_s([A, B], (), 3.5, BegunFaults()) == 4.0
 
 
 def test_a_fault_of_an_iteration_begins_with_it() -> None:
     fault = Fault(kind=FaultKind.CUT, at_iteration=30, for_s=5.0, links=(A, B))
-    effective = Effective(scenario(faults=(slow(0.5, 1, 1), fault)))
-    numbered = effective.faults_of([B])
+    links = LinksInForce(scenario(faults=(slow(0.5, 1, 1), fault)))
+    numbered = links.faults_of([B])
     assert numbered == ((1, fault),)
-    assert started_by(numbered, 30) == (1,) and started_by(numbered, 29) == ()
-    assert not effective.link(B, 100.0, {}).down
-    assert effective.link(B, 100.0, {1: 99.0}).down
-    assert effective.next_change_s([B], (), 100.0, {1: 99.0}) == 104.0
-    assert not effective.link(B, 104.0, {1: 99.0}).down
+    begun = BegunFaults()
+    assert begun.begin(numbered, 29, 98.0) == ()
+    assert not links.link(B, 100.0, begun).down
+    assert begun.begin(numbered, 30, 99.0) == (1,)
+    assert begun.begin(numbered, 30, 99.5) == ()  # once: the first worker to get there counts
+    assert links.link(B, 100.0, begun).down
+    assert links.next_change_s([B], (), 100.0, begun) == 104.0
+    assert not links.link(B, 104.0, begun).down
