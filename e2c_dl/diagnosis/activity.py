@@ -1,4 +1,4 @@
-"""What a timeline shows, as plain values in seconds since the run's first moment.
+"""Content of a timeline, as plain values in seconds since the run's first moment.
 
 ::
 

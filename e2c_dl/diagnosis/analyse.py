@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.hosts import compute_s, host_departures
 from e2c_dl.diagnosis.link_departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.model import HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay, prepare
@@ -36,12 +36,19 @@ def analyse(trace: Trace, reference: Reference) -> Report:
     design = Design.of(prefix, reference)
     carried = carried_by_link(prefix, messages, iterations, design)
     ranks = {rank.host: rank.rank for rank in prefix.ranks}
-    stood = stalls(prefix, carried, design)
+    stalled = stalls(prefix, carried, design)
     delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
-    replay = prepare(prefix, messages, delays_ns, stood)
+    replay = prepare(prefix, messages, delays_ns, stalled)
     slow_hosts, host_limitations = host_departures(prefix, iterations, design)
     slow_links, link_limitations = link_departures(carried, design)
-    found = findings(with_stalls((*slow_hosts, *slow_links), stood.found), replay)
+    found = findings(with_stalls((*slow_hosts, *slow_links), stalled.found), replay)
+    limitations: tuple[Limitation, ...] = (
+        *_about_completeness(trace, iterations, messages, reference),
+        *host_limitations,
+        *link_limitations,
+        *_about_replay(replay),
+        *_about_clocks(trace, carried),
+    )
     return Report(
         iterations=iterations,
         run_s=replay.measured_ns / 1e9,
@@ -53,13 +60,8 @@ def analyse(trace: Trace, reference: Reference) -> Report:
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
-        limitations=(
-            *_about_completeness(trace, iterations, messages, reference),
-            *host_limitations,
-            *link_limitations,
-            *_about_replay(replay),
-            *_about_clocks(trace, carried),
-        ),
+        limitations=tuple(each.sentence for each in limitations),
+        concerned={each.sentence: each.names for each in limitations if each.names},
     )
 
 
@@ -109,41 +111,38 @@ def _links(trace: Trace, carried: Sequence[ObservedLink]) -> tuple[LinkSummary, 
     )
 
 
-def _about_completeness(trace: Trace, iterations: int, messages: Messages, reference: Reference) -> list[str]:
-    limitations = []
+def _about_completeness(
+    trace: Trace, iterations: int, messages: Messages, reference: Reference
+) -> Iterator[Limitation]:
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     if missing:
-        limitations.append(f"No trace of {', '.join(missing)}: their part in this run is not known.")
+        yield Limitation.of("No trace of {}: their part in this run is not known.", "host", missing)
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
-        limitations.append(
-            f"The trace of {', '.join(broken)} breaks off: figures are of the {iterations} iterations all finished."
-        )
-    elif messages.unmatched:
-        limitations.append(f"{messages.unmatched} messages have no second half in the trace.")
-    return limitations
+        figures = f"figures are of the {iterations} iterations all finished"
+        yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
+    elif messages.unmatched:  # of a trace that breaks off, some must be
+        yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
 
 
-def _about_replay(replay: Replay) -> list[str]:
-    limitations = []
+def _about_replay(replay: Replay) -> Iterator[Limitation]:
     if replay.error > MAX_REPLAY_ERROR:
-        limitations.append(
-            f"The replay of the unchanged trace is {replay.error:.1%} off: do not believe savings and bottlenecks."
-        )
+        off = f"The replay of the unchanged trace is {replay.error:.1%} off"
+        yield Limitation(sentence=f"{off}: do not believe savings and bottlenecks.")
     if replay.unexplained:
-        limitations.append(f"{replay.unexplained} waits or tasks have no cause in the trace: savings are lower bounds.")
-    return limitations
+        waits = f"{replay.unexplained} waits or tasks have no cause in the trace"
+        yield Limitation(sentence=f"{waits}: savings are lower bounds.")
 
 
-def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> list[str]:
+def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
     unaligned = trace.facts.get("hosts_without_clock", ())
     if unaligned:
-        return [f"Clocks of {', '.join(unaligned)} were never aligned: one-way times and verdicts on links are void."]
-    doubtful = [
-        f"{link.src} -> {link.dst}"
-        for link in carried
+        void = "Clocks of {} were never aligned: one-way times and verdicts on links are void."
+        yield Limitation.of(void, "host", unaligned)
+        return
+    uncertain = [
+        str(link.element) for link in carried
         if link.uncertainty_ns / 1e9 > MAX_UNCERTAINTY_OF_TRANSFER * link.transfer_s
-    ]
-    if not doubtful:
-        return []
-    return [f"Clocks are not aligned well enough for one-way times on {', '.join(doubtful)}."]
+    ]  # fmt: skip
+    if uncertain:
+        yield Limitation.of("Clocks are not aligned well enough for one-way times on {}.", "link", uncertain)

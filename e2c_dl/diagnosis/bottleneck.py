@@ -1,4 +1,4 @@
-"""Which element would save most if it were twice as fast: it always exists, whether or not anything is wrong.
+"""Bottleneck: the element that would save most if it were twice as fast; it always exists, whatever is wrong.
 
 A link that passes a shared bottleneck gains only what the others leave it there, and a bottleneck gives each of its
 links only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.sharing`, with everyone busy as observed::

@@ -1,4 +1,4 @@
-"""What a trace tells of links and gradients over time, to be held against what was asked for.
+"""Links and gradients over time, as a trace tells, to be held against what was requested.
 
 ::
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation
 from e2c_dl.diagnosis.replay.replay import Replay, WhatIf
 
 WARM_UP_ITERATIONS = 2
@@ -31,6 +31,10 @@ class Departure:
     evidence: str
     restored: WhatIf
     stalled_s: float = 0.0
+
+
+Judgement = tuple[tuple[Departure, ...], tuple[Limitation, ...]]
+"""(what departs, what could not be judged)."""
 
 
 def warm_up(iterations: int) -> int:

@@ -1,4 +1,4 @@
-"""What the scenario asked for over the seconds of one run: rates, delays, shares and slowness as they were to be.
+"""Design of one run over its seconds, as the scenario requested it: rates, delays, shares and slowness.
 
 ::
 

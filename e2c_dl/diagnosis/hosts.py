@@ -1,4 +1,4 @@
-"""Which hosts compute slower than asked: each against its peers of the same hardware and batch size.
+"""Hosts that compute slower than requested: each against its peers of the same hardware and batch size.
 
 A host's *pace* is its median time of FORWARD + BACKWARD per iteration, per sample of its batch, as it would be without
 the factor that the scenario slows it by, which may change over time; hosts of one hardware class and batch size would
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departures import Departure, low_median, warm_up
+from e2c_dl.diagnosis.departures import Departure, Judgement, low_median, warm_up
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation
 from e2c_dl.diagnosis.replay.program import GRADIENT
 from e2c_dl.diagnosis.replay.replay import WhatIf
 from e2c_dl.trace.model import RankTrace, Spans, Trace
@@ -76,23 +76,24 @@ def _per_iteration(spans: Spans, weights: npt.NDArray[np.float64], iterations: i
     return np.bincount(spans["iteration"], weights=weights, minlength=iterations).astype(np.float64)
 
 
-def host_departures(trace: Trace, iterations: int, design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+def host_departures(trace: Trace, iterations: int, design: Design) -> Judgement:
     """The hosts that compute slower than asked, in rank order, and what could not be judged."""
     if not design.reference.compute_valid:
-        return (), ("No verdict on compute: the hosts were given more cores than the machine has.",)
+        oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
+        return (), (Limitation(sentence=oversubscribed),)
     if design.reference.batches_change:
-        return (), ("No verdict on compute: batches changed while it ran.",)
+        return (), (Limitation(sentence="No verdict on compute: batches changed while it ran."),)
     classes: dict[tuple[str, int], list[ComputePace]] = {}
     for rank in trace.ranks:
         own = pace(rank, iterations, design)
         classes.setdefault((design.reference.hardware.get(rank.host, ""), own.batch_size), []).append(own)
     departures: list[Departure] = []
-    limitations: list[str] = []
+    limitations: list[Limitation] = []
     for peers in classes.values():
         if len(peers) < MIN_PEERS:
-            names = ", ".join(peer.host for peer in peers)
             why = f"fewer than {MIN_PEERS} hosts of that hardware and batch size"
-            limitations.append(f"No verdict on the compute of {names}: {why}.")
+            sentence = f"No verdict on the compute of {{}}: {why}."
+            limitations.append(Limitation.of(sentence, "host", [peer.host for peer in peers]))
         else:
             departures += _in_class(peers)
     return tuple(departures), tuple(limitations)

@@ -1,4 +1,4 @@
-"""The verdict on links: the thresholds of :mod:`e2c_dl.diagnosis.links`, applied."""
+"""Verdict on links: the thresholds of :mod:`e2c_dl.diagnosis.links`, applied."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import Departure, low_median, warm_up
+from e2c_dl.diagnosis.departures import Departure, Judgement, low_median, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
-from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, some
 from e2c_dl.diagnosis.replay.replay import WhatIf
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
@@ -52,10 +52,10 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
     return tuple(_with_added_delay(each) if each.judgeable else each for each in design.with_shares(found))
 
 
-def link_departures(carried: Sequence[ObservedLink], design: Design) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+def link_departures(carried: Sequence[ObservedLink], design: Design) -> Judgement:
     """The links, and what they share, that are slower than asked, and what could not be judged."""
     if not design.reference.network_emulated:
-        return (), ("No verdict on links: the network is as it is, nothing was asked of it.",)
+        return (), (Limitation(sentence="No verdict on links: the network is as it is, nothing was asked of it."),)
     limitations = _unjudged(carried)
     judged = [
         _Judged(carried=link, slowdown=link.slowdown(), slowdown_of_fast=link.slowdown_of_fast())
@@ -67,9 +67,8 @@ def link_departures(carried: Sequence[ObservedLink], design: Design) -> tuple[tu
     if len(lines) >= MIN_LINKS_FOR_COMMON:
         common = max(1.0, low_median([min(link.slowdown for link in links) for links in lines.values()]))
     if common >= COMMON_WORTH_SAYING:
-        limitations.append(
-            f"Most links carry messages {common:.1f} x slower than requested: no single one is blamed for it."
-        )
+        slower = f"Most links carry messages {common:.1f} x slower than requested"
+        limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
     slow = {link.carried.pair: link for link in judged if _rate_departs(link, common)}
     several = {line: links for line, links in lines.items() if len(links) > 1}
     shared = {line: links for line, links in several.items() if all(link.carried.pair in slow for link in links)}
@@ -77,9 +76,8 @@ def link_departures(carried: Sequence[ObservedLink], design: Design) -> tuple[tu
         for link in links:
             del slow[link.carried.pair]
     departures = [_departure(link, slow.get(link.pair)) for link in carried if link.pair in slow or link.added_delay_ns]
-    return (*departures, *(_shared_departure(line, links, design) for line, links in shared.items())), tuple(
-        limitations
-    )
+    departures += [_shared_departure(line, links, design) for line, links in shared.items()]
+    return tuple(departures), tuple(limitations)
 
 
 def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Judged]]:
@@ -104,7 +102,7 @@ def _rate_departs(link: _Judged, common: float) -> bool:
     return both >= MIN_SLOWDOWN and link.carried.excess_ns() >= MIN_EXCESS_NS
 
 
-def _unjudged(carried: Sequence[ObservedLink]) -> list[str]:
+def _unjudged(carried: Sequence[ObservedLink]) -> list[Limitation]:
     reasons: dict[str, list[str]] = {}
     for link in carried:
         if link.requested.rate is None:
@@ -116,7 +114,8 @@ def _unjudged(carried: Sequence[ObservedLink]) -> list[str]:
         else:
             continue
         reasons.setdefault(reason, []).append(str(link.element))
-    return [f"No verdict on the rate of {', '.join(links)}: {reason}." for reason, links in reasons.items()]
+    said = {f"No verdict on the rate of {{}}: {reason}.": links for reason, links in reasons.items()}
+    return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
 
 
 def _departure(link: ObservedLink, slow: _Judged | None) -> Departure:
@@ -159,7 +158,7 @@ def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -
     (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
     whole_bps = float(np.median(design.capacity(bottleneck).values))
     requested_bps = min(whole_bps, sum(link.carried.requested_bps for link in links))  # less, if they all need less
-    names = ", ".join(str(link.carried.element) for link in links)
+    names = some("link", [str(link.carried.element) for link in links])
     scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(
         element=line,

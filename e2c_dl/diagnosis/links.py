@@ -1,4 +1,4 @@
-"""Which directed links carry their messages slower than asked.
+"""Directed links beside what was requested of them: the measure of which carry their messages slower.
 
 What a link did with a message is told by arrivals, not by when the sender's kernel took the bytes. A message *occupies*
 its link from its first byte's arrival, or the previous message's end, to its own end; waiting for a slow neighbour,

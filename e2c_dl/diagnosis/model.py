@@ -1,4 +1,4 @@
-"""What an analysis says: one frozen Report, every number with its unit and the definition it follows.
+"""Result of an analysis: one frozen Report, every number with its unit and the definition it follows.
 
 Two questions are kept apart. *Bottleneck*: the element (one host's compute, one directed link, or a rate that links
 share) whose speed-up would save most; it always exists, and is often slow by design. *Culprit*: an element that departs
@@ -13,8 +13,8 @@ scenario itself had asked for 8 Mbit/s, the same link would be the bottleneck an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -28,6 +28,10 @@ REPORT_FORMAT = 1
 
 MATERIAL_SPEEDUP = 1.05
 """A departure is material if the run without it is at least this many times faster."""
+
+
+NAMED = 3
+"""Of more links or hosts than this, a sentence names as many: nobody reads sixty."""
 
 
 class ElementKind(Enum):
@@ -57,14 +61,33 @@ class Finding:
     element: Element
     slowdown: float  # observed / asked for, of its median iteration (host) or message (link); 1.0 is as asked
     observed: float  # s per iteration (host: compute), or bit/s (link: median rate of its messages)
-    expected: float  # same unit; of an element that only stood still both are 0.0
+    expected: float  # same unit; of an element that only stalled both are 0.0
     saved_s: float  # replayed run time now minus with this element as asked for
     speedup: float  # replayed run time now / with this element as asked for
     material: bool  # speedup or joint_speedup >= MATERIAL_SPEEDUP
     evidence: str  # a sentence with the figures, for people
     joint_speedup: float = 1.0  # the same when every other departure is as asked already: two can hide each other
     joint_saved_s: float = 0.0  # saved then
-    stalled_s: float = 0.0  # in which it stood still
+    stalled_s: float = 0.0  # while it carried or did nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limitation:
+    """What could not be concluded, in a sentence; ``names``: all whom it concerns, where it names only some."""
+
+    sentence: str
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, sentence: str, kind: str, names: Sequence[str]) -> Limitation:
+        """``sentence`` with ``names``, links or hosts as ``kind`` says, in place of its braces; many are counted."""
+        return cls(sentence=sentence.format(some(kind, names)), names=tuple(names) if len(names) > NAMED else ())
+
+
+def some(kind: str, names: Sequence[str]) -> str:
+    """``a, b`` of few ``names``; ``60 links, such as a, b, c`` of many."""
+    shown = ", ".join(names[:NAMED])
+    return shown if len(names) <= NAMED else f"{len(names)} {kind}s, such as {shown}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +144,8 @@ class Report:
     culprits: tuple[Finding, ...]  # the material ones among them
     clock_uncertainty_s: float  # worst over ranks
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
+    concerned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """A limitation that names only some -> all links or hosts that it concerns."""
 
     def to_json(self) -> bytes:
         """report.json: field names, enums by value; numbers that JSON cannot write (infinite, none) become null."""

@@ -1,4 +1,4 @@
-"""What a shared bottleneck leaves for each of its links: equal parts of it, but for links that need less.
+"""Shares that a bottleneck leaves for each of its links: equal parts of it, but for links that need less.
 
 ::
 

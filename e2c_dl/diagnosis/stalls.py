@@ -1,4 +1,4 @@
-"""Who stood still for seconds: a link that carried nothing, a host whose process did not run.
+"""Stalls of seconds: of a link that carried nothing, of a host whose process did not run.
 
 Medians do not see one long pause, so stalls are found by themselves::
 
@@ -53,24 +53,24 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
 
 
 def with_stalls(departures: Sequence[Departure], found: Sequence[Stall]) -> tuple[Departure, ...]:
-    """``departures``, and what stood still: as a departure of its own, or with the one that its element has already."""
+    """``departures``, and what stalled: as a departure of its own, or with the one that its element has already."""
     by_element: dict[Element, list[Stall]] = {}
     for stall in found:
         by_element.setdefault(stall.element, []).append(stall)
     made = {departure.element: departure for departure in departures}
     for element, own in by_element.items():
-        stood = _stood(element, own)
+        stalled = _stalled(element, own)
         other = made.get(element)
         if other is None:
-            made[element] = stood
+            made[element] = stalled
         else:
-            restored = replace(other.restored, moving=stood.restored.moving)
-            evidence = f"{other.evidence} {stood.evidence}"
-            made[element] = replace(other, restored=restored, evidence=evidence, stalled_s=stood.stalled_s)
+            restored = replace(other.restored, moving=stalled.restored.moving)
+            evidence = f"{other.evidence} {stalled.evidence}"
+            made[element] = replace(other, restored=restored, evidence=evidence, stalled_s=stalled.stalled_s)
     return tuple(made.values())
 
 
-def _stood(element: Element, own: Sequence[Stall]) -> Departure:
+def _stalled(element: Element, own: Sequence[Stall]) -> Departure:
     longest_s = max(stall.length_ns for stall in own) / 1e9
     total_s = _together_s(own)
     what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
@@ -104,8 +104,8 @@ def _silences(alive_ns: Longs) -> Longs:
 def _of_link(link: ObservedLink, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
     silences = {host: _silences(watched[host]) for host in link.pair}
     excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
-    stood = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
-    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), stood, strict=True):
+    is_stalled = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
+    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), is_stalled, strict=True):
         if not is_stall:
             yield None
             continue
@@ -138,8 +138,8 @@ def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, St
         expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
         lengths_ns = same["end_ns"] - same["start_ns"]
         excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
-        stood = (excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns)
-        for span, excess in zip(same[stood], excess_ns[stood].tolist(), strict=True):
+        is_stalled = (excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns)
+        for span, excess in zip(same[is_stalled], excess_ns[is_stalled].tolist(), strict=True):
             key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
             yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=round(excess))
 

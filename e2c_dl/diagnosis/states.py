@@ -1,4 +1,4 @@
-"""What each rank was doing at every moment of its training: exactly one State, so that states sum to wall time.
+"""States of every rank at every moment of its training: exactly one each, so that they sum to wall time.
 
 ::
 

@@ -27,6 +27,7 @@ TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", word
 UNUSED_LINKS = 6  # as many links that training did not use are listed at most
 TABLE_WORKERS = 40
 CHANGES = 20  # lines about what changed
+ASIDES = 5  # lines about departures that cost next to nothing
 
 
 def summary(
@@ -46,14 +47,19 @@ def summary(
     if run.outcome is not Outcome.FINISHED:
         parts += [Text(words.outcome(run), style="bold yellow"), *_bullets(run.what_happened[1:])]
         parts += [Text("What was traced until then:"), Text("")]
-    parts += [Text(said.headline, style=TONES[said.tone]), *_bullets(said.points), Text("")]
+    parts += [Text(said.headline, style=TONES[said.tone]), *_bullets(said.points)]
+    parts += [*_bullets(_first(said.asides, ASIDES, "departure"), "dim"), Text("")]
     parts.append(_totals(report))
     if report.hosts:
         parts += [Text(""), _states(report)]
     if rows:
         parts += [Text(""), _links(rows, report)]
     if changes:
-        parts += [Text(""), Text("What changed while it trained", style="bold"), *_changes(changes)]
+        parts += [
+            Text(""),
+            Text("What changed while it trained", style="bold"),
+            *_bullets(_first(changes, CHANGES, "element")),
+        ]
     limitations = [*report.limitations, *run.limitations]
     if limitations:
         parts += [Text(""), Text("Limitations", style="bold"), *_bullets(limitations)]
@@ -62,20 +68,21 @@ def summary(
     return Group(*parts)
 
 
-def _bullets(sentences: Sequence[str]) -> list[RenderableType]:
+def _bullets(sentences: Sequence[str], style: str = "") -> list[RenderableType]:
     """One sentence after the other, hanging behind a dash."""
     made: list[RenderableType] = []
     for sentence in sentences:
         grid = Table.grid(padding=(0, 1))
-        grid.add_row(Text("-"), Text(sentence))
+        grid.add_row(Text("-", style=style), Text(sentence, style=style))
         made.append(Padding(grid, (0, 0, 0, 2), expand=False))
     return made
 
 
-def _changes(said: Sequence[str]) -> list[RenderableType]:
-    hidden = len(said) - CHANGES
-    more = [f"... and {formatting.count(hidden, 'element')} more, on the page"] if hidden > 0 else []
-    return _bullets([*said[:CHANGES], *more])
+def _first(sentences: Sequence[str], most: int, what: str) -> list[str]:
+    """At most so many, and how many more there are."""
+    hidden = len(sentences) - most
+    more = [f"... and {formatting.count(hidden, what)} more, on the page"] if hidden > 0 else []
+    return [*sentences[:most], *more]
 
 
 def _totals(report: Report) -> Text:

@@ -1,4 +1,4 @@
-"""The verdict in words: what slowed a run down, what it cost, what to doubt. The same words on screen and on the page.
+"""Verdict in words: what slowed a run down, what that cost, what else departs. The same on screen and on the page.
 
 Two questions are answered apart. A *culprit* departs from what was asked for, and a run without the departure is at
 least 5 % faster. The *bottleneck* is where speeding up would save most: it always exists, often by design.
@@ -12,6 +12,8 @@ from enum import Enum
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Report, SpeedUp
+
+NOTHING = 0.01  # of the run: less is within what a replay can tell
 
 
 class Tone(Enum):
@@ -29,6 +31,7 @@ class Verdict:
     tone: Tone
     headline: str
     points: tuple[str, ...]
+    asides: tuple[str, ...] = ()  # what departs but cost next to nothing: to be shown dimmed
 
 
 def verdict(report: Report) -> Verdict:
@@ -38,13 +41,25 @@ def verdict(report: Report) -> Verdict:
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
     if report.culprits:
         blamed = "; ".join(accusation(finding, report.run_s) for finding in report.culprits)
-        return Verdict(
-            tone=Tone.CULPRITS,
-            headline=f"What slowed this run down: {blamed}.",
-            points=(*(finding.evidence for finding in report.culprits), *_bottleneck_points(report)),
-        )
-    minor = tuple(finding.evidence for finding in report.findings)
-    return Verdict(tone=Tone.HEALTHY, headline=f"{_no_culprit(report)} {_by_design(report)}".strip(), points=minor)
+        points = (*(finding.evidence for finding in report.culprits), *_bottleneck_points(report))
+        headline = f"What slowed this run down: {blamed}."
+        return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
+    points = tuple(finding.evidence for finding in report.findings)
+    headline = f"{_no_culprit(report)} {_by_design(report)}".strip()
+    return Verdict(tone=Tone.HEALTHY, headline=headline, points=points, asides=_asides(report))
+
+
+def _asides(report: Report) -> tuple[str, ...]:
+    """``also departs, costs nothing: link fog-2 -> cloud-1, 2.9 × slower, 200 ms``, one per immaterial departure."""
+    said = []
+    for finding in report.findings:
+        if not finding.material:
+            costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
+            departs = [f"{formatting.times(finding.slowdown)} slower"] if finding.slowdown > 1 else []
+            departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
+            saving = formatting.seconds(max(0.0, finding.saved_s))
+            said.append(f"also departs, costs {costs}: {', '.join([named(finding.element), *departs, saving])}")
+    return tuple(said)
 
 
 def accusation(finding: Finding, run_s: float) -> str:
@@ -57,7 +72,7 @@ def accusation(finding: Finding, run_s: float) -> str:
         verb = "computes" if finding.element.kind is ElementKind.HOST else "carries data"
         said.append(f"{verb} {formatting.times(finding.slowdown)} slower than asked")
     if finding.stalled_s:
-        said.append(f"stood still for {formatting.seconds(finding.stalled_s)}")
+        said.append(f"stalled for {formatting.seconds(finding.stalled_s)}")
     saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
         saving += f" with all else as asked, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
@@ -81,7 +96,7 @@ def outcome(run: Run) -> str:
         Outcome.FINISHED: "The run finished.",
         Outcome.FAILED: "The run failed.",
         Outcome.INTERRUPTED: "The run was interrupted.",
-        Outcome.RUNNING: "The run is not over, or was killed without a word.",
+        Outcome.RUNNING: "The run is not over, or its process was killed.",
     }[run.outcome]
     return f"{said} {happened}".strip()
 
@@ -89,7 +104,7 @@ def outcome(run: Run) -> str:
 def observed(finding: Finding) -> tuple[str, str]:
     """(observed, asked for) of a finding, with units."""
     if finding.slowdown <= 1:
-        return f"stood still for {formatting.seconds(finding.stalled_s)}", "never"
+        return f"stalled for {formatting.seconds(finding.stalled_s)}", "never"
     if finding.element.kind is ElementKind.HOST:
         return (
             f"{formatting.seconds(finding.observed)} / iteration",

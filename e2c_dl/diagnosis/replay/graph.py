@@ -4,7 +4,7 @@ A *moment* follows one or two others. ``service`` is the time that a host's comp
 
     time = max(time[first] + lag, time[second]) + service * scale[element] + residual
 
-and of which a what-if first takes off the time in which the element stood still, if it asks for that.
+and of which a what-if first takes off the time in which the element stalled, if it asks for that.
 
 A *message* is served when it is posted, each link one after another in the order of posting, first in, first out::
 
@@ -43,7 +43,7 @@ QUEUED: np.dtype[Any] = np.dtype(
         ("element", "<i8"),  # its link
         ("delay_ns", "<i8"),
         ("service_ns", "<i8"),
-        ("stalled_ns", "<i8"),  # of it, in which the element ``stalled_by`` stood still
+        ("stalled_ns", "<i8"),  # of it, in which the element ``stalled_by`` stalled
         ("stalled_by", "<i8"),
         ("start_residual_ns", "<i8"),
         ("arrived_residual_ns", "<i8"),
@@ -65,7 +65,7 @@ class Sketch:
     lag_ns: list[int] = field(default_factory=lambda: [0])
     service_ns: list[int] = field(default_factory=lambda: [0])
     element: list[int] = field(default_factory=lambda: [-1])  # -1: none
-    stalled_ns: dict[int, int] = field(default_factory=dict)  # moment -> of its service, while its element stood still
+    stalled_ns: dict[int, int] = field(default_factory=dict)  # moment -> of its service, while its element stalled
     queued: list[npt.NDArray[Any]] = field(default_factory=list)  # of QUEUED, one array per link, in order of service
 
     def add(self, observed_ns: int, first: int, *, lag_ns: int = 0, service_ns: int = 0, element: int = -1) -> int:
@@ -104,7 +104,7 @@ class Graph:
         self, scale: npt.NDArray[np.float64], less_delay_ns: Longs, moving: npt.NDArray[np.bool_]
     ) -> list[int]:
         """Every moment's time when element e's service is ``scale[e]`` times as long and its delay that much shorter,
-        and it never stood still if it is ``moving``.
+        and it never stalls if it is ``moving``.
 
         All three have one entry per element and a last one (1.0, 0 and False) for moments without.
         Raises: AnalysisError, if moments wait for each other in a circle, which no run can.

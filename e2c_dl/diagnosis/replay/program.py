@@ -102,7 +102,7 @@ class Programs:
 def sketch_programs(sketch: Sketch, trace: Trace, stalled_ns: Mapping[SpanKey, int]) -> Programs:
     """Adds the moments of all tasks to ``sketch``; their waits are not connected yet.
 
-    ``stalled_ns``: segments of gradients in which the host stood still -> for how long.
+    ``stalled_ns``: segments of gradients in which the host stalled -> for how long.
     """
     programs = Programs()
     for host, rank in enumerate(trace.ranks):

@@ -22,7 +22,7 @@ A SEND that took longer than 1 ms was held back by a full kernel buffer: it ends
 still to leave. A shorter one takes as long as observed.
 
 A what-if scales a link's services (all its messages), or shortens its delay, or scales a host's FORWARD and BACKWARD,
-or takes off the time in which a link or a host stood still (:mod:`e2c_dl.diagnosis.stalls`).
+or takes off the time in which a link or a host stalled (:mod:`e2c_dl.diagnosis.stalls`).
 DATA, REDUCE, STEP and EVALUATE keep their length: compute emulation paces gradients only, and elsewhere they are short
 beside them, so a host's saving is a lower bound. All other durations (gaps, wake-ups) stay as observed.
 
@@ -58,7 +58,7 @@ class WhatIf:
 
     scale: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
     less_delay_ns: Mapping[Element, int] = field(default_factory=lambda: MappingProxyType({}))
-    moving: frozenset[Element] = frozenset()  # these never stood still
+    moving: frozenset[Element] = frozenset()  # these never stall
 
 
 UNCHANGED = WhatIf()
@@ -66,7 +66,7 @@ UNCHANGED = WhatIf()
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
-    """One time in which ``element`` stood still, on the trace's clock."""
+    """One time in which ``element`` stalled, on the trace's clock."""
 
     element: Element
     begin_ns: int
@@ -79,7 +79,7 @@ class Stalls:
 
     found: tuple[Stall, ...] = ()
     messages: Mapping[Pair, Sequence[Stall | None]] = field(default_factory=lambda: MappingProxyType({}))
-    """Link that stood, or one of its ends -> stall of each message in service order, or None."""
+    """Link that stalled, or one of its ends -> stall of each message in service order, or None."""
     segments: Mapping[SpanKey, Stall] = field(default_factory=lambda: MappingProxyType({}))
 
 

@@ -39,7 +39,6 @@ TITLE = "Asked for and measured while it trained"
 COLUMNS = 2
 MOST_PANELS = 30
 MOST_POINTS = 2_000  # of one plot; beyond, every so many-th is drawn
-UNFOLDED = 12  # sentences that are shown without a click
 ROOM = 1.15  # above the greatest value asked for and the bulk of the measured ones
 PANEL_PX, LEGEND_PX = 230, 70
 WIDTHS_IN, PANEL_IN, LEGEND_IN, DPI = {1: 8.0, 2: 11.0}, 2.4, 0.3, 140  # a picture's; widths by its columns
@@ -63,9 +62,7 @@ def section(changed: Changed | None, embed: Any) -> str:
     if left_out > 0:
         caption += f" The first {MOST_PANELS} of {len(changed.panels)} plots are shown."
     content = embed("schedules", figure(changed), TITLE) if changed.panels else ""
-    said = sections.bullets(changed.sentences)
-    if len(changed.sentences) > UNFOLDED:
-        said = f"<details><summary>{len(changed.sentences)} elements and faults</summary>{said}</details>"
+    said = sections.folded(sections.bullets(changed.sentences), len(changed.sentences), "elements and faults")
     return sections.section(TITLE, escape(caption), content + said)
 
 

@@ -15,6 +15,7 @@ from e2c_dl.report import words
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 
+UNFOLDED = 12  # sentences that are shown without a click
 Cell = tuple[str, str]
 """(text, CSS class)."""
 
@@ -33,7 +34,7 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "Used": "Median over training's messages of bits per second while the message was on the link.",
         "Slow-down": "Observed over asked for: of a host the time of its median iteration's computation, of a link the "
         "time its messages took, at the rate asked for at that moment beside whoever else was busy. 1.0 is as asked.",
-        "Stood still": "Of a link: a message took 2 s and ten times longer than asked. Of a host: its process was not "
+        "Stalled": "Of a link: a message took 2 s and ten times longer than asked. Of a host: its process was not "
         "seen to run meanwhile, or a gradient took that much longer than usual.",
         "Saving": "The run replayed from its trace, now minus with that element as asked for (culprits; where others "
         "hide it, with those as asked already) or twice as fast (bottlenecks).",
@@ -59,10 +60,21 @@ def table(head: Sequence[Cell], rows: Sequence[tuple[str, Sequence[Cell]]]) -> s
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def bullets(sentences: Sequence[str]) -> str:
-    """A list of escaped sentences; nothing for none."""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-    return f"<ul>{items}</ul>" if items else ""
+def bullets(
+    sentences: Sequence[str], css: str = "", concerned: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
+    """A list of escaped sentences; nothing for none. ``concerned``: sentence -> all names of which it says some."""
+    items = "".join(f"<li>{escape(sentence)}{_all(concerned.get(sentence, ()))}</li>" for sentence in sentences)
+    return f'<ul class="{css}">{items}</ul>' if items else ""
+
+
+def _all(names: Sequence[str]) -> str:
+    return f"<details><summary>all {len(names)}</summary>{escape(', '.join(names))}</details>" if names else ""
+
+
+def folded(content: str, number: int, what: str) -> str:
+    """``content``, behind a click if it has more than UNFOLDED lines."""
+    return f"<details><summary>{number} {what}</summary>{content}</details>" if number > UNFOLDED else content
 
 
 def section(title: str, caption: str, content: str) -> str:
@@ -99,8 +111,10 @@ def verdict(run: Run, report: Report) -> str:
         cells = [now, asked, slower, formatting.seconds(words.saved_s(finding))]
         rows.append(("", [(words.named(finding.element), ""), *((text, "n") for text in cells)]))
     figures = table(head, rows) if rows else ""
+    asides = folded(bullets(said.asides, "soft"), len(said.asides), "departures that cost next to nothing")
     headline = f'<p class="headline">{escape(said.headline)}</p>'
-    return f'{notice}<section class="verdict {said.tone.value}">{headline}{bullets(said.points)}{figures}</section>'
+    content = headline + bullets(said.points) + figures + asides
+    return f'{notice}<section class="verdict {said.tone.value}">{content}</section>'
 
 
 def tiles(report: Report, progress: Sequence[Mapping[str, Any]]) -> str:
@@ -220,7 +234,8 @@ def limitations(run: Run, report: Report) -> str:
         f"Clocks of different workers agree within {formatting.seconds(report.clock_uncertainty_s)}.",
     )
     caption = "Read this before believing a figure."
-    return section("Limitations", caption, bullets([*report.limitations, *run.limitations, *figures]))
+    items = [*report.limitations, *run.limitations, *figures]
+    return section("Limitations", caption, bullets(items, concerned=report.concerned))
 
 
 def definitions() -> str:

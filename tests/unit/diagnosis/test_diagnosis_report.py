@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from synthetic import Ring, name, simulate
 
+from e2c_dl.archive.run import Run
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.errors import AnalysisError
+from e2c_dl.report.page import sections
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, State, Trace
 
@@ -191,3 +193,17 @@ def test_a_rank_that_left_no_trace_is_said() -> None:
 def test_clocks_that_were_never_aligned_are_said() -> None:
     trace = replace(simulate(RING), facts={"hosts_without_clock": ("edge-2",)})
     assert any("edge-2 were never aligned" in limitation for limitation in analyse(trace, RING.reference()).limitations)
+
+
+def test_many_links_are_counted_in_a_limitation_and_listed_beside_it() -> None:
+    ring = replace(RING, compute_s=(0.1,) * 6, links=(Link(delay_s=0.002),) * 6)
+    report = analyse(simulate(ring), ring.reference())
+    said = (
+        "No verdict on the rate of 6 links, such as edge-1 -> edge-2, edge-2 -> edge-3, edge-3 -> edge-4: "
+        "no rate was asked for."
+    )
+    assert report.limitations == (said,)
+    assert report.concerned == {said: tuple(f"{name(rank)} -> {name((rank + 1) % 6)}" for rank in range(6))}
+    page = sections.limitations(Run(run_id="r"), report)
+    assert "such as edge-1 -&gt; edge-2" in page and "<summary>all 6</summary>" in page
+    assert "edge-6 -&gt; edge-1" in page

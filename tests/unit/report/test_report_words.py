@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.report import terminal, words
+from e2c_dl.report.page import sections
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
     assert "culprit" not in said.headline.partition(":")[2]
 
 
-def test_doubts_weaken_the_verdict(healthy: Report) -> None:
+def test_limitations_weaken_the_verdict(healthy: Report) -> None:
     said = words.verdict(replace(healthy, limitations=("cores were oversubscribed",)))
     assert "nothing that could be judged departs" in said.headline
 
@@ -63,6 +65,26 @@ def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> No
     said = words.verdict(replace(sick, culprits=()))
     assert said.headline.startswith("No culprit: 2 departures from what was asked, none costs 5 % or more.")
     assert said.points == tuple(finding.evidence for finding in sick.findings)
+
+
+def test_what_departs_beside_a_culprit_is_told_dimmed_with_what_it_costs(sick: Report) -> None:
+    link, host = sick.findings
+    minor = replace(host, material=False, saved_s=0.0002, stalled_s=3.2)
+    dear = replace(link, material=False, saved_s=1.5)
+    report = replace(sick, run_s=52.0, findings=(link, dear, minor), culprits=(link,))
+    asides = (
+        "also departs, costs little: link cloud-1 -> cloud-2, 5.0 × slower, 1.50 s",
+        "also departs, costs nothing: host fog-2, 3.0 × slower, stalled for 3.20 s, 200 µs",
+    )
+    assert words.verdict(report).asides == asides
+    assert words.verdict(replace(report, culprits=())).asides[-1] == asides[-1]
+    console = Console(file=io.StringIO(), width=200, record=True)
+    console.print(terminal.summary(replace(report, findings=(link, *[minor] * 9)), sample.run()))
+    text = console.export_text(clear=False)
+    assert asides[-1] in text and "... and 4 departures more, on the page" in text
+    styled = console.export_text(styles=True)
+    assert f"\x1b[2m{asides[-1]}" in styled
+    assert f'<ul class="soft"><li>{escape(asides[0])}' in sections.verdict(sample.run(), report)
 
 
 def test_without_an_iteration_there_is_no_verdict(healthy: Report) -> None:
