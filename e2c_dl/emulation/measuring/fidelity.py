@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl import formatting
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES
 from e2c_dl.emulation.measuring.measured import VERDICT_CONFIDENCE, Measured, Share, fraction_interval
@@ -54,8 +55,8 @@ class BottleneckFidelity:
         off = self.measured_bps / self.requested_bps - 1
         if abs(off) <= RATE_TOLERANCE:
             return ()
-        rates = f"{_mbps(self.measured_bps)} measured in all, {_mbps(self.requested_bps)} requested ({off:+.1%})"
-        return (f"bottleneck {self.name}: {rates}",)
+        measured, requested = formatting.rate(self.measured_bps), formatting.rate(self.requested_bps)
+        return (f"bottleneck {self.name}: {measured} measured in all, {requested} requested ({off:+.1%})",)
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``bottlenecks.json``."""
@@ -118,17 +119,11 @@ class LinkFidelity:
         """One sentence for each property that the measurement cannot vouch for."""
         if self.measured is None:
             return (f"{self.src} -> {self.dst}: not measured",)
-        requested_bps, measured = self.requested.rate_bps, self.measured
-        if (
-            requested_bps is not None
-            and measured.rate_is_floor
-            and measured.rate_bps < requested_bps * (1 - RATE_TOLERANCE)
-        ):
-            return (
-                f"{self.src} -> {self.dst}: {_mbps(requested_bps)} requested, seen to carry {_mbps(measured.rate_bps)}"
-                "; the measurement did not go higher",
-            )
-        return ()
+        requested_bps, seen_bps = self.requested.rate_bps, self.measured.rate_bps
+        if requested_bps is None or not self.measured.rate_is_floor or seen_bps >= requested_bps * (1 - RATE_TOLERANCE):
+            return ()
+        rates = f"{formatting.rate(requested_bps)} requested, seen to carry {formatting.rate(seen_bps)}"
+        return (f"{self.src} -> {self.dst}: {rates}; the measurement did not go higher",)
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``links.json``: the fields by name, nested."""
@@ -158,8 +153,8 @@ class LinkFidelity:
         if measured.rate_is_floor and off < 0:
             return None
         least = "at least " if measured.rate_is_floor else ""
-        sentence = f"{least}{_mbps(measured.rate_bps)} measured, {_mbps(requested_bps)} requested ({off:+.1%})"
-        return abs(off) / RATE_TOLERANCE, sentence
+        rates = f"{formatting.rate(measured.rate_bps)} measured, {formatting.rate(requested_bps)} requested"
+        return abs(off) / RATE_TOLERANCE, f"{least}{rates} ({off:+.1%})"
 
     def _round_trip(self, measured: Measured) -> _Judged:
         off_s = measured.round_trip_s - self.requested_round_trip_s
@@ -191,7 +186,3 @@ class LinkFidelity:
             allowed = max(LOSS_TOLERANCE, LOSS_DEVIATIONS * math.sqrt(requested * (1 - requested) / samples))
         sentence = f"loss {measured.loss:.2%} measured over {measured.loss_samples} frames, {requested:.2%} requested"
         return abs(measured.loss - requested) / allowed, sentence
-
-
-def _mbps(rate_bps: float) -> str:
-    return f"{rate_bps / 1e6:.4g} Mbit/s"

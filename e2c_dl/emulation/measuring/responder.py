@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from types import TracebackType
 
 from e2c_dl.emulation.measuring import stream
 from e2c_dl.emulation.measuring.datagrams import Arrival, Kind, Packet, open_socket, receive
@@ -55,9 +54,7 @@ class Responder:
     def __enter__(self) -> Responder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _serve(self) -> None:

@@ -3,7 +3,7 @@
 :func:`commands` and its kin are pure; :mod:`e2c_dl.emulation.tc.on_host` is the program that runs what they give.
 """
 
-from e2c_dl.emulation.tc.link import Command
+from e2c_dl.emulation.tc.link_class import Command
 from e2c_dl.emulation.tc.rendering import changes, clear, commands, needs_netem, unsupported
 
 __all__ = ["Command", "changes", "clear", "commands", "needs_netem", "unsupported"]

@@ -24,8 +24,8 @@ from itertools import groupby
 from typing import Any
 
 from e2c_dl.emulation import tc
-from e2c_dl.emulation.tc import state as tc_state
-from e2c_dl.emulation.tc.bottlenecks import ifb
+from e2c_dl.emulation.tc import device_state
+from e2c_dl.emulation.tc.shared_class import ifb
 from e2c_dl.errors import E2cDlError, EmulationError, InputError
 
 VERBS = ("apply", "change", "show", "clear")
@@ -67,7 +67,7 @@ def read_back(device: str) -> dict[str, Any]:
 
 def check(device: str, commands: Sequence[tc.Command]) -> None:
     """Nothing, if all that ``commands`` asked for is in force. Raises: EmulationError naming the first that is not."""
-    differing = tc_state.deviations(commands, _states(device))
+    differing = device_state.deviations(commands, _states(device))
     if differing:
         more = f" ({len(differing) - 1} more differ)" if len(differing) > 1 else ""
         raise EmulationError(f"tc on {device} accepted a command that is not in force: {differing[0]}{more}")
@@ -118,7 +118,7 @@ def _has_object(command: tc.Command) -> bool:
     if command[:3] == ("ip", "link", "del"):
         return command[-1] in _devices()
     if command[:3] == ("tc", "qdisc", "del") and command[-1] == "ingress":
-        return tc_state.read(command[4], _shown("qdisc", command[4]), "", "").ingress
+        return device_state.read(command[4], _shown("qdisc", command[4]), "", "").ingress
     return True
 
 
@@ -126,20 +126,20 @@ def _devices() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
 
 
-def _states(device: str) -> dict[str, tc_state.DeviceState]:
+def _states(device: str) -> dict[str, device_state.DeviceState]:
     there = _devices()
     if device not in there:
         raise EmulationError(f"tc: no device {device} on this host; there are {', '.join(sorted(there))}")
     return {name: _state(name) for name in (device, ifb(device)) if name in there}
 
 
-def _state(device: str) -> tc_state.DeviceState:
+def _state(device: str) -> device_state.DeviceState:
     qdiscs = _shown("qdisc", device)
-    state = tc_state.read(device, qdiscs, "", "")
+    state = device_state.read(device, qdiscs, "", "")
     if state.root != "htb" and not state.ingress:
         return state
     arriving = _shown("filter", device, "parent", "ffff:") if state.ingress else ""
-    return tc_state.read(device, qdiscs, _shown("class", device), _shown("filter", device), arriving)
+    return device_state.read(device, qdiscs, _shown("class", device), _shown("filter", device), arriving)
 
 
 def _shown(what: str, device: str, *more: str) -> str:

@@ -27,9 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from e2c_dl.emulation.link_values import HOLD_S
-from e2c_dl.emulation.tc import bottlenecks as tc_bottlenecks
-from e2c_dl.emulation.tc import link as tc_link
-from e2c_dl.emulation.tc.link import Command
+from e2c_dl.emulation.tc import link_class, shared_class
+from e2c_dl.emulation.tc.link_class import Command
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair, Topology
 from e2c_dl.units import FULL_FRAME_BYTES
@@ -45,7 +44,7 @@ SEGMENT_BY_SEGMENT_BPS = 1e9
 
 def needs_netem(topology: Topology) -> bool:
     """Whether any link asks for what HTB cannot do: delay, jitter, loss or reordering."""
-    return any(tc_link.properties_of_netem(link) for link in topology.links.values())
+    return any(link_class.beyond_htb(link) for link in topology.links.values())
 
 
 def unsupported(topology: Topology, *, netem: bool) -> tuple[str, ...]:
@@ -54,11 +53,11 @@ def unsupported(topology: Topology, *, netem: bool) -> tuple[str, ...]:
         f"bottleneck {each.name}: its links share neither source nor destination, and tc shapes where links begin or "
         "end; use the relay, or split it"
         for each in topology.bottlenecks
-        if tc_bottlenecks.end(each) is None
+        if shared_class.end(each) is None
     ]
     if not netem:
-        for wanted in sorted({name for link in topology.links.values() for name in tc_link.properties_of_netem(link)}):
-            pairs = [pair for pair, link in topology.links.items() if wanted in tc_link.properties_of_netem(link)]
+        for wanted in sorted({name for link in topology.links.values() for name in link_class.beyond_htb(link)}):
+            pairs = [pair for pair, link in topology.links.items() if wanted in link_class.beyond_htb(link)]
             src, dst = min(pairs)
             more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
             said.append(f"{wanted} on {src} -> {dst}{more}: tc needs netem for it, and the kernel has none")
@@ -90,26 +89,28 @@ def commands(
     ip link set dev eth1 gso_max_segs 1
     """
     outgoing = _outgoing(topology, host)
-    leaving = tc_bottlenecks.leaving(topology, host)
-    arriving = tc_bottlenecks.arriving(topology, host)
+    leaving = shared_class.leaving(topology, host)
+    arriving = shared_class.arriving(topology, host)
     if not outgoing and not arriving:
         return clear(device)
     rendered: list[Command] = list(_emptied(device))
     if outgoing:
         rendered.append(("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "0"))
-        rendered += tc_link.cut(device)
-        rendered += tc_bottlenecks.shared_classes(device, leaving)
+        rendered += link_class.cut(device)
+        rendered += shared_class.shared_classes(device, leaving)
         for number, dst in enumerate(outgoing, 1):
             address = _address(addresses, (host, dst), dst)
-            at = tc_link.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (host, dst)))
-            rendered += tc_link.set_up(at, topology.link(host, dst), netem=netem)
+            at = link_class.LinkPlace(
+                device=device, number=number, address=address, within=_within(leaving, (host, dst))
+            )
+            rendered += link_class.set_up(at, topology.link(host, dst), netem=netem)
         segments = min(_segments(topology.link(host, dst), netem=netem) for dst in outgoing)
         # A frame that is segmented later would hold a slow link for up to 0.5 s: make the kernel build smaller ones.
         rendered.append(("ip", "link", "set", "dev", device, "gso_max_segs", str(segments)))
     if arriving:
         sources = {pair[0]: _address(addresses, pair, pair[0]) for each in arriving for pair in each.links}
         delay_s = max(topology.link(*pair).delay_s for each in arriving for pair in each.links)
-        rendered += tc_bottlenecks.arriving_set_up(device, arriving, sources, delay_s)
+        rendered += shared_class.arriving_set_up(device, arriving, sources, delay_s)
     return tuple(rendered)
 
 
@@ -130,13 +131,13 @@ def changes(
 
     Raises: EmulationError for a link or bottleneck that was not set up, or another distribution of its jitter.
     """
-    outgoing, leaving = _outgoing(topology, host), tc_bottlenecks.leaving(topology, host)
-    arriving = tc_bottlenecks.arriving(topology, host)
+    outgoing, leaving = _outgoing(topology, host), shared_class.leaving(topology, host)
+    arriving = shared_class.arriving(topology, host)
     rendered: list[Command] = []
     for name in sorted(bottlenecks):
         if not any(each.name == name for each in topology.bottlenecks):
             raise EmulationError(f"tc: bottleneck {name} was not set up; those that were: {_names(topology)}")
-    rendered += tc_bottlenecks.changed(device, leaving, arriving, bottlenecks)
+    rendered += shared_class.changed(device, leaving, arriving, bottlenecks)
     for (src, dst), link in sorted(links.items()):
         if src != host:
             continue
@@ -150,8 +151,8 @@ def changes(
             )
         address = _address(addresses, (src, dst), dst)
         number = outgoing.index(dst) + 1
-        at = tc_link.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
-        rendered += tc_link.changed(at, link, netem=netem)
+        at = link_class.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
+        rendered += link_class.changed(at, link, netem=netem)
     return tuple(rendered)
 
 
@@ -173,23 +174,23 @@ def _emptied(device: str) -> tuple[Command, ...]:
         # does.
         ("tc", "qdisc", "replace", "dev", device, "root", "handle", "2:", "pfifo"),
         ("tc", "qdisc", "del", "dev", device, "ingress"),
-        ("ip", "link", "del", "dev", tc_bottlenecks.ifb(device)),
+        ("ip", "link", "del", "dev", shared_class.ifb(device)),
     )
 
 
 def _outgoing(topology: Topology, host: str) -> list[str]:
     """The destinations of ``host``, sorted: nothing depends on the order in which a scenario's rules are read."""
-    pairs = set(topology.links).union(*(each.links for each in tc_bottlenecks.leaving(topology, host)))
+    pairs = set(topology.links).union(*(each.links for each in shared_class.leaving(topology, host)))
     found = sorted(dst for src, dst in pairs if src == host)
     if len(found) > MAX_DESTINATIONS:
         raise EmulationError(f"tc: {host} has {len(found)} outgoing links; {MAX_DESTINATIONS} are possible")
     return found
 
 
-def _within(leaving: tuple[Bottleneck, ...], pair: Pair) -> tc_link.Within | None:
+def _within(leaving: tuple[Bottleneck, ...], pair: Pair) -> link_class.Within | None:
     for number, each in enumerate(leaving, 1):
         if pair in each.links:
-            return tc_link.Within(number=number, bottleneck=each)
+            return link_class.Within(number=number, bottleneck=each)
     return None
 
 

@@ -45,11 +45,11 @@ BURSTY = BurstLoss(good_to_bad=0.05 / 19, bad_to_good=0.05)  # 5 % in the long r
     [
         (REQUESTED, {}, [], []),
         (REQUESTED, {"rate_bps": 9.6e6}, [], []),
-        (REQUESTED, {"rate_bps": 9.4e6}, ["a -> b: 9.4 Mbit/s measured, 10 Mbit/s requested (-6.0%)"], []),
+        (REQUESTED, {"rate_bps": 9.4e6}, ["a -> b: 9.40 Mbit/s measured, 10.0 Mbit/s requested (-6.0%)"], []),
         (
             REQUESTED,
             {"rate_bps": 1.2e7, "rate_is_floor": True},
-            ["a -> b: at least 12 Mbit/s measured, 10 Mbit/s requested (+20.0%)"],
+            ["a -> b: at least 12.0 Mbit/s measured, 10.0 Mbit/s requested (+20.0%)"],
             [],
         ),
         (REQUESTED, {"round_trip_s": 0.0524}, [], []),
@@ -57,7 +57,7 @@ BURSTY = BurstLoss(good_to_bad=0.05 / 19, bad_to_good=0.05)  # 5 % in the long r
          ["a -> b: round trip 53.00 ms measured, 50.00 ms requested (+3.00 ms)"], []),
         (REQUESTED, {"loss": 0.02}, ["a -> b: loss 2.00% measured over 200 frames, 0.00% requested"], []),
         (Link(rate_bps=1e9, loss=0.1), {"rate_bps": 3e8, "rate_is_floor": True, "loss": 0.15}, [], [
-            "a -> b: 1000 Mbit/s requested, seen to carry 300 Mbit/s; the measurement did not go higher"
+            "a -> b: 1.00 Gbit/s requested, seen to carry 300 Mbit/s; the measurement did not go higher"
         ]),
         (Link(), {}, [], []),
         (REQUESTED, {"loss": 0.003, "loss_samples": 10_000, "thorough": True}, [

@@ -135,7 +135,7 @@ def test_what_was_measured_by_hand_replaces_its_rows_and_the_archive_still_verif
     assert [LinkFidelity.from_json(each) for each in read.links()] == [new, old[1]]
     assert [BottleneckFidelity.from_json(each) for each in read.bottlenecks()] == [full]
     assert verify(archive.path) == ()
-    assert full.deviations() == ("bottleneck uplink: 7 Mbit/s measured in all, 15 Mbit/s requested (-53.3%)",)
+    assert full.deviations() == ("bottleneck uplink: 7.00 Mbit/s measured in all, 15.0 Mbit/s requested (-53.3%)",)
     with pytest.raises(EmulationError, match="another version"):
         BottleneckFidelity.from_json({"name": "x"})
 
@@ -148,7 +148,7 @@ def test_the_picture_shows_what_was_measured_and_marks_what_deviates() -> None:
     ]
     page = drawing.section(links, ())
     assert page.count('class="t9"') == 1 and page.count('class="self"') == 4
-    assert "8 Mbit/s measured, 10 Mbit/s requested (-20.0%)" in page
+    assert "8.00 Mbit/s measured, 10.0 Mbit/s requested (-20.0%)" in page
     assert "1.10 % (0.90 % to 1.30 %)" in page
     assert drawing.section([links[2]], ()) == ""
     assert page.index("<span>edge-2</span>") > page.index("<span>edge-1</span>") > page.index("<span>cloud-1</span>")

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from e2c_dl.emulation import tc
-from e2c_dl.emulation.tc import on_host
-from e2c_dl.emulation.tc import state as tc_state
-from e2c_dl.emulation.tc.bottlenecks import End, end, ifb
+from e2c_dl.emulation.tc import device_state, on_host
+from e2c_dl.emulation.tc.shared_class import End, end, ifb
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Pair, Topology
 
@@ -202,15 +201,15 @@ filter parent 1: protocol ip pref 1 u32 chain 0 fh 800::1 order 1 key ht 800 bkt
 """
 
 
-def state(qdiscs: str = QDISCS, classes: str = CLASSES, filters: str = FILTERS) -> tc_state.State:
-    return tc_state.read("eth1", qdiscs, classes, filters)
+def state(qdiscs: str = QDISCS, classes: str = CLASSES, filters: str = FILTERS) -> device_state.State:
+    return device_state.read("eth1", qdiscs, classes, filters)
 
 
 COMMANDS = tc.commands(topology({AB: Link(rate_bps=100e6, delay_s=0.025, loss=0.015)}), "a", "eth1", ADDRESSES)
 
 
 def test_what_tc_says_is_what_was_asked() -> None:
-    assert tc_state.deviations(COMMANDS, {"eth1": state()}) == ()
+    assert device_state.deviations(COMMANDS, {"eth1": state()}) == ()
     [shown] = state().destinations()
     assert (shown["address"], shown["rate_bps"], shown["delay_s"], shown["loss"]) == ("198.19.0.2", 1e8, 0.025, 0.015)
     assert (shown["down"], shown["drops"]) == (False, 0)
@@ -229,8 +228,8 @@ def test_what_tc_says_is_what_was_asked() -> None:
         (state(QDISCS.replace('"htb"', '"pfifo"')), "root handle 1: htb"),
     ],
 )
-def test_what_is_not_in_force_is_named(differs: tc_state.State, named: str) -> None:
-    [said] = tc_state.deviations(COMMANDS, {"eth1": differs})
+def test_what_is_not_in_force_is_named(differs: device_state.State, named: str) -> None:
+    [said] = device_state.deviations(COMMANDS, {"eth1": differs})
     assert named in said.split("in force is")[0]
 
 
@@ -239,7 +238,7 @@ def test_what_tc_never_says_is_an_error() -> None:
         state("[{")
     with pytest.raises(EmulationError, match="a rate is '8bps'"):
         state(classes=CLASSES.replace("1Kbit", "8bps"))
-    [said] = tc_state.deviations(COMMANDS[3:4], {})
+    [said] = device_state.deviations(COMMANDS[3:4], {})
     assert "the device is not there" in said
 
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from e2c_dl.emulation.measuring import main as prober
 from e2c_dl.emulation.measuring import stream
+from e2c_dl.emulation.measuring.main import main
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom
 from e2c_dl.emulation.measuring.quick import measure_link
 from e2c_dl.emulation.measuring.responder import Responder
@@ -86,14 +86,14 @@ def test_the_prober_says_what_is_wrong_with_a_request(
     request_text: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(request_text))
-    assert prober.main(["measure"]) == status
+    assert main(["measure"]) == status
     assert said in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_the_prober_needs_neither_numpy_nor_click() -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('numpy', 'torch', 'click', 'yaml', 'rich')));"
-        "from e2c_dl.emulation.measuring import main as prober;"
+        "import e2c_dl.emulation.measuring.main;"
         "print(sorted(m for m in sys.modules if m.startswith('e2c_dl.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

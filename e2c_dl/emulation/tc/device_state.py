@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from e2c_dl.emulation.tc.link import CUT, Command
+from e2c_dl.emulation.tc.link_class import CUT, Command
 from e2c_dl.errors import EmulationError
 
 _CLASS = re.compile(

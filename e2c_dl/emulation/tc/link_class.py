@@ -74,7 +74,7 @@ class LinkPlace:
         return f"1{self.number:x}:"
 
 
-def properties_of_netem(link: Link) -> tuple[str, ...]:
+def beyond_htb(link: Link) -> tuple[str, ...]:
     """What ``link`` asks for that HTB cannot do."""
     asked = {
         "delay": link.delay_s > 0,
