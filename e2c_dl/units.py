@@ -37,7 +37,7 @@ _QUANTITY = re.compile(rf"(?P<number>{_NUMBER})(?P<unit>[A-Za-z%/]*)")
 _BYTES_PER_SECOND = re.compile(r"([kmgt]?)bps", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Quantity:
     """How one quantity is spelled: a decimal number and a unit without a space between them.
 
@@ -87,53 +87,23 @@ class Quantity:
         return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in unit) if self.any_case else unit
 
 
-RATE = Quantity(
-    what="a rate",
-    units={"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9},
-    example="10mbit",
-    valid=lambda rate_bps: RATE_MIN_BPS <= rate_bps <= RATE_MAX_BPS,
-    write="a rate from 1kbit to 100gbit",
-)
-DELAY = Quantity(
-    what="a delay", units=_DELAYS, example="10ms", valid=lambda s: s < DELAY_MAX_S, write="a delay below 60s"
-)
-LOSS = Quantity(
-    what="a loss", units={"%": 0.01}, example="1%", valid=lambda loss: loss < 1.0, write="a loss below 100%"
-)
-SHARE = Quantity(
-    what="a share", units={"%": 0.01}, example="30%", valid=lambda share: share <= 1.0, write="at most 100%"
-)
+_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_TIMES = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_OFFSETS = "an offset above 0s and below 60s, such as 50ms or -50ms"
+_DRIFTS = "a drift up to 100000ppm, such as 100ppm or -100ppm"
+
+RATE = Quantity("a rate", _BITS, "10mbit", lambda r: RATE_MIN_BPS <= r <= RATE_MAX_BPS, "a rate from 1kbit to 100gbit")
+DELAY = Quantity("a delay", _DELAYS, "10ms", lambda s: s < DELAY_MAX_S, "a delay below 60s")
+LOSS = Quantity("a loss", {"%": 0.01}, "1%", lambda loss: loss < 1.0, "a loss below 100%")
+SHARE = Quantity("a share", {"%": 0.01}, "30%", lambda share: share <= 1.0, "at most 100%")
+# Upper and lower case matter of a size: Kib would be kibibits.
 SIZE = Quantity(
-    what="a size",
-    units={"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
-    example="64KiB",
-    valid=lambda size_bytes: 1 <= size_bytes <= SIZE_MAX_BYTES,
-    write="a size from 1B to 1024GiB",
-    any_case=False,  # Kib would be kibibits
+    "a size", _BYTES, "64KiB", lambda b: 1 <= b <= SIZE_MAX_BYTES, "a size from 1B to 1024GiB", any_case=False
 )
-SPAN = Quantity(
-    what="a time",
-    units={"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0},
-    example="20s",
-    valid=lambda span_s: span_s <= SPAN_MAX_S,
-    write="at most 168h",
-)
-OFFSET = Quantity(
-    what="an offset",
-    units=_DELAYS,
-    example="50ms",
-    valid=lambda offset_s: 0 < offset_s < DELAY_MAX_S,
-    write="an offset above 0s and below 60s, such as 50ms or -50ms",
-    signed=True,
-)
-DRIFT = Quantity(
-    what="a drift",
-    units={"ppm": 1e-6},
-    example="100ppm",
-    valid=lambda drift: 0 < drift <= DRIFT_MAX,
-    write="a drift up to 100000ppm, such as 100ppm or -100ppm",
-    signed=True,
-)
+SPAN = Quantity("a time", _TIMES, "20s", lambda s: s <= SPAN_MAX_S, "at most 168h")
+OFFSET = Quantity("an offset", _DELAYS, "50ms", lambda s: 0 < s < DELAY_MAX_S, _OFFSETS, signed=True)
+DRIFT = Quantity("a drift", {"ppm": 1e-6}, "100ppm", lambda d: 0 < d <= DRIFT_MAX, _DRIFTS, signed=True)
 
 parse_delay, parse_loss, parse_share = DELAY.parse, LOSS.parse, SHARE.parse
 parse_span, parse_offset, parse_drift = SPAN.parse, OFFSET.parse, DRIFT.parse

@@ -2,7 +2,7 @@
 
 ::
 
-    SLOW = Keys({"host": Key(HOST, required=True), "factor": Key(number(1, 1000), "Times slower.", default=2)})
+    SLOW = Keys({"host": needed(HOST), "factor": Key(number(1, 1000), "Times slower.", default=2)})
     SLOW.gather(entry, found)   {"host": "edge-1", "factor": 3.0}: the sound ones; what is wrong is noted in ``found``
     SLOW.schema                 {"type": "object", "properties": {"host": ..., "factor": ...}, "required": ["host"]}
 
@@ -51,22 +51,23 @@ class Key:
         return {**self.kind.schema, **({"description": said} if said else {}), **default}
 
 
+def needed(kind: Kind[Any], says: str = "") -> Key:
+    """A key that must be there."""
+    return Key(kind, says, required=True)
+
+
 class Keys(dict[str, Key]):
     """All the keys that a mapping may have; read in this order, so that errors come in it."""
 
     @property
-    def needed(self) -> tuple[str, ...]:
-        return tuple(name for name, key in self.items() if key.required)
-
-    @property
     def schema(self) -> Schema:
         properties = {name: key.schema for name, key in self.items()}
-        needed = {"required": [*self.needed]} if self.needed else {}
-        return {"type": "object", "additionalProperties": False, "properties": properties, **needed}
+        required = {"required": self._required()} if self._required() else {}
+        return {"type": "object", "additionalProperties": False, "properties": properties, **required}
 
     def fields(self, field: Field, found: Findings) -> dict[str, Field]:
         """The values in the mapping ``field``, unread, after noting in ``found`` unknown and missing keys."""
-        return field.keys(found, known=self, required=self.needed)
+        return field.keys(found, known=self, required=self._required())
 
     def gather(self, field: Field, found: Findings) -> dict[str, Any]:
         """What its values read as, by key, noting in ``found`` all that is wrong; what could not be read is absent."""
@@ -97,6 +98,9 @@ class Keys(dict[str, Key]):
         """A list of such mappings, which is read on by whoever asks: each entry is noted by itself."""
         return listed(self.schema)
 
+    def _required(self) -> list[str]:
+        return [name for name, key in self.items() if key.required]
+
 
 BOOLEAN = Kind(read=Field.boolean, schema={"type": "boolean"})
 
@@ -114,7 +118,13 @@ def listed(schema: Schema, least: int = 0) -> Kind[list[Field]]:
 def quantity(spelled: units.Quantity, says: str, parse: Callable[[str], T]) -> Kind[T]:
     """A number with a unit, spelled as ``spelled`` says and read by ``parse``."""
     schema = {"type": "string", "pattern": rf"^\s*{spelled.pattern}\s*$", "description": says}
-    return Kind(read=lambda field: field.quantity(parse), schema=schema)
+
+    def read(field: Field) -> T:
+        if isinstance(field.value, (int, float)) and not isinstance(field.value, bool):  # YAML made it a number
+            raise field.error(f"{described(field.value)} has no unit", f"write e.g. {spelled.example}")
+        return field.quantity(parse)
+
+    return Kind(read=read, schema=schema)
 
 
 def number(low: float, high: float, *, above: bool = False, below: bool = False, of: str = "") -> Kind[float]:

@@ -1,4 +1,4 @@
-"""A scenario's folder to one checked :class:`Scenario`, or to everything that is wrong with it.
+"""Loading of a scenario's folder: one checked :class:`Scenario`, or to everything that is wrong with it.
 
 ::
 
@@ -53,6 +53,13 @@ def load(
     name: str | None = None,
 ) -> Scenario:
     """The scenario in the folder ``path``.
+
+    ::
+
+        scenario = load(Path("experiments/first-light"))
+        scenario.topology.link("edge-1", "edge-2")    Link(rate_bps=40e6, delay_s=0.002, ...)
+        scenario.training.strategy                    "allreduce"
+        load(Path("experiments/frist-light"))         ScenarioError: ...: is not a folder; name a folder, or ...
 
     ``services`` and ``strategies`` are the names that exist (default: those installed); ``used_links`` says what links
     of a strategy a random one is drawn from (default: asks the strategy); ``name`` is what the scenario is called

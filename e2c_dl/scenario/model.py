@@ -1,4 +1,4 @@
-"""What a scenario says, after checking: frozen values in SI units, hosts and links resolved to names.
+"""Values of a checked scenario: frozen in SI units, hosts and links resolved to names.
 
 A scenario is E2Clab's own folder (``layers_services.yaml``, ``network.yaml``, ``workflow.yaml``, optionally
 ``workflow_env.yaml``). Training is configured in the ``env:`` of the services called Trainer. What E2Clab's files
@@ -123,7 +123,16 @@ class Tcp:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A whole scenario. ``topology`` is the design: injected departures are apart."""
+    """A whole scenario. ``topology`` is the design: injected departures are apart.
+
+    ::
+
+        scenario = load(Path("experiments/first-light"))
+        scenario.topology.link("edge-1", "edge-2").rate_bps               40e6: designed
+        scenario.injected.links                                           {("edge-1", "edge-2"): 0.3}
+        scenario.emulated_topology().link("edge-1", "edge-2").rate_bps    12e6: what the emulator is asked for
+        scenario.emulated_factor("cloud-1")                               3.0: designed 1, injected 3
+    """
 
     name: str
     path: Path

@@ -15,7 +15,7 @@ from e2c_dl import units
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, JitterMisfit, check_jitter
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind
+from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed
 from e2c_dl.scenario.patterns import between, both_ways, select
 from e2c_dl.topology import Distribution, Host, Link, Pair
 
@@ -80,13 +80,11 @@ def _pairs(entry: Field, hosts: Sequence[Host], found: Findings) -> list[Pair] |
 
 
 RULE = Keys(
-    {
-        "src": Key(Kind(read=lambda field: field, schema={}), required=True),  # read when the hosts are known
-        "dst": Key(Kind(read=lambda field: field, schema={}), required=True),
-        "delay": Key(Kind(read=_delayed, schema={}), required=True),
-        "rate": Key(RATE, required=True),
-        "loss": Key(LOSS),
-        "symmetric": Key(BOOLEAN),
-    }
+    src=needed(Kind(read=lambda field: field, schema={})),  # read when the hosts are known
+    dst=needed(Kind(read=lambda field: field, schema={})),
+    delay=needed(Kind(read=_delayed, schema={})),
+    rate=needed(RATE),
+    loss=Key(LOSS),
+    symmetric=Key(BOOLEAN),
 )
 """The keys of one rule; E2Clab has its own schema of the file."""

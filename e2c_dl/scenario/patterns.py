@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind
+from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, needed
 from e2c_dl.topology import Host, Pair
 
 RANDOM = "random"
@@ -44,11 +44,9 @@ PLACE = Kind(
 )
 SYMMETRIC = Key(BOOLEAN, "Also the links back.", default=False)
 LINKS = Keys(
-    {
-        "src": Key(HOST, "Where the links begin.", required=True),
-        "dst": Key(HOST, "Where they end.", required=True),
-        "symmetric": SYMMETRIC,
-    }
+    src=needed(HOST, "Where the links begin."),
+    dst=needed(HOST, "Where they end."),
+    symmetric=SYMMETRIC,
 )
 """The keys by which an entry of ``emulation.yaml`` names directed links."""
 

@@ -15,22 +15,16 @@ from collections.abc import Mapping, Sequence
 
 from e2c_dl.scenario.emulation.links import QUEUE, Queue
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import RATE, Key, Keys, listed, matching
+from e2c_dl.scenario.keys import RATE, Key, Keys, listed, matching, needed
 from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
 from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
 NAME = matching("[a-z][a-z0-9-]{0,30}", "name", "write lower-case letters, digits and '-', such as campus")
 BOTTLENECK = Keys(
-    {
-        "name": Key(NAME, "Unique; schedules and reports call it so.", required=True),
-        "rate": Key(RATE, required=True),
-        "queue": Key(QUEUE),
-        "links": Key(
-            listed(LINKS.schema, least=1),
-            "The links that share the rate, each in one bottleneck at most.",
-            required=True,
-        ),
-    }
+    name=needed(NAME, "Unique; schedules and reports call it so."),
+    rate=needed(RATE),
+    queue=Key(QUEUE),
+    links=needed(listed(LINKS.schema, least=1), "The links that share the rate, each in one bottleneck at most."),
 )
 
 
@@ -73,7 +67,7 @@ def _pairs(
             own.errors.append(entry.error(problem, "leave each link in one bottleneck"))
         found.take(own)
         pairs.update(dict.fromkeys(selected or ()))
-    if not pairs and not found.errors:
+    if not entries or not (pairs or found.errors):
         found.errors.append(field.error("names no link", "write e.g. [{src: edge.*, dst: cloud.*}]"))
     owners.update({pair: name for pair in pairs if pair not in owners})
     return list(pairs)

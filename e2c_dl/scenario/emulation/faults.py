@@ -30,7 +30,7 @@ from e2c_dl import units
 from e2c_dl.scenario.emulation.draws import Ground, Moment, Place, Planned, Repeat, drawn
 from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, unread
+from e2c_dl.scenario.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, needed, unread
 from e2c_dl.scenario.model import Fault, FaultKind
 from e2c_dl.scenario.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of, shown
 from e2c_dl.topology import Host, Pair
@@ -46,29 +46,21 @@ _MOMENT = {
 }
 _TWO_MOMENTS = {**listed(_MOMENT, least=2).schema, "maxItems": 2}
 
-BETWEEN = Keys(
-    {"between": Key(Kind(read=Field.items, schema=_TWO_MOMENTS), "Drawn by the seed between these two.", required=True)}
-)
+BETWEEN = Keys({"between": needed(Kind(read=Field.items, schema=_TWO_MOMENTS), "Drawn by the seed between these two.")})
 REPEAT = Keys(
-    {
-        "every": Key(
-            SPAN, "Mean of the exponentially distributed time between its end and its next beginning.", required=True
-        ),
-        "until": Key(SPAN, "It begins no more from then on.", required=True),
-    }
+    every=needed(SPAN, "Mean of the exponentially distributed time between its end and its next beginning."),
+    until=needed(SPAN, "It begins no more from then on."),
 )
 LINKS_OR_RANDOM = Keys(
-    {
-        "src": Key(PLACE, "Where the links begin; random: both ends are drawn.", required=True),
-        "dst": Key(PLACE, "Where they end; random: both ends are drawn.", required=True),
-        "symmetric": SYMMETRIC,
-    }
+    src=needed(PLACE, "Where the links begin; random: both ends are drawn."),
+    dst=needed(PLACE, "Where they end; random: both ends are drawn."),
+    symmetric=SYMMETRIC,
 )
 _LINKS = unread({"anyOf": [LINKS_OR_RANDOM.schema, listed(LINKS_OR_RANDOM.schema, least=1).schema]})
 _SIDES = listed(listed(HOST.schema, least=1).schema, least=2)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Form:
     """What an entry of one kind may and must say beside ``at``."""
 
@@ -84,48 +76,31 @@ class _Form:
         lasting = Key(SPAN, "How long; for good if absent.", required=self.lasts == "must")
         return Keys(
             {
-                name: Key(self.place, self.says, required=True),
+                name: needed(self.place, self.says),
                 **self.value,
-                "at": Key(unread({"anyOf": [_MOMENT, BETWEEN.schema]}), "When it begins.", required=True),
+                "at": needed(unread({"anyOf": [_MOMENT, BETWEEN.schema]}), "When it begins."),
                 **({} if self.lasts == "never" else {"for": lasting}),
                 **({"repeat": Key(REPEAT.kind, "It happens again and again, by the seed.")} if self.repeats else {}),
             }
         )
 
 
+_SIDES_SAY = "Sides, each a list of hosts or patterns; all links between them carry nothing."
+_SLOWER_LINK = {"rate_factor": needed(RATE_FACTOR, "Times their rate.")}
+_SLOWER_HOST = {"factor": needed(MORE_TIMES_SLOWER, "Times slower.")}
+
 FORMS: Mapping[str, _Form] = {
-    "cut": _Form(kind=FaultKind.CUT, place=_LINKS, says="These links carry nothing."),
-    "partition": _Form(
-        kind=FaultKind.CUT,
-        place=_SIDES,
-        says="Sides, each a list of hosts or patterns; all links between them carry nothing.",
-    ),
-    "slow_link": _Form(
-        kind=FaultKind.SLOW_LINK,
-        place=_LINKS,
-        says="These links carry less.",
-        value={"rate_factor": Key(RATE_FACTOR, "Times their rate.", required=True)},
-    ),
-    "slow_host": _Form(
-        kind=FaultKind.SLOW_HOST,
-        place=PLACE,
-        says="This host computes more slowly.",
-        value={"factor": Key(MORE_TIMES_SLOWER, "Times slower.", required=True)},
-    ),
-    "pause": _Form(kind=FaultKind.PAUSE, place=PLACE, says="This host's worker is stopped, and goes on.", lasts="must"),
-    "kill": _Form(kind=FaultKind.KILL, place=PLACE, says="This host's worker is killed.", lasts="never", repeats=False),
+    "cut": _Form(FaultKind.CUT, _LINKS, "These links carry nothing."),
+    "partition": _Form(FaultKind.CUT, _SIDES, _SIDES_SAY),
+    "slow_link": _Form(FaultKind.SLOW_LINK, _LINKS, "These links carry less.", _SLOWER_LINK),
+    "slow_host": _Form(FaultKind.SLOW_HOST, PLACE, "This host computes more slowly.", _SLOWER_HOST),
+    "pause": _Form(FaultKind.PAUSE, PLACE, "This host's worker is stopped, and goes on.", lasts="must"),
+    "kill": _Form(FaultKind.KILL, PLACE, "This host's worker is killed.", lasts="never", repeats=False),
     "clock_step": _Form(
-        kind=FaultKind.CLOCK_STEP,
-        place=PLACE,
-        says="The clock of this host's trace jumps.",
-        value={"by": Key(OFFSET, required=True)},
-        lasts="never",
+        FaultKind.CLOCK_STEP, PLACE, "The clock of this host's trace jumps.", {"by": needed(OFFSET)}, lasts="never"
     ),
     "clock_drift": _Form(
-        kind=FaultKind.CLOCK_DRIFT,
-        place=PLACE,
-        says="The clock of this host's trace runs fast or slow.",
-        value={"by": Key(DRIFT, required=True)},
+        FaultKind.CLOCK_DRIFT, PLACE, "The clock of this host's trace runs fast or slow.", {"by": needed(DRIFT)}
     ),
 }
 """Every kind of entry by its own key."""

@@ -26,27 +26,23 @@ from e2c_dl.scenario.emulation.bottlenecks import BOTTLENECK, read_bottlenecks
 from e2c_dl.scenario.emulation.draws import Ground
 from e2c_dl.scenario.emulation.links import ENTRY, read_links
 from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import Key, Keys, Schema, listed
+from e2c_dl.scenario.keys import Key, Keys, Schema, listed, needed
 from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
 from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
 INJECTED = Keys(
-    {
-        "seed": Key(injection.SEED, "What everything random is drawn by.", required=True),
-        "compute": Key(injection.HOSTS.listed, "Hosts that are slower than designed."),
-        "links": Key(injection.LINKS.listed, "Links that have less than their designed rate."),
-        "faults": Key(listed(faults.FAULT), "What happens while training runs."),
-    }
+    seed=needed(injection.SEED, "What everything random is drawn by."),
+    compute=Key(injection.HOSTS.listed, "Hosts that are slower than designed."),
+    links=Key(injection.LINKS.listed, "Links that have less than their designed rate."),
+    faults=Key(listed(faults.FAULT), "What happens while training runs."),
 )
 SECTIONS = Keys(
-    {
-        "compute": Key(hosts.COMPUTE.kind, "Slow by design."),
-        "links": Key(ENTRY.listed, "What network.yaml cannot say of its links. Key by key; the last entry holds."),
-        "bottlenecks": Key(BOTTLENECK.listed, "Rates that several links share."),
-        "schedules": Key(schedules.SECTION.kind, "What changes by design while training runs."),
-        "injected": Key(INJECTED.kind, "Departures from the design, which diagnosis is not told of."),
-        "tcp": Key(hosts.TCP.kind, "TCP settings of every host."),
-    }
+    compute=Key(hosts.COMPUTE.kind, "Slow by design."),
+    links=Key(ENTRY.listed, "What network.yaml cannot say of its links. Key by key; the last entry holds."),
+    bottlenecks=Key(BOTTLENECK.listed, "Rates that several links share."),
+    schedules=Key(schedules.SECTION.kind, "What changes by design while training runs."),
+    injected=Key(INJECTED.kind, "Departures from the design, which diagnosis is not told of."),
+    tcp=Key(hosts.TCP.kind, "TCP settings of every host."),
 )
 
 

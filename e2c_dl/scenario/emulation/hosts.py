@@ -37,37 +37,33 @@ def _cores_or_null(field: Field) -> float | None:
 _CORES_RANGE = f"above 0, at most {MAX_CORES:g}, or null"
 
 COMPUTE = Keys(
-    {
-        "method": Key(
-            one_of(("auto", "quota", "sleep")),
-            "quota: share of CPU time; sleep: computes, then waits; auto: quota where the machine can.",
-            default=DEFAULT_COMPUTE.method,
-        ),
-        "cores": Key(
-            Kind(read=_cores_or_null, schema={**CORES.schema, "type": ["number", "null"]}),
-            "What a host of factor 1 gets, in cores; null: as much as the machine can give to all.",
-            default=None,
-        ),
-        "factors": Key(
-            Kind(read=Field.fields, schema={"type": "object", "additionalProperties": FACTOR.schema}),
-            "Host or pattern: times slower than the reference; the last that matches holds.",
-        ),
-    }
+    method=Key(
+        one_of(("auto", "quota", "sleep")),
+        "quota: share of CPU time; sleep: computes, then waits; auto: quota where the machine can.",
+        default=DEFAULT_COMPUTE.method,
+    ),
+    cores=Key(
+        Kind(read=_cores_or_null, schema={**CORES.schema, "type": ["number", "null"]}),
+        "What a host of factor 1 gets, in cores; null: as much as the machine can give to all.",
+        default=None,
+    ),
+    factors=Key(
+        Kind(read=Field.fields, schema={"type": "object", "additionalProperties": FACTOR.schema}),
+        "Host or pattern: times slower than the reference; the last that matches holds.",
+    ),
 )
 TCP = Keys(
-    {
-        "congestion_control": Key(
-            # As the kernel names its modules; TCP_CA_NAME_MAX is 16 with the closing zero.
-            matching("[a-z][a-z0-9_]{0,14}", "name of a congestion control", "write e.g. cubic, reno or bbr"),
-            "Any that the kernel has: cubic, reno, bbr.",
-            default=DEFAULT_TCP.congestion_control,
-        ),
-        "slow_start_after_idle": Key(
-            BOOLEAN,
-            "Whether a connection that paused begins slowly again.",
-            default=DEFAULT_TCP.slow_start_after_idle,
-        ),
-    }
+    congestion_control=Key(
+        # As the kernel names its modules; TCP_CA_NAME_MAX is 16 with the closing zero.
+        matching("[a-z][a-z0-9_]{0,14}", "name of a congestion control", "write e.g. cubic, reno or bbr"),
+        "Any that the kernel has: cubic, reno, bbr.",
+        default=DEFAULT_TCP.congestion_control,
+    ),
+    slow_start_after_idle=Key(
+        BOOLEAN,
+        "Whether a connection that paused begins slowly again.",
+        default=DEFAULT_TCP.slow_start_after_idle,
+    ),
 )
 
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from e2c_dl.scenario.emulation.hosts import MAX_FACTOR
 from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import Key, Keys, integer, number
+from e2c_dl.scenario.keys import Keys, integer, needed, number
 from e2c_dl.scenario.model import Injected
 from e2c_dl.scenario.patterns import PLACE, RANDOM, hosts_of, pairs_of, shown
 from e2c_dl.topology import Host, Link, Pair
@@ -39,17 +39,13 @@ MORE_TIMES_SLOWER = number(1, MAX_FACTOR, above=True)
 RATE_FACTOR = number(0, 1, above=True, below=True)
 SEED = integer(0, 2**32 - 1)
 HOSTS = Keys(
-    {
-        "host": Key(PLACE, required=True),
-        "factor": Key(MORE_TIMES_SLOWER, "Times slower than designed, all the time.", required=True),
-    }
+    host=needed(PLACE),
+    factor=needed(MORE_TIMES_SLOWER, "Times slower than designed, all the time."),
 )
 LINKS = Keys(
-    {
-        "src": Key(PLACE, "Where the links begin.", required=True),
-        "dst": Key(PLACE, "Where they end.", required=True),
-        "rate_factor": Key(RATE_FACTOR, "Times the designed rate, all the time.", required=True),
-    }
+    src=needed(PLACE, "Where the links begin."),
+    dst=needed(PLACE, "Where they end."),
+    rate_factor=needed(RATE_FACTOR, "Times the designed rate, all the time."),
 )
 
 

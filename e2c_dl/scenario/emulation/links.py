@@ -23,7 +23,7 @@ from typing import Any
 from e2c_dl import units
 from e2c_dl.errors import E2cDlError, ScenarioError
 from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import DELAY, LOSS, SHARE, Key, Keys, Kind, one_of
+from e2c_dl.scenario.keys import DELAY, LOSS, SHARE, Key, Keys, Kind, needed, one_of
 from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
 from e2c_dl.topology import BurstLoss, Distribution, Host, Link, Pair
 
@@ -174,28 +174,24 @@ QUEUE = Kind(
     },
 )
 BURST = Keys(
-    {
-        "good_to_bad": Key(SHARE, "Probability, per segment, that a burst begins.", required=True),
-        "bad_to_good": Key(SHARE, "That it ends.", required=True),
-        "loss_in_bad": Key(SHARE, "Share lost within a burst.", default="100%"),
-        "loss_in_good": Key(SHARE, "Share lost outside.", default="0%"),
-    }
+    good_to_bad=needed(SHARE, "Probability, per segment, that a burst begins."),
+    bad_to_good=needed(SHARE, "That it ends."),
+    loss_in_bad=Key(SHARE, "Share lost within a burst.", default="100%"),
+    loss_in_good=Key(SHARE, "Share lost outside.", default="0%"),
 )
 ENTRY = Keys(
-    {
-        **LINKS,
-        "jitter": Key(DELAY, "Spread of the delay."),
-        "distribution": Key(
-            one_of(DISTRIBUTIONS),
-            "How delays are spread: jitter is half the width (uniform) or the standard deviation.",
-            default="uniform",
-        ),
-        "reorder": Key(LOSS, "Share of segments that skip the delay, and so overtake."),
-        "queue": Key(QUEUE),
-        "burst": Key(
-            Kind(read=_burst, schema=BURST.schema),
-            "Bursty loss (Gilbert, Elliott), instead of the loss of network.yaml.",
-        ),
-    }
+    **LINKS,
+    jitter=Key(DELAY, "Spread of the delay."),
+    distribution=Key(
+        one_of(DISTRIBUTIONS),
+        "How delays are spread: jitter is half the width (uniform) or the standard deviation.",
+        default="uniform",
+    ),
+    reorder=Key(LOSS, "Share of segments that skip the delay, and so overtake."),
+    queue=Key(QUEUE),
+    burst=Key(
+        Kind(read=_burst, schema=BURST.schema),
+        "Bursty loss (Gilbert, Elliott), instead of the loss of network.yaml.",
+    ),
 )
 """What an entry may say."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from e2c_dl.scenario.bandwidth_traces import NAME_PATTERN, read_trace
 from e2c_dl.scenario.emulation.hosts import CORES, FACTOR
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SPAN, Key, Keys, Kind, Schema, unread
+from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SPAN, Key, Keys, Kind, Schema, needed, unread
 from e2c_dl.scenario.schedule import Schedule
 
 EXAMPLE = "write e.g. {steps: {0s: ..., 20s: ...}}"
@@ -28,17 +28,14 @@ WINDOW_MIN_S, WINDOW_MAX_S = 0.01, 60.0
 """Over how long a trace may be averaged: nothing is changed more often than the least of these."""
 
 _TRACE = Keys(
-    {
-        "trace": Key(
-            unread({"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
-            "A file in the scenario's folder traces: *.csv (time_s, rate_bps), or else as Mahimahi records it. Begins "
-            "again at its end.",
-            required=True,
-        ),
-        "window": Key(
-            SPAN, "Averages the trace over windows this long, from 10ms to 60s. A trace of Mahimahi: 100ms if absent."
-        ),
-    }
+    trace=needed(
+        unread({"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
+        "A file in the scenario's folder traces: *.csv (time_s, rate_bps), or else as Mahimahi records it. Begins "
+        "again at its end.",
+    ),
+    window=Key(
+        SPAN, "Averages the trace over windows this long, from 10ms to 60s. A trace of Mahimahi: 100ms if absent."
+    ),
 )
 
 
@@ -87,7 +84,7 @@ class Forms:
         kind = unread({**points, "propertyNames": SPAN.schema})
         return Keys(
             {
-                form: Key(kind, f"Time of training: {self.of}; {says}. Begin at 0s.", required=True),
+                form: needed(kind, f"Time of training: {self.of}; {says}. Begin at 0s."),
                 "period": Key(SPAN, "After it, it begins again."),
             }
         ).schema

@@ -28,7 +28,7 @@ from e2c_dl.scenario.emulation.hosts import FACTOR, MAX_CORES, MAX_FACTOR
 from e2c_dl.scenario.emulation.links import JitterMisfit, check_jitter
 from e2c_dl.scenario.emulation.schedule_forms import CORES_OVER_TIME, DELAYS, FACTORS, LOSSES, RATES, Forms
 from e2c_dl.scenario.field import Field, Findings, described, instead
-from e2c_dl.scenario.keys import SPAN, Key, Keys, Kind, listed, number
+from e2c_dl.scenario.keys import SPAN, Key, Keys, Kind, listed, needed, number
 from e2c_dl.scenario.model import ComputeEmulation, LinkSchedule, Schedules
 from e2c_dl.scenario.patterns import HOST, LINKS, hosts_of, pairs_of, shown
 from e2c_dl.scenario.schedule import Schedule
@@ -63,31 +63,23 @@ def _default(key: str, of: Thermal) -> object:
 
 LINK = Keys({**LINKS, **{key: Key(forms.kind) for key, forms in OF_LINKS.items()}})
 BOTTLENECK = Keys(
-    {
-        "name": Key(Kind(read=Field.text, schema={"type": "string"}), "That of one under bottlenecks.", required=True),
-        "rate": Key(RATES.kind, required=True),
-    }
+    name=needed(Kind(read=Field.text, schema={"type": "string"}), "That of one under bottlenecks."),
+    rate=needed(RATES.kind),
 )
 _COMPUTE = {"factor": FACTORS, "cores": CORES_OVER_TIME}
 # One of the two, which the schema says as two forms; the reader has better words for neither and both.
-COMPUTE = [
-    Keys({"host": Key(HOST, required=True), key: Key(forms.kind, required=True)}) for key, forms in _COMPUTE.items()
-]
+COMPUTE = [Keys({"host": needed(HOST), key: needed(forms.kind)}) for key, forms in _COMPUTE.items()]
 THERMAL = Keys(
-    {
-        "host": Key(HOST, required=True),
-        **{key: Key(kind, says, default=_default(key, Thermal())) for key, (_, kind, says) in _THERMAL.items()},
-    }
+    host=needed(HOST),
+    **{key: Key(kind, says, default=_default(key, Thermal())) for key, (_, kind, says) in _THERMAL.items()},
 )
 SECTION = Keys(
-    {
-        "links": Key(LINK.listed, "Rate, delay and loss of links, instead of network.yaml's."),
-        "bottlenecks": Key(BOTTLENECK.listed, "Rates of bottlenecks, instead of their own."),
-        "compute": Key(
-            listed({"anyOf": [keys.schema for keys in COMPUTE]}), "How slow hosts are, instead of compute.factors."
-        ),
-        "thermal": Key(THERMAL.listed, "Hosts that get warm as they compute, and slow themselves down."),
-    }
+    links=Key(LINK.listed, "Rate, delay and loss of links, instead of network.yaml's."),
+    bottlenecks=Key(BOTTLENECK.listed, "Rates of bottlenecks, instead of their own."),
+    compute=Key(
+        listed({"anyOf": [keys.schema for keys in COMPUTE]}), "How slow hosts are, instead of compute.factors."
+    ),
+    thermal=Key(THERMAL.listed, "Hosts that get warm as they compute, and slow themselves down."),
 )
 
 

@@ -90,7 +90,7 @@ def test_other_services_may_hold_metadata_of_any_name(write):
 
 NETWORK_CASES = [
     ("10mbit", "10mbps", "network.yaml:2: networks[0].rate: '10mbps' means bytes per second to tc", "write 10mbit"),
-    ("10mbit", "10", "networks[0].rate: expected text, not 10", "in quotes"),
+    ("10mbit", "10", "networks[0].rate: 10 has no unit", "write e.g. 10mbit"),
     ("10mbit", "0mbit", "'0mbit' is out of range", "from 1kbit to 100gbit"),
     ("10ms", "60s", "'60s' is out of range", "below 60s"),
     ("10ms", "10ms 2ms 25%", "networks[0].delay: '10ms 2ms 25%' is not emulated", "'10ms 2ms distribution normal'"),

@@ -1,5 +1,6 @@
 """The JSON Schema of emulation.yaml: what the reader accepts, an editor that checks by the schema accepts as well."""
 
+import json
 import re
 from pathlib import Path
 
@@ -42,6 +43,25 @@ def reads(folder: Path, text: str) -> bool:
 
 def test_the_schema_is_one():
     VALIDATOR.check_schema(SCHEMA)
+
+
+def properties(value):
+    """(key, schema) of every key that any mapping of it may have."""
+    if isinstance(value, dict):
+        yield from value.get("properties", {}).items()
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from properties(inner)
+
+
+def test_an_editor_has_something_to_say_of_every_key():
+    said = list(properties(SCHEMA))
+    assert len(said) > 100
+    assert [key for key, of in said if "description" not in of] == []
+
+
+def test_what_init_writes_is_what_the_reader_says(tmp_path):
+    init(tmp_path / "new")
+    assert json.loads((tmp_path / "new" / "emulation.schema.json").read_text()) == SCHEMA
 
 
 @pytest.mark.parametrize(
