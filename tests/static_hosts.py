@@ -12,13 +12,15 @@ from typing import Any
 
 from ordinary_user import covered, needed
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.machines import cleanup
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.programs import ssh_argv
 from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 
@@ -28,7 +30,7 @@ def machines(count: int, state: Path) -> Iterator[tuple[Access, ...]]:
     """``count`` machines, up while in it; their own run's state is in ``state``, apart from the runs under test."""
     run = registry.begin(registry.new_run_id(), scenario="machines", choose_slot=addresses.free_slot, base=state)
     specs = [HostSpec(name=f"node-{number}") for number in range(1, count + 1)]
-    hosts = LocalTestbed(run, specs, data=Data.VETH, tcp=TCP)
+    hosts = NamespaceHosts(run, specs, backend=Backend.TC, tcp=TCP)
     try:
         up = hosts.up()
         for access in up:

@@ -19,15 +19,17 @@ import e2c_dl
 from e2c_dl.archive import layout
 from e2c_dl.drivers.live.key import KEY
 from e2c_dl.drivers.live.members import MEMBERS
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.scenario.emulation.hosts import DEFAULT_TCP
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.access import enter
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.programs import enter
 from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.store import read_trace
 from e2c_dl.worlds.live.handshake import KEY_BYTES
@@ -38,7 +40,7 @@ TRAINED_WITHIN_S = 180.0
 class Deployment:
     """Hosts that are up. Driven by one thread."""
 
-    def __init__(self, testbed: LocalTestbed, accesses: tuple[Access, ...]) -> None:
+    def __init__(self, testbed: NamespaceHosts, accesses: tuple[Access, ...]) -> None:
         self._testbed, self._accesses = testbed, accesses
         self._runs = 0
 
@@ -98,7 +100,7 @@ def deployed(names: tuple[str, ...]) -> Iterator[Deployment]:
     """While in it, hosts called ``names`` are up on this machine. Raises: TestbedError."""
     run = registry.begin(registry.new_run_id(), scenario="agreement", choose_slot=addresses.free_slot)
     os.environ.update(run.environ)
-    testbed = LocalTestbed(run, [HostSpec(name=name) for name in names], data=Data.TAP, tcp=DEFAULT_TCP)
+    testbed = NamespaceHosts(run, [HostSpec(name=name) for name in names], backend=Backend.RELAY, tcp=DEFAULT_TCP)
     try:
         yield Deployment(testbed, testbed.up())
     finally:

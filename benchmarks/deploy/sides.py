@@ -3,7 +3,7 @@
 ::
 
                  hosts           reach                  services               emulate            release
-    e2c_dl       LocalTestbed    Static, wait_for       E2Clab, Trainer        the relay, or tc   all of it
+    e2c_dl       NamespaceHosts    Static, wait_for       E2Clab, Trainer        the relay, or tc   all of it
     enoslib      the same        the same, written out  run_command: version   NetemHTB           NetemHTB, hosts
 
 Run as ``python -m benchmarks.deploy.sides SIDE HOSTS``: prints a JSON object stage -> seconds. A process of its own for
@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.deploy import scenario as scenarios
 from e2c_dl import resources
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import catalogue, registry
@@ -32,8 +33,9 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
 from e2c_dl.testbeds.namespaces import cleanup
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
 from e2c_dl.testbeds.this_machine import addresses, rootless
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 
 SIDES = ("e2c_dl", "enoslib")
 STAGES = ("hosts", "reach", "services", "emulate", "release")
@@ -62,16 +64,12 @@ class Stages:
 def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
     """Raises: E2cDlError."""
     stages = Stages()
-    up = LocalTestbed.up
-
-    def timed_up(testbed: LocalTestbed) -> tuple[Access, ...]:
-        with stages.timed("hosts"):
-            return up(testbed)
-
     run = catalogue.testbed("local", {}).claim(scenario)
     os.environ.update(run.environ)
     try:
         run.adopt(scenario, archive=folder, strict=False)
+        with stages.timed("hosts"):
+            run.provision()
         provider = run.provider()
         init = provider.init
 
@@ -79,7 +77,7 @@ def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
             with stages.timed("reach"):
                 return init(self)
 
-        LocalTestbed.up, provider.init = timed_up, timed_init  # type: ignore[method-assign]
+        provider.init = timed_init  # type: ignore[method-assign]
         session = Session(
             scenario_dir=scenario.path,
             artifacts_dir=folder,
@@ -99,7 +97,6 @@ def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
     finally:
         cleanup.destroy(run.run_id)
     stages.without("services", "reach")
-    stages.without("reach", "hosts")
     return stages.seconds
 
 
@@ -113,7 +110,7 @@ def theirs(scenario: Scenario, folder: Path) -> dict[str, float]:
     os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(run.directory / "ssh")
     os.environ["ANSIBLE_LOCAL_TEMP"] = str(run.directory / "ansible")
     specs = [HostSpec(name=name) for name in scenario.topology.names]
-    testbed = LocalTestbed(run, specs, data=Data.VETH, tcp=scenario.tcp)
+    testbed = NamespaceHosts(run, specs, backend=Backend.TC, tcp=scenario.tcp)
     os.chdir(folder)
     en.set_config(ansible_forks=max(len(specs), 5), ansible_stdout="noop")
     try:

@@ -10,16 +10,19 @@ from contextlib import contextmanager
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.progress import Progress
-from e2c_dl.testbeds.access import ssh_argv
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
 _WATCH_EVERY_S = 0.5
+STOP_S = 20.0
 
 
 @contextmanager
 def followed(rank0: Access, tell: Callable[[Progress], None]) -> Iterator[None]:
     """While in it, every line that rank 0 appends to its progress file reaches ``tell``, from a thread of its own."""
-    argv = ssh_argv(rank0, "tail", "--lines=+1", "--follow=name", "--retry", f"{rank0.run_dir}/{layout.PROGRESS}")
+    argv = programs.ssh_argv(
+        rank0, "tail", "--lines=+1", "--follow=name", "--retry", f"{rank0.run_dir}/{layout.PROGRESS}"
+    )
     tail = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -56,21 +59,12 @@ def watched(alive: Callable[[], str | None], lost: Callable[[str], None]) -> Ite
 
 def stop_workers(accesses: tuple[Access, ...]) -> None:
     """Ask every host's worker to stop: it keeps what it traced and says that it was stopped."""
-    asked = [
-        subprocess.Popen(
-            ssh_argv(access, access.python, "-m", "e2c_dl.drivers.live", "stop", access.run_dir),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for access in accesses
-    ]
-    for process in asked:
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+
+    def stop(access: Access) -> programs.Answer:
+        argv = programs.ssh_argv(access, access.python, "-m", "e2c_dl.drivers.live", "stop", access.run_dir)
+        return programs.answer(access, argv, "", STOP_S)
+
+    programs.on_all(accesses, stop)  # whatever it says: a worker that is gone need not be stopped
 
 
 def _read(tail: subprocess.Popen[str], tell: Callable[[Progress], None]) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 from e2c_dl.campaign.targets import Target
 from e2c_dl.emulation import tc
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.link_values import link_to_json, links_from_json
 from e2c_dl.emulation.relay.control import RelayControl
 from e2c_dl.errors import EmulationError
 from e2c_dl.testbeds import shaping
-from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import BurstLoss, Link, Pair, Topology
 
 UNLIMITED_BPS = 1e12
@@ -71,7 +72,7 @@ def apply(target: Target, topology: Topology) -> tuple[str, ...]:
         rates = {each.name: each.rate_bps for each in topology.bottlenecks}
         RelayControl(target.relay_socket).apply(links, rates)
         return ()
-    if target.backend not in (Backend.TC, Backend.HTB):
+    if not target.backend.by_kernel:
         raise EmulationError(f"{target.name}: its links cannot be shaped; `e2c-dl doctor --on static` says why not")
     netem = target.backend is Backend.TC
     shaping.apply(tuple(target.accesses.values()), topology, netem=netem)

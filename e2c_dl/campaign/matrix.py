@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from e2c_dl.campaign import on_hosts
+from e2c_dl.campaign.responders import PROBER, Responders
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
@@ -25,6 +25,7 @@ from e2c_dl.emulation.measuring.measured import Measured, Share
 from e2c_dl.emulation.measuring.quick import CAP_BPS, OVERLOAD, rounds
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.programs import ask
 from e2c_dl.topology import Bottleneck, Pair, Topology
 
 SECONDS = {"quick": 2.0, "thorough": 9.0}
@@ -115,7 +116,7 @@ def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda w
     names = sorted({name for pair in pairs for name in pair})
     failures: list[str] = []
     links: list[LinkFidelity] = []
-    with on_hosts.Responders([hosts.accesses[name] for name in names]) as responders:
+    with Responders([hosts.accesses[name] for name in names]) as responders:
         with ThreadPoolExecutor(max_workers=limit) as pool:
             for members in _split(planned(hosts, pairs), limit):
                 seen = pool.map(lambda pair: _one(hosts, pair, how, responders.ports), members)
@@ -147,7 +148,7 @@ def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measur
         "back": link_to_json(expected.alone(hosts.requested, dst, src)),
     }
     try:
-        return Measured.from_json(on_hosts.asked(hosts.accesses[src], (*on_hosts.PROBER, "measure"), request))
+        return Measured.from_json(ask(hosts.accesses[src], (*PROBER, "measure"), request))
     except EmulationError as error:
         return error
 
@@ -159,8 +160,8 @@ def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> Bot
 
     def one(pair: Pair) -> Share:
         request = {**_ends(hosts, pair, ports), "how": "share", "offered_bps": offered[pair], "seconds": SHARE_S}
-        argv = (*on_hosts.PROBER, "measure")
-        return Share.from_json(on_hosts.asked(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}))
+        argv = (*PROBER, "measure")
+        return Share.from_json(ask(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}))
 
     with ThreadPoolExecutor(max_workers=len(bottleneck.links)) as pool:
         shares = tuple(zip(bottleneck.links, pool.map(one, bottleneck.links), strict=True))

@@ -102,8 +102,15 @@ def stage(campaign: Campaign) -> None:
     campaign.say_limitations()
 
 
+def provision(campaign: Campaign) -> None:
+    """Have the hosts: made, reserved or listed. What they cannot do is known from here on."""
+    campaign.the_testbed.provision()
+    campaign.the_archive.record(hosts=campaign.the_testbed.host_facts())
+    campaign.say_limitations()
+
+
 def deploy(campaign: Campaign) -> None:
-    """Bring the hosts up and let E2Clab deploy the services on them."""
+    """Let E2Clab deploy the services on the hosts."""
     testbed = campaign.the_testbed
     session = Session(
         scenario_dir=campaign.work_dir,
@@ -115,7 +122,6 @@ def deploy(campaign: Campaign) -> None:
     )
     campaign.session = campaign.scope.enter_context(session)
     session.infrastructure()
-    campaign.the_archive.record(hosts=testbed.host_facts())
 
 
 def emulate(campaign: Campaign) -> None:
@@ -212,7 +218,8 @@ def close(campaign: Campaign) -> None:
 STEPS: tuple[Step[Campaign], ...] = (
     Step(name="check", what="reading the scenario", act=check),
     Step(name="stage", what="opening the archive", act=stage),
-    Step(name="deploy", what="bringing hosts up and deploying services", act=deploy),
+    Step(name="provision", what="making, reserving or listing the hosts", act=provision),
+    Step(name="deploy", what="reaching the hosts and deploying services", act=deploy),
     Step(name="emulate", what="shaping the network", act=emulate),
     Step(name="prepare", what="sending the scenario to the hosts", act=prepare),
     Step(name="train", what="measuring links, then training", act=train),

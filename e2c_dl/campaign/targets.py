@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from e2c_dl.archive.read import open_archive
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import ArchiveError, InputError, TestbedError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.machines import facts, inventory, matching
 from e2c_dl.topology import Host, Topology
-
-if TYPE_CHECKING:
-    from e2c_dl.testbeds.machines.facts import Facts
 
 RELAY_SOCKET = "relay.sock"
 
@@ -47,7 +45,7 @@ def chosen(run_id: str | None, inventory: Path | None, scenario: Path | None) ->
     return of_run(registry.up(run_id), requested) if inventory is None else of_inventory(inventory, requested)
 
 
-def of_run(run: registry.Run, scenario: Scenario | None) -> Target:
+def of_run(run: registry.RegisteredRun, scenario: Scenario | None) -> Target:
     """The hosts of ``run``; what was requested of them is in its archive, unless ``scenario`` says something else.
 
     Nothing is requested where there is neither. Raises: InputError for a scenario of other hosts; ArchiveError,
@@ -77,7 +75,6 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
 
     Raises: InputError for a wrong inventory; TestbedError for a machine that cannot be used, with what to do.
     """
-    from e2c_dl.testbeds.machines import facts, inventory, matching
 
     read = inventory.load(path)
     if scenario is None:
@@ -98,7 +95,7 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
         accesses={name: _access(name, its) for name, its in found.items()},
         designed=designed,
         requested=requested,
-        backend=_least([its.backend for its in found.values()]),
+        backend=Backend.least(its.backend for its in found.values()),
     )
 
 
@@ -116,21 +113,12 @@ def _host(name: str, layer: str) -> Host:
     return Host(name=name, layer=layer, service="", service_id=name, role=name, rank=None)
 
 
-def _not_ready(its: Facts) -> list[str]:
+def _not_ready(its: facts.Facts) -> list[str]:
     if its.told["version"] is None:
         return [f"{its.machine.where}: {its.python} has no e2c_dl; `e2c-dl deploy` installs it, or write python: PATH"]
     return []
 
 
-def _access(name: str, its: Facts) -> Access:
-    from e2c_dl.testbeds.machines.facts import way_to
-
-    way = way_to(name, its.machine)
+def _access(name: str, its: facts.Facts) -> Access:
+    way = facts.way_to(name, its.machine)
     return replace(way, data_address=its.data_address or "", data_device=its.data_device or "")
-
-
-def _least(backends: list[Backend]) -> Backend:
-    for backend in (Backend.NONE, Backend.HTB):
-        if backend in backends:
-            return backend
-    return Backend.TC

@@ -14,9 +14,8 @@ import click
 from e2c_dl.cli import testbeds
 
 if TYPE_CHECKING:
-    from e2c_dl.testbeds.base import Access
-    from e2c_dl.testbeds.registry import Run
-    from e2c_dl.testbeds.this_machine.probes import Probe
+    from e2c_dl.testbeds.base import Access, Probe
+    from e2c_dl.testbeds.registry import RegisteredRun
 
 
 @click.command()
@@ -98,7 +97,7 @@ def destroy(run: str | None) -> None:
 def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
     """Open a shell on HOST of a run that is up (`deploy --keep` leaves it up), or run COMMAND there."""
     from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.access import ssh_argv
+    from e2c_dl.testbeds.programs import ssh_argv
 
     argv = ssh_argv(_access(host, registry.up(run_id)), *command)
     os.execvp(argv[0], argv)
@@ -114,7 +113,7 @@ def logs(where: str | None, host: str | None) -> None:
         return
     from e2c_dl.archive import layout
     from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.access import ssh_argv
+    from e2c_dl.testbeds.programs import ssh_argv
 
     run = registry.up(where)
     for access in [_access(host, run)] if host is not None else run.hosts:
@@ -138,7 +137,7 @@ def _archived_logs(archive: Path, host: str | None) -> None:
         _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
 
 
-def _access(host: str, run: Run) -> Access:
+def _access(host: str, run: RegisteredRun) -> Access:
     from e2c_dl.errors import InputError
 
     for access in run.hosts:

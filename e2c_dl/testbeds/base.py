@@ -2,26 +2,40 @@
 
 ::
 
-    Testbed ── blocking / preflight ── claim ──> TestbedRun: adopt ── provider ── emulate ── ... ── release
-    "local"    what stands in the way            one run's hosts      E2Clab calls it     nothing is left
+    Testbed ── blocking, preflight ── claim ──> TestbedRun: adopt ── provision ── provider ── emulate ── ... release
+    "local"    what stands in the way           one run's hosts      they exist   E2Clab's               nothing is left
 
-``testbeds.catalogue`` knows them by name; a campaign knows none of them by name.
+All that a campaign does with one, in this order::
+
+    kind = catalogue.testbed("local", {})                # named in ``catalogue``, as e2c-dl deploy --on local
+    kind.preflight(scenario)                             # lines: what stands in the way; nothing is started
+    run = kind.claim(scenario)                           # from here on `e2c-dl destroy` knows of it
+    try:
+        run.adopt(scenario, archive=path, strict=False)
+        hosts = run.provision()                          # made, reserved or listed: the inventory
+        with Session(provider=run.provider(), ...) as session:
+            session.infrastructure()                     # E2Clab deploys its services on them
+            run.emulate()                                # the whole topology is in force
+            session.workflow("launch")                   # training
+            run.end_emulation()
+    finally:
+        run.release()                                    # hosts, networks, processes, the registry's entry
+
+So a new testbed offers three things: a class that conforms to Testbed, with ``of(options)``; a run that derives from
+``claimed.ClaimedRun`` and adds what is left of TestbedRun; a module ``cleanup`` with ``destroy(run_id, base)``, which
+needs no more than the registry. ``testbeds.catalogue`` knows them by name; a campaign knows none of them by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import host_keys as keys
-
-if TYPE_CHECKING:
-    from e2c_dl.testbeds.this_machine.probes import Probe
-
 
 VENV = "/opt/e2c_dl"
 """Where this program is installed on hosts that do not bring it."""
@@ -47,13 +61,14 @@ class Access:
     host_keys: str = keys.UNCHECKED  # which of its keys ssh accepts: see ``host_keys``
 
 
-class Backend(Enum):
-    """What carries out the emulation of links."""
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One capability of a machine; not all are always needed. ``remedy`` is empty if there is nothing to do."""
 
-    RELAY = "relay"  # a userspace relay on TAP devices, for hosts that share one machine
-    TC = "tc"  # the hosts' own kernels: HTB + netem
-    HTB = "htb"  # the same, of kernels without netem: rates alone
-    NONE = "none"  # nothing is shaped
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +82,25 @@ class Told:
 
     def published(self) -> dict[str, Any]:
         """The entries of ``_self``, and so of members.json."""
-        return {
-            "speed": self.speed,
-            "strict": self.strict,
-            "backend": self.backend.value,
-            "relay_socket": self.relay_socket,
-        }
+        return vars(self) | {"backend": self.backend.value}
 
 
 class TestbedRun(Protocol):
     """One run's hosts and emulation. Driven by one thread; ``emulation_failure`` may be asked from another."""
 
-    accesses: tuple[Access, ...]  # empty until the hosts are up
+    accesses: tuple[Access, ...]  # empty until ``provision``
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
         """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
+        ...
+
+    def provision(self) -> tuple[Access, ...]:
+        """The run's inventory: all hosts of the scenario, there from now on until ``release``; also ``accesses``.
+
+        Hosts are made here (namespaces, containers), reserved, or read from a list: before it, those that do not exist
+        yet cannot be looked at, after it all can, so ``limitations`` may grow. Whatever is begun is registered first:
+        ``destroy`` must find it if this process is killed in the middle. Raises: TestbedError.
+        """
         ...
 
     @property
@@ -114,7 +133,7 @@ class TestbedRun(Protocol):
         ...
 
     def provider(self) -> type[Any]:
-        """The E2Clab provider that brings this run's hosts up."""
+        """The E2Clab provider that hands the provisioned hosts over."""
         ...
 
     def emulate(self) -> None:
@@ -130,7 +149,7 @@ class TestbedRun(Protocol):
         ...
 
     def end_emulation(self) -> tuple[str, ...]:
-        """End the emulation; why the network may not have been as asked, in sentences. Raises: EmulationError."""
+        """End the emulation; why the network may not have been as requested, in sentences. Raises: EmulationError."""
         ...
 
     def release(self) -> tuple[str, ...]:
@@ -159,7 +178,10 @@ class Testbed(Protocol):
         ...
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
-        """What stands in the way of running ``scenario``, one line each, with its remedy; starts nothing."""
+        """What stands in the way of running ``scenario``, one line each, with its remedy; starts nothing.
+
+        Of hosts only those are looked at that exist before a run: the rest is for ``TestbedRun.provision`` to say.
+        """
         ...
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:

@@ -36,20 +36,20 @@ class _Entry:
 _ENTRIES = {
     "local": _Entry(
         module="e2c_dl.testbeds.namespaces.testbed",
-        kind="Local",
+        kind="NamespacesTestbed",
         cleanup="e2c_dl.testbeds.namespaces.cleanup",
         options=(),
         entrance="e2c_dl.testbeds.this_machine.rootless",
     ),
     "docker": _Entry(
         module="e2c_dl.testbeds.docker.testbed",
-        kind="Docker",
+        kind="DockerTestbed",
         cleanup="e2c_dl.testbeds.docker.cleanup",
         options=("image", "memory"),
     ),
     "static": _Entry(
         module="e2c_dl.testbeds.machines.testbed",
-        kind="Static",
+        kind="MachinesTestbed",
         cleanup="e2c_dl.testbeds.machines.cleanup",
         options=("inventory",),
         required=("inventory",),

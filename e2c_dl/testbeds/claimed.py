@@ -6,19 +6,20 @@ A testbed's own run derives from ClaimedRun and adds what base.TestbedRun asks f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, registry
-from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.base import Access, Told
 from e2c_dl.testbeds.e2clab import upstream
 
 
 class ClaimedRun(ABC):
     """A registered run; ``accesses`` is empty until its hosts are up."""
 
-    def __init__(self, scenario: Scenario, run: registry.Run) -> None:
+    def __init__(self, scenario: Scenario, run: registry.RegisteredRun) -> None:
         self._scenario, self._run = scenario, run
         self._strict = False
         self.accesses: tuple[Access, ...] = ()
@@ -26,7 +27,7 @@ class ClaimedRun(ABC):
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
         """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
         self._scenario, self._strict = scenario, strict
-        self._run = registry.filed(self._run, str(archive))
+        self._run = registry.changed(self._run, archive=str(archive))
 
     @property
     def run_id(self) -> str:
@@ -44,10 +45,26 @@ class ClaimedRun(ABC):
     def rank0(self) -> Access:
         return described.rank0(self._scenario, self.accesses)
 
+    def host_facts(self) -> tuple[dict[str, Any], ...]:
+        """Who takes part, for run.json."""
+        return described.host_facts(self._scenario, self.accesses)
+
     def provider(self) -> type[Any]:
-        """The E2Clab provider that brings this run's hosts up."""
-        return upstream.make_provider(self._bring_up, lambda: None)
+        """The E2Clab provider that hands the provisioned hosts over."""
+        return upstream.make_provider(self._roles_and_networks, lambda: None)
 
     @abstractmethod
-    def _bring_up(self) -> Any:
-        """(Roles, Networks) of the hosts, which are up then; called by E2Clab, as its provider."""
+    def _told(self, access: Access) -> Told:
+        """What the worker of that host is told."""
+
+    def _for_ansible(self, access: Access) -> Mapping[str, Any]:
+        """Variables of that host for Ansible, beside how to reach it."""
+        return {}
+
+    def _roles_and_networks(self) -> Any:
+        """Called by E2Clab, as its provider."""
+        from e2c_dl.testbeds.e2clab.hosts import roles_and_networks  # it imports EnOSlib, which takes two seconds
+
+        told = {access.name: self._told(access) for access in self.accesses}
+        variables = {access.name: self._for_ansible(access) for access in self.accesses}
+        return roles_and_networks(self._scenario.topology, self.accesses, told, variables)

@@ -7,10 +7,11 @@ from typing import Any
 
 from e2c_dl import units
 from e2c_dl.emulation import tc
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.compute import ComputePlan
 from e2c_dl.scenario.model import Fault, Scenario
 from e2c_dl.scenario.schedule import Schedule
-from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Pair
 
 _POINTS = 6  # of a schedule, that are shown
@@ -75,7 +76,7 @@ def plan(
         ),
         f"links, shaped by {backend.value}": _links(scenario),
     }
-    if backend in (Backend.TC, Backend.HTB):
+    if backend.by_kernel:
         said["commands on the hosts"] = tuple(
             f"{host}: {' '.join(command)}"
             for host, device in devices.items()

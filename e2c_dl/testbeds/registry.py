@@ -4,7 +4,7 @@
 
     /run/e2c-dl/              root's; E2CDL_STATE overrides it; its lock is a flock on the directory itself
       3fa91c07/               0700, made by ``begin`` before anything else of the run exists
-        state.json            a Run; replaced as a whole, so a reader never sees half of one
+        state.json            a RegisteredRun; replaced as a whole, so a reader never sees half of one
         ...                   whatever the testbed keeps there: keys, the hosts' own files
 
 A run's id is in every name that the run creates on the machine, and in the environment (``E2CDL_RUN``) of every process
@@ -39,7 +39,7 @@ _ID = re.compile(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RegisteredRun:
     """One run as it is known on this machine. ``hosts`` is empty until they were brought up."""
 
     id: str  # 8 hexadecimal digits
@@ -99,7 +99,7 @@ def begin(
     details: Mapping[str, Any] | None = None,
     choose_slot: Callable[[frozenset[Any]], int] = lambda taken: 0,
     base: Path | None = None,
-) -> Run:
+) -> RegisteredRun:
     """The run, registered: this process is its controller. Nothing of a run may be created before.
 
     ``choose_slot`` gets the slots of all other runs and returns a free one; no other run can begin meanwhile.
@@ -110,7 +110,7 @@ def begin(
         _make_base(directory.parent)
         with _locked(directory.parent):
             taken = frozenset(fields.get("slot") for fields in map(_fields, _directories(directory.parent)))
-            run = Run(
+            run = RegisteredRun(
                 id=run_id,
                 directory=directory,
                 controller_pid=os.getpid(),
@@ -132,7 +132,7 @@ def begin(
     return run
 
 
-def save(run: Run) -> None:
+def save(run: RegisteredRun) -> None:
     """Write ``run`` over its state.json, as a whole."""
     fresh = run.directory / f"{_STATE}.new"
     fields = asdict(run) | {"directory": str(run.directory)}
@@ -140,35 +140,19 @@ def save(run: Run) -> None:
     os.replace(fresh, run.directory / _STATE)
 
 
-def with_hosts(run: Run, hosts: tuple[Access, ...]) -> Run:
-    """``run`` with ``hosts``, saved."""
-    run = replace(run, hosts=hosts)
+def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
+    """``run`` with these of its fields, ``details`` added to those that it has, saved."""
+    run = replace(run, **fields | {"details": {**run.details, **fields.get("details", {})}})
     save(run)
     return run
 
 
-def with_details(run: Run, details: Mapping[str, Any]) -> Run:
-    """``run`` with ``details`` over those that it has, saved."""
-    run = replace(run, details={**run.details, **details})
-    save(run)
-    return run
-
-
-def filed(run: Run, archive: str) -> Run:
-    """``run`` kept at ``archive``, saved."""
-    run = replace(run, archive=archive)
-    save(run)
-    return run
-
-
-def kept(run_id: str, base: Path | None = None) -> Run:
+def kept(run_id: str, base: Path | None = None) -> RegisteredRun:
     """The run ``run_id``, its hosts to stay up when its controller has ended, saved. Raises: InputError."""
-    run = replace(load(run_id, base), kept=True)
-    save(run)
-    return run
+    return changed(load(run_id, base), kept=True)
 
 
-def load(run_id: str, base: Path | None = None) -> Run:
+def load(run_id: str, base: Path | None = None) -> RegisteredRun:
     """The run ``run_id``. Raises: InputError if there is none."""
     directory = run_directory(run_id, base)
     if not (directory / _STATE).is_file():
@@ -176,7 +160,7 @@ def load(run_id: str, base: Path | None = None) -> Run:
     return _read(directory)
 
 
-def runs(base: Path | None = None) -> tuple[Run, ...]:
+def runs(base: Path | None = None) -> tuple[RegisteredRun, ...]:
     """All runs of this machine, oldest first, dead ones among them."""
     base = base or state_base()
     if not base.is_dir():
@@ -186,7 +170,7 @@ def runs(base: Path | None = None) -> tuple[Run, ...]:
     return tuple(sorted(found, key=lambda run: (run.begun_s, run.id)))
 
 
-def up(run_id: str | None) -> Run:
+def up(run_id: str | None) -> RegisteredRun:
     """The run ``run_id``, or, without one, the only one that has hosts up. Raises: InputError."""
     found = {run.id: run for run in runs() if run.hosts}
     if run_id is None and len(found) == 1:
@@ -223,7 +207,7 @@ def name_of_testbed(run_id: str, base: Path | None = None) -> str:
     return str(_fields(run_directory(run_id, base)).get("testbed", "local"))
 
 
-def is_alive(run: Run) -> bool:
+def is_alive(run: RegisteredRun) -> bool:
     """Whether the process that began ``run`` still runs (the same one, not a later one with its pid)."""
     return live_controller(run.directory) is not None
 
@@ -277,11 +261,11 @@ def _fields(directory: Path) -> dict[str, Any]:
     return fields
 
 
-def _read(directory: Path) -> Run:
+def _read(directory: Path) -> RegisteredRun:
     fields = _fields(directory)
     try:
         hosts = tuple(Access(**host) for host in fields.pop("hosts"))
-        return Run(**(fields | {"directory": directory, "hosts": hosts}))
+        return RegisteredRun(**(fields | {"directory": directory, "hosts": hosts}))
     except (KeyError, TypeError) as error:
         raise TestbedError(
             f"{directory / _STATE}: written by another version of this program; "

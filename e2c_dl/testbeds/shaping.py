@@ -1,4 +1,4 @@
-"""tc on the hosts themselves: a topology put in force, read back and cleared, on all hosts side by side.
+"""What is to be emulated, and tc on the hosts themselves: put in force, read back and cleared, on all side by side.
 
 ::
 
@@ -6,27 +6,22 @@
     tc.commands(topology, host, ...) = values  --->  python -m e2c_dl.emulation.tc.on_host apply    JSON on stdin
                                                      every command checked, then what is in force read back
                                        <-----------  JSON on stdout, one line of reason if it failed
-
-The way there is SSH, or straight into the host's network where it shares this machine (``Access.netns_pid``).
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from e2c_dl.emulation import tc
-from e2c_dl.errors import EmulationError
-from e2c_dl.testbeds.access import enter_network, ssh_argv
+from e2c_dl.scenario.model import LinkSchedule, Scenario
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
-from e2c_dl.topology import Topology
+from e2c_dl.topology import Link, Pair, Topology
 
 _TIMEOUT_S = 60.0
-_AT_ONCE = 32  # connections
 DIRECTORY_VARIABLE = "E2CDL_RUN_DIR"
 
 
@@ -53,30 +48,28 @@ def clear(accesses: Sequence[Access]) -> dict[str, Any]:
 
 
 def _on_all(accesses: Sequence[Access], verb: str, commands: Mapping[str, Sequence[tc.Command]]) -> dict[str, Any]:
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        said = pool.map(lambda access: _on_one(access, verb, commands.get(access.name, ())), accesses)
-        return {access.name: answer for access, answer in zip(accesses, said, strict=True)}
+    def one(access: Access) -> programs.Answer:
+        request = json.dumps({"device": access.data_device, "commands": commands.get(access.name, ())})
+        # What ends the run on another machine finds the program by its environment.
+        mark = {DIRECTORY_VARIABLE: access.run_dir} if access.run_dir else {}
+        argv = programs.python(access, "-m", "e2c_dl.emulation.tc.on_host", verb, environ=mark)
+        return programs.answer(access, argv, request, _TIMEOUT_S)
+
+    answers = programs.on_all(accesses, one)
+    return {access.name: answers[access.name].checked(access) for access in accesses}
 
 
-def _found_by(access: Access) -> list[str]:
-    """In front of a program on a run's machine: what ends the run there finds it by its environment."""
-    return ["env", f"{DIRECTORY_VARIABLE}={access.run_dir}"] if access.run_dir else []
+def at_most(scenario: Scenario) -> Topology:
+    """The emulated topology, each link with the greatest delay and loss that its schedule ever gives it."""
+    topology = scenario.emulated_topology()
+    links: dict[Pair, Link] = dict(topology.links)
+    for pair, schedule in scenario.schedules.links.items():
+        links[pair] = _grown(topology.link(*pair), schedule)
+    return replace(topology, links=links)
 
 
-def _on_one(access: Access, verb: str, commands: Sequence[tc.Command]) -> Any:
-    program = ["-m", "e2c_dl.emulation.tc.on_host", verb]
-    if access.netns_pid is None:
-        argv = ssh_argv(access, *_found_by(access), access.python, *program)
-    else:
-        argv = enter_network(access, [sys.executable, *program])
-    request = json.dumps({"device": access.data_device, "commands": commands})
-    try:
-        done = subprocess.run(argv, input=request, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise EmulationError(
-            f"host {access.name}: tc did not answer within {_TIMEOUT_S:g} s; is it reachable?"
-        ) from error
-    if done.returncode:
-        said = " ".join(done.stderr.split()) or f"status {done.returncode}"
-        raise EmulationError(f"host {access.name}: {said}")
-    return json.loads(done.stdout)
+def _grown(link: Link, schedule: LinkSchedule) -> Link:
+    delay_s = link.delay_s if schedule.delay_s is None else max(link.delay_s, schedule.delay_s.greatest)
+    loss = link.loss if schedule.loss is None else max(link.loss, schedule.loss.greatest)
+    rate_bps = link.rate_bps if schedule.rate_bps is None else schedule.rate_bps.greatest
+    return replace(link, rate_bps=rate_bps, delay_s=delay_s, loss=loss)

@@ -10,16 +10,17 @@ from pathlib import Path
 import docker_daemon
 import pytest
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import catalogue, registry
-from e2c_dl.testbeds.access import enter_network, ssh_argv
 from e2c_dl.testbeds.docker import interpreter, probes
 from e2c_dl.testbeds.docker.cleanup import destroy, find, leftovers
 from e2c_dl.testbeds.docker.engine import docker
 from e2c_dl.testbeds.docker.hosts import DockerHosts
 from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, default_name, images
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
+from e2c_dl.testbeds.programs import enter_network, ssh_argv
 from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 
 pytestmark = [pytest.mark.local, pytest.mark.machine_network]
 
@@ -32,8 +33,9 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.docker.engine import meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts
 from e2c_dl.testbeds.docker.image import default_name
+from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.testbeds.this_machine import addresses
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 
 print("ready", flush=True)
 run = registry.begin(
@@ -42,7 +44,7 @@ run = registry.begin(
 )
 tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 specs = [HostSpec(name=f"edge-{i}") for i in range(3)]
-DockerHosts(run, specs, data=Data.VETH, tcp_settings=tcp, image=default_name()).up()
+DockerHosts(run, specs, backend=Backend.TC, tcp_settings=tcp, image=default_name()).up()
 print("up", flush=True)
 sys.stdin.read()
 """
@@ -57,16 +59,16 @@ def image() -> Iterator[str]:
 @pytest.fixture
 def brought_up(tmp_path: Path) -> Iterator[Callable[..., DockerHosts]]:
     """Brings hosts up under a run of their own; all that is gone when the test is over."""
-    begun: list[registry.Run] = []
+    begun: list[registry.RegisteredRun] = []
 
-    def up(*specs: HostSpec, data: Data = Data.VETH, **settings: object) -> DockerHosts:
+    def up(*specs: HostSpec, backend: Backend = Backend.TC, **settings: object) -> DockerHosts:
         begun.append(
             registry.begin(
                 registry.new_run_id(), scenario="test", testbed="docker", choose_slot=addresses.free_slot, base=tmp_path
             )
         )
         chosen = {"tcp_settings": TCP, "image": default_name()} | settings
-        hosts = DockerHosts(begun[-1], specs, data=data, **chosen)
+        hosts = DockerHosts(begun[-1], specs, backend=backend, **chosen)
         hosts.up()
         return hosts
 

@@ -78,7 +78,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         )  # fmt: skip
         relay = RelayProcess.start(config, os.environ, tmp_path / "err")
         stack.callback(relay.kill)
-        registry.with_hosts(run, tuple(accesses))
+        registry.changed(run, hosts=tuple(accesses))
         yield folder
 
 

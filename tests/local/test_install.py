@@ -7,13 +7,15 @@ import sys
 import pytest
 
 from e2c_dl import __version__, resources
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.programs import ssh_argv
 from e2c_dl.testbeds.this_machine import addresses
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 
 pytestmark = [pytest.mark.local, pytest.mark.machine_network, pytest.mark.slow]
 
@@ -22,7 +24,7 @@ pytestmark = [pytest.mark.local, pytest.mark.machine_network, pytest.mark.slow]
 def access():
     run = registry.begin(registry.new_run_id(), scenario="install", choose_slot=addresses.free_slot)
     tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
-    testbed = LocalTestbed(run, [HostSpec(name="edge-1")], data=Data.VETH, tcp=tcp)
+    testbed = NamespaceHosts(run, [HostSpec(name="edge-1")], backend=Backend.TC, tcp=tcp)
     try:
         yield testbed.up()[0]
     finally:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.access import enter, ssh_argv
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces.cleanup import destroy, leftovers
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.programs import enter, ssh_argv
 from e2c_dl.testbeds.this_machine import addresses, cpu
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 
 pytestmark = pytest.mark.local
 
@@ -22,11 +24,13 @@ _TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 _NAMES = ("edge-1", "fog-1", "cloud-1")
 
 
-def make(data: Data = Data.VETH, cores: float | None = None, congestion_control: str = "cubic") -> LocalTestbed:
+def make(
+    backend: Backend = Backend.TC, cores: float | None = None, congestion_control: str = "cubic"
+) -> NamespaceHosts:
     run = registry.begin(registry.new_run_id(), scenario="test", choose_slot=addresses.free_slot)
     hosts = [HostSpec(name=name, cores=cores) for name in _NAMES]
-    return LocalTestbed(
-        run, hosts, data=data, tcp=Tcp(congestion_control=congestion_control, slow_start_after_idle=False)
+    return NamespaceHosts(
+        run, hosts, backend=backend, tcp=Tcp(congestion_control=congestion_control, slow_start_after_idle=False)
     )
 
 
@@ -37,7 +41,7 @@ def answer(argv: list[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def testbed() -> Iterator[LocalTestbed]:
+def testbed() -> Iterator[NamespaceHosts]:
     testbed = make(cores=0.5)
     try:
         testbed.up()
@@ -47,7 +51,7 @@ def testbed() -> Iterator[LocalTestbed]:
 
 
 @pytest.fixture
-def hosts(testbed: LocalTestbed) -> tuple[Access, ...]:
+def hosts(testbed: NamespaceHosts) -> tuple[Access, ...]:
     return testbed.run.hosts
 
 
@@ -77,7 +81,7 @@ def test_hardware_addresses_follow_from_addresses(hosts: tuple[Access, ...]) -> 
 
 
 def test_what_is_run_over_ssh_carries_the_run_and_nothing_of_the_controller(
-    testbed: LocalTestbed, monkeypatch: pytest.MonkeyPatch
+    testbed: NamespaceHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environ = dict(line.split("=", 1) for line in answer(ssh_argv(testbed.run.hosts[0], "env")).splitlines())
     assert environ["E2CDL_RUN"] == testbed.run.id
@@ -108,7 +112,7 @@ def test_a_terminal_can_be_had(hosts: tuple[Access, ...]) -> None:
     assert answer(argv) == "/dev/pts/0"
 
 
-def test_tcp_settings_are_in_force(testbed: LocalTestbed) -> None:
+def test_tcp_settings_are_in_force(testbed: NamespaceHosts) -> None:
     assert testbed.limitations == ()
     for host in testbed.run.hosts:
         assert answer(ssh_argv(host, "cat", "/proc/sys/net/ipv4/tcp_slow_start_after_idle")) == "0"
@@ -130,7 +134,7 @@ def test_connections_between_hosts_use_the_congestion_control_asked_for(hosts: t
         assert said == serving.stdout.readline().strip() == str(b"cubic".ljust(16, b"\0"))
 
 
-def test_cpu_quota_is_in_force(testbed: LocalTestbed) -> None:
+def test_cpu_quota_is_in_force(testbed: NamespaceHosts) -> None:
     hierarchy = cpu.controller()
     if hierarchy is None:
         pytest.skip("this machine has no cgroup cpu controller")
@@ -140,7 +144,7 @@ def test_cpu_quota_is_in_force(testbed: LocalTestbed) -> None:
         assert group in answer(ssh_argv(host, "cat", "/proc/self/cgroup"))
 
 
-def test_cpu_quota_can_be_changed_while_a_host_runs(testbed: LocalTestbed) -> None:
+def test_cpu_quota_can_be_changed_while_a_host_runs(testbed: NamespaceHosts) -> None:
     if cpu.controller() is None:
         pytest.skip("this machine has no cgroup cpu controller")
     limitations = cpu.set_cores(testbed.run.id, "edge-1", 0.1)
@@ -149,8 +153,8 @@ def test_cpu_quota_can_be_changed_while_a_host_runs(testbed: LocalTestbed) -> No
     assert cpu.set_cores(testbed.run.id, "edge-1", 0.5) == ()
 
 
-def test_two_runs_side_by_side(testbed: LocalTestbed) -> None:
-    other = make(Data.TAP)
+def test_two_runs_side_by_side(testbed: NamespaceHosts) -> None:
+    other = make(Backend.RELAY)
     try:
         reached = other.up()
         assert other.run.slot != testbed.run.slot
@@ -164,7 +168,7 @@ def test_two_runs_side_by_side(testbed: LocalTestbed) -> None:
 
 
 def test_with_tap_the_data_device_comes_later() -> None:
-    testbed = make(Data.TAP)
+    testbed = make(Backend.RELAY)
     try:
         reached = testbed.up()
         assert answer(enter(reached[0], ["ls", "/sys/class/net"])).split() == ["eth0", "lo"]
@@ -195,7 +199,7 @@ def test_an_unknown_congestion_control_is_a_limitation() -> None:
 def test_blanks_in_the_registrys_path(tmp_path: Path) -> None:
     base = tmp_path / "state of runs"
     run = registry.begin(registry.new_run_id(), scenario="test", choose_slot=addresses.free_slot, base=base)
-    testbed = LocalTestbed(run, [HostSpec(name="edge-1")], data=Data.VETH, tcp=_TCP)
+    testbed = NamespaceHosts(run, [HostSpec(name="edge-1")], backend=Backend.TC, tcp=_TCP)
     try:
         assert answer(ssh_argv(testbed.up()[0], "hostname")) == "edge-1"
     finally:

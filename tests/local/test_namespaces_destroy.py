@@ -20,15 +20,18 @@ import sys
 from pathlib import Path
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
+from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.testbeds.this_machine import addresses, cpu
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 print("ready", flush=True)
 base = Path(sys.argv[2])
 run = registry.begin(sys.argv[1], scenario="test", choose_slot=addresses.free_slot, base=base)
 cores = 0.5 if cpu.controller() else None
 hosts = [HostSpec(name=f"edge-{i}", cores=cores) for i in range(4)]
-testbed = LocalTestbed(run, hosts, data=Data.VETH, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
+tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+testbed = NamespaceHosts(run, hosts, backend=Backend.TC, tcp=tcp)
 testbed.up()
 print("up", flush=True)
 sys.stdin.read()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.testbeds.namespaces.hosts import Data
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.testbeds.this_machine import cpu
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.preflight import preflight
@@ -34,7 +34,7 @@ def test_probes_leave_nothing_and_name_remedies() -> None:
 
 def test_probes_and_preflight_agree_about_programs() -> None:
     missing = {probe.name for probe in machine.probes() if not probe.ok} & set(machine.PROGRAMS)
-    assert {line.partition(":")[0] for line in preflight(["edge-1"], Data.VETH) if "apt-get" in line} == missing
+    assert {line.partition(":")[0] for line in preflight(["edge-1"], Backend.TC) if "apt-get" in line} == missing
 
 
 def test_what_says_netem_is_there_was_tried() -> None:

@@ -20,17 +20,19 @@ from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Told
 from e2c_dl.testbeds.e2clab import hosts, upstream
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
+from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.testbeds.this_machine import addresses
 
 scenario = load(Path(sys.argv[1]))
 run = registry.begin(registry.new_run_id(), scenario=scenario.name, choose_slot=addresses.free_slot)
 print("run", run.id, flush=True)
 names = scenario.topology.names
-testbed = LocalTestbed(run, [HostSpec(name=name) for name in names], data=Data.VETH, tcp=scenario.tcp)
+testbed = NamespaceHosts(run, [HostSpec(name=name) for name in names], backend=Backend.TC, tcp=scenario.tcp)
 
 def bring_up():
-    return hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()))
+    return hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()), {})
 
 try:
     provider = upstream.make_provider(bring_up, lambda: None)

@@ -35,14 +35,17 @@ VETH = """
 import subprocess
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.programs import enter, ssh_argv
+from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.testbeds.this_machine import addresses, rootless
-from e2c_dl.testbeds.access import enter, ssh_argv
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec, LocalTestbed
 
 rootless.enter()
 run = registry.begin(registry.new_run_id(), scenario="test", choose_slot=addresses.free_slot)
 hosts = [HostSpec(name=name) for name in ("edge-1", "fog-1")]
-testbed = LocalTestbed(run, hosts, data=Data.VETH, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
+tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+testbed = NamespaceHosts(run, hosts, backend=Backend.TC, tcp=tcp)
 try:
     edge, fog = testbed.up()
     print(testbed.limitations)

@@ -46,13 +46,13 @@ def deployed(*arguments: str) -> dict[str, Any]:
     return {"status": process.returncode, "said": said, "took_s": time.monotonic() - begun_s, "looks": looks}
 
 
-def trains(run: registry.Run) -> bool:
+def trains(run: registry.RegisteredRun) -> bool:
     """Whether the first host's agent is ready, and its worker has not ended: looking takes time from all else."""
     left = Path(run.hosts[0].run_dir)
     return (left / layout.CHANGES).exists() and not (left / layout.OUTCOME).exists()
 
 
-def looked(run: registry.Run) -> dict[str, Any]:
+def looked(run: registry.RegisteredRun) -> dict[str, Any]:
     """What is in force on the first host, and between which two moments of the machine's clock that was so."""
     first = run.hosts[0]
     begin_ns = time.monotonic_ns()

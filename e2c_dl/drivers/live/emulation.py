@@ -25,6 +25,7 @@ from e2c_dl.dynamics.heat import Heat
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
 from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.emulation.agent.duties import Duties
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import EmulationError
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.trace.skew import TraceClock
@@ -41,7 +42,7 @@ class HostEmulation:
         scenario = assignment.scenario
         self.clock = TraceClock(time.monotonic_ns)
         self._clock_faults = faults_of_kind(scenario, *CLOCK_FAULTS, host=self._host)
-        self._duties = Duties.of(scenario, self._host, relay=assignment.own.backend == "relay")
+        self._duties = Duties.of(scenario, self._host, relay=assignment.own.backend is Backend.RELAY)
         self._agent: AgentProcess | None = None
         self._log: ChangeLog | None = None
         self._heat: HeatLog | None = None
@@ -154,7 +155,7 @@ class HostEmulation:
         own, run_dir = self._assignment.own, self._assignment.run_dir.resolve()
         return AgentConfig(
             host=self._host, scenario=str(run_dir / SCENARIO), log=str(run_dir / layout.CHANGES),
-            worker_pid=os.getpid(), backend=own.backend, relay_socket=own.relay_socket, device=own.data_device,
+            worker_pid=os.getpid(), backend=own.backend.value, relay_socket=own.relay_socket, device=own.data_device,
             addresses={member.name: member.data_address for member in self._assignment.members},
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
@@ -21,7 +22,7 @@ from e2c_dl.topology import Host
 SCENARIO = "scenario"
 MEMBERS = "members.json"
 CONTROL_PORT = 47600
-BACKENDS = ("relay", "tc", "htb", "none")
+BACKENDS = tuple(each.value for each in Backend)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Member:
     speed: float | None
     strict: bool
     control_port: int
-    backend: str = "none"  # one of BACKENDS
+    backend: Backend = Backend.NONE
     relay_socket: str | None = None
 
     @property
@@ -110,5 +111,5 @@ def _member(path: Path, host: Host, described: dict[str, dict[str, Any]]) -> Mem
     return Member(
         host=host, address=row["address"], data_address=row["data_address"], data_device=row.get("data_device"),
         speed=speed, strict=strict, control_port=row.get("control_port", CONTROL_PORT),
-        backend=backend, relay_socket=relay_socket,
+        backend=Backend(backend), relay_socket=relay_socket,
     )  # fmt: skip

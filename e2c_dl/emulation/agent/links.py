@@ -7,11 +7,12 @@ from typing import Protocol
 
 from e2c_dl.emulation import tc
 from e2c_dl.emulation.agent.config import AgentConfig
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link, Pair, Topology
 
-_TC = {"tc": True, "htb": False}  # back end -> whether the kernel has netem
+_TC = {Backend.TC.value: True, Backend.HTB.value: False}  # back end -> whether the kernel has netem
 
 
 class Links(Protocol):
@@ -47,13 +48,13 @@ class NoLinks:
 
 def links_of(config: AgentConfig, topology: Topology) -> tuple[Links, str]:
     """(what puts this host's links in force, that in words). Raises: EmulationError."""
-    if config.backend == "relay" and config.relay_socket is not None:
+    if config.backend == Backend.RELAY.value and config.relay_socket is not None:
         from e2c_dl.emulation.relay.control import RelayControl
 
         return RelayControl(config.relay_socket), "by the relay"
     if config.backend in _TC and config.device is not None:
         return KernelLinks(topology, config, config.device, netem=_TC[config.backend]), f"by {config.backend}"
-    if config.backend == "none":
+    if config.backend == Backend.NONE.value:
         return NoLinks(), "not at all: links cannot be changed here"
     raise EmulationError(
         f"agent: back end {config.backend!r} with relay_socket {config.relay_socket!r} and device {config.device!r} "

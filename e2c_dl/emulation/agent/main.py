@@ -30,6 +30,7 @@ from e2c_dl.emulation.agent.config import AgentConfig, Moment
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.agent.links import Links, links_of
 from e2c_dl.emulation.agent.worker_process import WorkerProcess, die_with_parent
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.priority import raise_priority
 from e2c_dl.errors import E2cDlError
@@ -186,7 +187,7 @@ def main() -> int:
     except E2cDlError as error:
         _answer({"error": str(error)})
         return error.exit_code
-    duties = Duties.of(scenario, config.host, relay=config.backend == "relay")
+    duties = Duties.of(scenario, config.host, relay=config.backend == Backend.RELAY.value)
     agent = Agent(scenario, config.host, duties, links, WorkerProcess(config.worker_pid))
     scheduler = raise_priority()
     gc.collect()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.testbeds.docker.interpreter import bound, mount
-from e2c_dl.testbeds.namespaces.hosts import Data
 from e2c_dl.testbeds.registry import RUN_VARIABLE
 from e2c_dl.testbeds.this_machine import addresses
 from e2c_dl.testbeds.this_machine.cpu import Quota
@@ -48,7 +48,7 @@ class Plan:
     directory: Path  # the run's, which every container sees at the same place: the relay's socket is in it
     slot: int
     image: str
-    data: Data
+    backend: Backend
     names: tuple[str, ...]  # of all hosts, in order
     sysctls: Mapping[str, str]  # path under /proc/sys -> value, set from the beginning
     memory_bytes: int | None = None  # each container may use at most that much
@@ -73,14 +73,14 @@ class Plan:
 
     def data_address(self, host: str) -> IPv4Interface:
         """The data address of ``host``, with its prefix."""
-        return data_address(self.data, self.slot, self.names.index(host))
+        return data_address(self.backend, self.slot, self.names.index(host))
 
     def networks_argv(self) -> tuple[list[str], ...]:
         """Command lines that make the networks."""
         gateway = str(addresses.gateway(self.slot).ip)
         subnet = str(addresses.management_network(self.slot))
         made = [self._network_argv(self.network, f"e2c-{self.run_id}", subnet, f"--gateway={gateway}")]
-        if self.data is Data.VETH:
+        if self.backend is Backend.TC:
             made.append(
                 self._network_argv(self.data_network, f"e2d-{self.run_id}", str(data_subnet(self.slot)), "--internal")
             )
@@ -129,10 +129,10 @@ def data_subnet(slot: int) -> IPv4Network:
     return IPv4Network((int(addresses.DATA_NETWORK.network_address) + (slot << 8), 24))
 
 
-def data_address(data: Data, slot: int, index: int) -> IPv4Interface:
+def data_address(backend: Backend, slot: int, index: int) -> IPv4Interface:
     """Host ``index``'s data address, with its prefix."""
     own = addresses.data_address(index)
-    if data is Data.TAP:
+    if backend is Backend.RELAY:
         return own
     return IPv4Interface((int(own.ip) + (slot << 8), data_subnet(slot).prefixlen))
 

@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
@@ -22,28 +22,23 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.docker import cleanup
 from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
 from e2c_dl.testbeds.docker.engine import asked, docker
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 from e2c_dl.testbeds.this_machine import addresses, tcp
-from e2c_dl.testbeds.this_machine.commands import run
 from e2c_dl.testbeds.this_machine.cpu import PERIOD_US, Quota
 from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, sshd_config
-from e2c_dl.testbeds.this_machine.hosts import Hosts
+from e2c_dl.testbeds.this_machine.hosts import SSH_PORT, HostSpec, MadeHosts, await_sshd, make_keys
 
-SSH_PORT = 22
 _AT_ONCE = 8  # command lines; the daemon works on few things side by side
-_SSHD_TIMEOUT_S = 30.0
-_POLL_S = 0.01
 
 
-class DockerHosts(Hosts):
+class DockerHosts(MadeHosts):
     """The hosts of one run. For one thread, and one ``up``."""
 
     def __init__(
         self,
-        registered: registry.Run,
+        registered: registry.RegisteredRun,
         specs: Sequence[HostSpec],
         *,
-        data: Data,
+        backend: Backend,
         tcp_settings: Tcp,
         image: str,
         memory_bytes: int | None = None,
@@ -55,7 +50,7 @@ class DockerHosts(Hosts):
             directory=registered.directory,
             slot=registered.slot,
             image=image,
-            data=data,
+            backend=backend,
             names=tuple(spec.name for spec in specs),
             sysctls=sysctls(tcp_settings),
             memory_bytes=memory_bytes,
@@ -86,20 +81,18 @@ class DockerHosts(Hosts):
             docker(*argv)
         self._on_all(self._start)
         reached = self._accesses()
-        self.run = registry.with_hosts(self.run, reached)
+        self.run = registry.changed(self.run, hosts=reached)
         for access in reached:
-            self._await_sshd(access)
+            await_sshd(access, partial(self._not_running, access.name))
         for spec in self._specs:
             self._take_in_force(spec)
-        if self._plan.data is Data.VETH:
+        if self._plan.backend is Backend.TC:
             self.settle()
         return reached
 
     def _write_files(self) -> None:
         directory, environ = self.run.directory, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"} | self.run.environ
-        for name in ("key", "hostkey"):
-            keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"e2c-dl-{self.run.id}"]
-            run([*keygen, "-f", str(directory / name)], environ)
+        make_keys(self.run, environ)
         (directory / "sshd_config").write_text(sshd_config(directory, environ), encoding="utf-8")
         self._plan.script.write_text(self._plan.script_text(), encoding="utf-8")
         for spec in self._specs:
@@ -107,7 +100,7 @@ class DockerHosts(Hosts):
 
     def _start(self, spec: HostSpec) -> None:
         docker(*self._plan.run_argv(spec.name, spec.cores))
-        if self._plan.data is Data.VETH:
+        if self._plan.backend is Backend.TC:
             docker(*self._plan.connect_argv(spec.name))
 
     def _accesses(self) -> tuple[Access, ...]:
@@ -132,24 +125,9 @@ class DockerHosts(Hosts):
             for spec in self._specs
         )
 
-    def _await_sshd(self, access: Access) -> None:
-        """Return when the host's sshd has greeted. Raises: TestbedError if it does not in time."""
-        deadline_s = time.monotonic() + _SSHD_TIMEOUT_S
-        while True:
-            try:
-                with socket.create_connection((access.address, access.port), timeout=1) as connection:
-                    connection.recv(1)
-                return
-            except OSError as error:
-                if time.monotonic() > deadline_s:
-                    why = f"host {access.name}: no sshd at {access.address}: {error}; is a firewall in between?"
-                    raise TestbedError(why) from error
-                running = docker(
-                    "container", "inspect", "--format={{.State.Running}}", self._plan.container(access.name)
-                )
-                if running.strip() != "true":
-                    raise self._ended(access.name) from error
-            time.sleep(_POLL_S)
+    def _not_running(self, host: str) -> TestbedError | None:
+        told = docker("container", "inspect", "--format={{.State.Running}}", self._plan.container(host))
+        return None if told.strip() == "true" else self._ended(host)
 
     def _ended(self, host: str) -> TestbedError:
         said = docker("logs", "--tail=3", self._plan.container(host)).split("\n")

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.docker import image, interpreter
 from e2c_dl.testbeds.docker.engine import asked, docker
 from e2c_dl.testbeds.this_machine import probes as machine
-from e2c_dl.testbeds.this_machine.probes import PROGRAMS, Probe
+from e2c_dl.testbeds.this_machine.probes import PROGRAMS
 
 LEAST_API = (1, 40)  # of Docker 19.03
 

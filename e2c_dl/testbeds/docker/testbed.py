@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl import units
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import described, registry
+from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.docker import cleanup, image, interpreter, probes
 from e2c_dl.testbeds.docker.containers import Plan
 from e2c_dl.testbeds.docker.engine import asked, meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts, sysctls
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 from e2c_dl.testbeds.this_machine import addresses, preflight
-from e2c_dl.testbeds.this_machine.probes import Probe
-from e2c_dl.testbeds.this_machine.testbed import BACKENDS, OneMachine, compute_plan, data_network
+from e2c_dl.testbeds.this_machine.hosts import HostSpec
+from e2c_dl.testbeds.this_machine.testbed import ThisMachineTestbed, backend_of, compute_plan
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 
 
-class Docker(OneMachine):
+class DockerTestbed(ThisMachineTestbed):
     """Containers of ``image``, each with at most ``memory_bytes``."""
 
     name = "docker"
@@ -32,7 +33,7 @@ class Docker(OneMachine):
         self._image, self._memory_bytes = image_name, memory_bytes
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Docker:
+    def of(cls, options: Mapping[str, str]) -> DockerTestbed:
         """The testbed. ``image``: of one's own; ``memory``: such as 1GiB. Raises: InputError."""
         chosen, memory = options.get("image"), options.get("memory")
         return cls(
@@ -53,9 +54,9 @@ class Docker(OneMachine):
         except TestbedError:
             return True
 
-    def problems(self, hosts: Sequence[str], data: Data) -> tuple[str, ...]:
+    def problems(self, hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
         found = [*preflight.names(hosts), *preflight.memory(len(hosts)), *probes.missing_programs()]
-        if data is Data.TAP:
+        if backend is Backend.RELAY:
             found += probes.relay_problems()
         try:
             problem = image.problem(self._image) or interpreter.problem(self._image)
@@ -65,14 +66,14 @@ class Docker(OneMachine):
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
         """Headings and lines for ``--dry-run``; the run's id and slot are chosen when it begins."""
-        data, names = data_network(scenario), scenario.topology.names
+        backend, names = backend_of(scenario), scenario.topology.names
         computing = compute_plan(scenario, quota=self.has_quota())
         planned = Plan(
             run_id="RUN",
             directory=Path(registry.state_base()) / "RUN",
             slot=1,
             image=self._image,
-            data=data,
+            backend=backend,
             names=names,
             sysctls=sysctls(scenario.tcp),
             memory_bytes=self._memory_bytes,
@@ -80,14 +81,18 @@ class Docker(OneMachine):
         commands = list(planned.networks_argv())
         for name in names:
             commands.append(planned.run_argv(name, computing.cores.get(name)))
-            commands += [planned.connect_argv(name)] if data is Data.VETH else []
+            commands += [planned.connect_argv(name)] if backend is Backend.TC else []
         reached = {name: str(planned.data_address(name).ip) for name in names}
         devices = dict.fromkeys(names, addresses.DATA_DEVICE)
-        said = described.plan(scenario, BACKENDS[data], computing, devices, reached)
+        said = described.plan(scenario, backend, computing, devices, reached)
         return {"commands to docker": tuple(shlex.join(["docker", *argv]) for argv in commands)} | said
 
-    def make_hosts(self, run: registry.Run, specs: Sequence[HostSpec], *, data: Data, tcp: Tcp) -> DockerHosts:
-        return DockerHosts(run, specs, data=data, tcp_settings=tcp, image=self._image, memory_bytes=self._memory_bytes)
+    def make_hosts(
+        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp
+    ) -> DockerHosts:
+        return DockerHosts(
+            run, specs, backend=backend, tcp_settings=tcp, image=self._image, memory_bytes=self._memory_bytes
+        )
 
     def destroy(self, run_id: str) -> tuple[str, ...]:
         return cleanup.destroy(run_id)

@@ -25,7 +25,7 @@ def roles_and_networks(
     topology: Topology,
     accesses: Sequence[Access],
     told: Mapping[str, Told],
-    variables: Mapping[str, Mapping[str, Any]] | None = None,
+    variables: Mapping[str, Mapping[str, Any]],
 ) -> Any:
     """(Roles, Networks) of ``accesses``, once all of them answer over SSH.
 
@@ -39,7 +39,7 @@ def roles_and_networks(
             by_name[host.name],
             [host.service, _service_key(host.service_id), host.layer],
             told[host.name],
-            (variables or {}).get(host.name, {}),
+            variables.get(host.name, {}),
         )
         for host in topology.hosts
     ]

@@ -51,6 +51,6 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return (*removed, *here.destroy(run_id, base))
 
 
-def _arguments(run: registry.Run, access: Access) -> list[str]:
+def _arguments(run: registry.RegisteredRun, access: Access) -> list[str]:
     device = access.data_device if run.details.get(SHAPED) else ""
     return [run.id, directory(access), device, json.dumps(tc.clear(access.data_device))]

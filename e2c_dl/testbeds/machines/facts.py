@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2c_dl import __version__
-from e2c_dl.testbeds.base import VENV, Access, Backend
+from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds.base import VENV, Access
 from e2c_dl.testbeds.machines import reach
 from e2c_dl.testbeds.machines.inventory import Machine, SharedDevice
 

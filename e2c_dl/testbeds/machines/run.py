@@ -11,26 +11,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, host_keys, registry, shaping
-from e2c_dl.testbeds.base import Access, Backend, Told
+from e2c_dl.testbeds.base import Access, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.machines import cleanup, computing, reach
 from e2c_dl.testbeds.machines.facts import Facts, way_to
 
-if TYPE_CHECKING:
-    from e2c_dl.testbeds.machines.testbed import Static
+
+class Asked(Protocol):
+    """What a run needs of its testbed: what is known of the machines of a scenario."""
+
+    def limitations(self, scenario: Scenario) -> tuple[str, ...]: ...
+
+    def facts(self, scenario: Scenario) -> dict[str, Facts]: ...
+
+    def backend(self, scenario: Scenario) -> Backend: ...
 
 
-class StaticRun(ClaimedRun):
+class MachinesRun(ClaimedRun):
     """One run's hosts and emulation: conforms to base.TestbedRun."""
 
-    def __init__(self, kind: Static, scenario: Scenario, run: registry.Run) -> None:
+    def __init__(self, kind: Asked, scenario: Scenario, run: registry.RegisteredRun) -> None:
         super().__init__(scenario, run)
         self._kind = kind
+
+    def provision(self) -> tuple[Access, ...]:
+        """The machines of the inventory, begun on: there is nothing to reserve. Raises: TestbedError."""
+        accesses = tuple(_access(name, facts, self.run_id) for name, facts in self._facts.items())
+        # Registered before anything is done to the machines: whatever happens, `destroy` knows where to look.
+        self._run = registry.changed(self._run, hosts=accesses, details={cleanup.SHAPED: self._shaped})
+        begun = {
+            access.name: [self.run_id, cleanup.directory(access), access.data_device if self._shaped else ""]
+            for access in accesses
+        }
+        answers = reach.ask(accesses, "begin", begun)
+        for access in accesses:
+            answers[access.name].checked(access, TestbedError)
+        self.accesses = accesses
+        return accesses
 
     @property
     def limitations(self) -> tuple[str, ...]:
@@ -46,10 +69,7 @@ class StaticRun(ClaimedRun):
 
     def host_facts(self) -> tuple[dict[str, Any], ...]:
         kept = ("kernel", "cores", "memory_bytes", "cpu_model", "gpus")
-        return tuple(
-            row | {key: self._facts[row["name"]].told[key] for key in kept}
-            for row in described.host_facts(self._scenario, self.accesses)
-        )
+        return tuple(row | {key: self._facts[row["name"]].told[key] for key in kept} for row in super().host_facts())
 
     def emulate(self) -> None:
         if self._shaped:
@@ -86,27 +106,12 @@ class StaticRun(ClaimedRun):
     def _shaped(self) -> bool:
         return self._backend is not Backend.NONE
 
-    def _bring_up(self) -> Any:
-        from e2c_dl.testbeds.e2clab.hosts import roles_and_networks
+    def _told(self, access: Access) -> Told:
+        speed = computing.plan(self._scenario).speed.get(access.name)
+        return Told(speed=speed, strict=self._strict, backend=self._backend)
 
-        accesses = tuple(_access(name, facts, self.run_id) for name, facts in self._facts.items())
-        # Registered before anything is done to the machines: whatever happens, `destroy` knows where to look.
-        self._run = registry.with_details(self._run, {cleanup.SHAPED: self._shaped})
-        self._run = registry.with_hosts(self._run, accesses)
-        begun = {
-            access.name: [self.run_id, cleanup.directory(access), access.data_device if self._shaped else ""]
-            for access in accesses
-        }
-        for name, answer in reach.ask(accesses, "begin", begun).items():
-            if answer.failure is not None:
-                raise TestbedError(f"host {name}: {answer.failure}")
-        self.accesses = accesses
-        told = {access.name: self._told(access.name) for access in accesses}
-        variables = {access.name: for_ansible(access) for access in accesses}
-        return roles_and_networks(self._scenario.topology, accesses, told, variables)
-
-    def _told(self, host: str) -> Told:
-        return Told(speed=computing.plan(self._scenario).speed.get(host), strict=self._strict, backend=self._backend)
+    def _for_ansible(self, access: Access) -> Mapping[str, Any]:
+        return for_ansible(access)
 
 
 def _access(name: str, facts: Facts, run_id: str) -> Access:

@@ -8,20 +8,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from e2c_dl.emulation import tc
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import asked, described, registry
-from e2c_dl.testbeds.base import Backend
+from e2c_dl.testbeds import described, registry, shaping
+from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.host_keys import UNCHECKED
 from e2c_dl.testbeds.machines import computing, facts, inventory, matching
 from e2c_dl.testbeds.machines.facts import Facts
-from e2c_dl.testbeds.machines.run import StaticRun
+from e2c_dl.testbeds.machines.run import MachinesRun
 from e2c_dl.testbeds.this_machine import probes as machine
-from e2c_dl.testbeds.this_machine.probes import DEPLOYING, Probe
-
-_ORDER = (Backend.NONE, Backend.HTB, Backend.TC)  # from the least to the most
+from e2c_dl.testbeds.this_machine.probes import DEPLOYING
 
 
-class Static:
+class MachinesTestbed:
     """The machines of one inventory. Asks each of them at most once."""
 
     name = "static"
@@ -31,7 +30,7 @@ class Static:
         self._asked: dict[str, Facts] = {}  # machine's place in the inventory -> what it is
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Static:
+    def of(cls, options: Mapping[str, str]) -> MachinesTestbed:
         """The testbed of ``options["inventory"]``. Raises: InputError: that file is wrong."""
         return cls(inventory.load(Path(os.path.abspath(options["inventory"]))))
 
@@ -47,7 +46,7 @@ class Static:
         unmatched = matching.problems(scenario.topology, self._listed)
         if unmatched:
             return unmatched
-        wanted = asked.at_most(scenario)
+        wanted = shaping.at_most(scenario)
         shaped = bool(wanted.links or wanted.bottlenecks)
         return tuple(line for found in self.facts(scenario).values() for line in found.problems(shaped=shaped))
 
@@ -68,9 +67,9 @@ class Static:
         }
         return said | described.plan(scenario, self.backend(scenario), computing.plan(scenario), devices, addresses)
 
-    def claim(self, scenario: Scenario) -> StaticRun:
+    def claim(self, scenario: Scenario) -> MachinesRun:
         run = registry.begin(registry.new_run_id(), scenario=scenario.name, testbed=self.name)
-        return StaticRun(self, scenario, run)
+        return MachinesRun(self, scenario, run)
 
     def facts(self, scenario: Scenario) -> dict[str, Facts]:
         """host -> what its machine is. Asks those that were not asked yet."""
@@ -81,10 +80,10 @@ class Static:
 
     def backend(self, scenario: Scenario) -> Backend:
         """What all machines of ``scenario`` can do: the least of any."""
-        return min((found.backend for found in self.facts(scenario).values()), key=_ORDER.index)
+        return Backend.least(found.backend for found in self.facts(scenario).values())
 
     def _links_missed(self, scenario: Scenario) -> tuple[str, ...]:
-        wanted, backend = asked.at_most(scenario), self.backend(scenario)
+        wanted, backend = shaping.at_most(scenario), self.backend(scenario)
         if not (wanted.links or wanted.bottlenecks):
             return ()
         if backend is Backend.TC:
@@ -92,7 +91,7 @@ class Static:
         why = described.grouped(
             (name, found.why_not_more())
             for name, found in self.facts(scenario).items()
-            if _ORDER.index(found.backend) <= _ORDER.index(backend)
+            if found.backend is backend  # the least of all: no other has less
         )
         if backend is Backend.NONE:
             return (f"no link is emulated, the network is as it is: {'; '.join(why)}",)

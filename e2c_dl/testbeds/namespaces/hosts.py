@@ -6,8 +6,8 @@
 
 For an ordinary user all of it happens in namespaces of the user's own (``rootless``), which a keeper keeps.
 
-With ``Data.VETH`` the hosts' data devices are there from the start, for shaping by tc. With ``Data.TAP`` a relay makes
-them later, from what Access says (``addresses.mac`` gives the hardware address); then ``settle`` is called.
+Under tc the hosts' data devices are there from the start. Under the relay it makes them later, from what Access says
+(``addresses.mac`` gives the hardware address); then ``settle`` is called.
 """
 
 from __future__ import annotations
@@ -15,61 +15,38 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.access import enter_network
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces import cables
 from e2c_dl.testbeds.namespaces.cleanup import destroy
 from e2c_dl.testbeds.namespaces.holder import Holder, start_core, start_host, start_keeper
+from e2c_dl.testbeds.programs import enter_network
 from e2c_dl.testbeds.this_machine import addresses, cpu, tcp
-from e2c_dl.testbeds.this_machine.commands import run
 from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, TEMPORARY, HostFiles, sshd_config
-from e2c_dl.testbeds.this_machine.hosts import Hosts
-
-_SSH_PORT = 22
-_SSHD_TIMEOUT_S = 20.0
-_POLL_S = 0.005
+from e2c_dl.testbeds.this_machine.hosts import SSH_PORT, HostSpec, MadeHosts, await_sshd, make_keys, run_here
 
 
-class Data(Enum):
-    """Where the data devices come from."""
-
-    TAP = "tap"  # a relay makes them, after ``up``
-    VETH = "veth"  # made by ``up``, joined by a bridge
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostSpec:
-    """A host to bring up. ``cores``: how much CPU time it may use (0.5: half a core), None for no limit."""
-
-    name: str
-    cores: float | None = None
-
-
-class LocalTestbed(Hosts):
+class NamespaceHosts(MadeHosts):
     """The hosts of one registered run. For one thread, and one ``up``."""
 
     def __init__(
         self,
-        run: registry.Run,
+        run: registry.RegisteredRun,
         hosts: Sequence[HostSpec],
         *,
-        data: Data,
+        backend: Backend,
         tcp: Tcp,
         python: str = sys.executable,
     ) -> None:
         self.run = run
         self._specs = tuple(hosts)
-        self._data = data
+        self._backend = backend
         self._tcp = tcp
         self._python = python
         self._root = os.geteuid() == 0
@@ -93,7 +70,7 @@ class LocalTestbed(Hosts):
         for access in self.run.hosts:
             if access.name in self._refused_congestion_control:
                 change = tcp.route_change(access.data_address, self._tcp.congestion_control)
-                run(enter_network(access, ["ip", *change]), self._environ())
+                run_here(enter_network(access, ["ip", *change]), self._environ())
                 del self._refused_congestion_control[access.name]
 
     def _up(self) -> tuple[Access, ...]:
@@ -102,7 +79,7 @@ class LocalTestbed(Hosts):
         for host in files:
             host.write(user)
         core, holders = self._start(files)
-        self._make_keys()
+        make_keys(self.run, self._environ())
         for holder, host in zip(holders, files, strict=True):
             self._take_settings(holder, host.sysctl)
         self._cable(core, holders)
@@ -114,12 +91,12 @@ class LocalTestbed(Hosts):
         for holder in holders:
             holder.expect("started")
         reached = tuple(self._access(host, holder, user.pw_name) for host, holder in zip(files, holders, strict=True))
-        self.run = registry.with_hosts(self.run, reached)
+        self.run = registry.changed(self.run, hosts=reached)
         for access in reached:
-            _await_sshd(access)
+            await_sshd(access)
         for holder in self._holders:
             holder.close()
-        if self._data is Data.VETH:
+        if self._backend is Backend.TC:
             self.settle()
         return reached
 
@@ -131,7 +108,7 @@ class LocalTestbed(Hosts):
                 name=spec.name,
                 run=self.run.directory,
                 management=str(addresses.management_address(self.run.slot, i)),
-                data=str(addresses.data_address(i)) if self._data is Data.VETH else None,
+                data=str(addresses.data_address(i)) if self._backend is Backend.TC else None,
                 neighbours=neighbours,
                 sysctl=settings,
                 root=self._root,
@@ -164,15 +141,10 @@ class LocalTestbed(Hosts):
             holder.await_pid()
         return core, hosts
 
-    def _make_keys(self) -> None:
-        for name in ("key", "hostkey"):
-            keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"e2c-dl-{self.run.id}"]
-            run([*keygen, "-f", str(self.run.directory / name)], self._environ())
-
     def _cable(self, core: Holder, hosts: Sequence[Holder]) -> None:
-        lines = cables.in_core(self.run.id, os.getpid(), [h.pid for h in hosts], self._data is Data.VETH)
-        run(["nsenter", "--target", str(core.pid), "--net", "ip", "-batch", "-"], self._environ(), lines)
-        run(["ip", "-batch", "-"], self._environ(), cables.in_machine(self.run.id, self.run.slot))
+        lines = cables.in_core(self.run.id, os.getpid(), [h.pid for h in hosts], self._backend is Backend.TC)
+        run_here(["nsenter", "--target", str(core.pid), "--net", "ip", "-batch", "-"], self._environ(), lines)
+        run_here(["ip", "-batch", "-"], self._environ(), cables.in_machine(self.run.id, self.run.slot))
 
     def _take_settings(self, holder: Holder, asked: Mapping[str, str]) -> None:
         """Wait for what ``holder`` reads back of its sysctls, and note where that is not as asked."""
@@ -192,7 +164,7 @@ class LocalTestbed(Hosts):
             data_device=addresses.DATA_DEVICE,
             user=user,
             keyfile=str(self.run.directory / "key"),
-            port=_SSH_PORT,
+            port=SSH_PORT,
             python=self._python,
             run_dir=str(host.work),
             netns_pid=holder.pid,
@@ -212,18 +184,3 @@ def _user() -> pwd.struct_passwd:
 
 def _ip(host: HostFiles) -> str:
     return host.management.partition("/")[0]
-
-
-def _await_sshd(access: Access) -> None:
-    """Return when the host's sshd accepts connections. Raises: TestbedError if it does not in time."""
-    deadline_s = time.monotonic() + _SSHD_TIMEOUT_S
-    while True:
-        try:
-            socket.create_connection((access.address, access.port), timeout=1).close()
-            return
-        except OSError as error:
-            if time.monotonic() > deadline_s:
-                raise TestbedError(
-                    f"host {access.name}: no sshd at {access.address}: {error}; is a firewall in between?"
-                ) from error
-        time.sleep(_POLL_S)

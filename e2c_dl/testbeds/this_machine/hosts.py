@@ -1,17 +1,42 @@
-"""The hosts of one run on this machine, whatever they are: brought up whole or not at all, and released."""
+"""The hosts that a run makes on this machine, whatever they are: brought up whole or not at all, and released.
+
+Beside their base, what all kinds of them need: keys, programs of the machine run to their end, and waiting for sshd.
+"""
 
 from __future__ import annotations
 
+import shlex
+import socket
+import subprocess
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 
+SSH_PORT = 22
+SSHD_WITHIN_S = 30.0
+KEYS = ("key", "hostkey")
+"""Private keys in a run's directory: the way in, and what its hosts show."""
 
-class Hosts(ABC):
+_POLL_S = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpec:
+    """A host to bring up. ``cores``: how much CPU time it may use (0.5: half a core), None for no limit."""
+
+    name: str
+    cores: float | None = None
+
+
+class MadeHosts(ABC):
     """The hosts of one registered run. For one thread, and one ``up``."""
 
-    run: registry.Run  # as saved last: its hosts and details among it
+    run: registry.RegisteredRun  # as saved last: its hosts and details among it
 
     @property
     @abstractmethod
@@ -25,7 +50,7 @@ class Hosts(ABC):
         """
         try:
             return self._up()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: half of the hosts are of no use to anybody
             self.down()
             raise
 
@@ -35,7 +60,7 @@ class Hosts(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Set what needs the data devices: call it when a relay has made them; ``up`` does so for VETH.
+        """Set what needs the data devices: call it when a relay has made them; ``up`` does so for tc.
 
         Changes ``limitations``. Raises: TestbedError.
         """
@@ -43,3 +68,45 @@ class Hosts(ABC):
     @abstractmethod
     def _up(self) -> tuple[Access, ...]:
         """What ``up`` does, if nothing goes wrong."""
+
+
+def run_here(argv: Sequence[str], environ: Mapping[str, str], lines: Sequence[str] = ()) -> None:
+    """Run ``argv`` on this machine, with ``lines`` on its input. Raises: TestbedError if it is missing or fails."""
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        subprocess.run(argv, input=text, env=dict(environ), capture_output=True, text=True, check=True)
+    except FileNotFoundError as error:
+        raise TestbedError(f"{argv[0]}: not found on this machine; `e2c-dl doctor` names the package") from error
+    except subprocess.CalledProcessError as error:
+        said = "; ".join(error.stderr.strip().splitlines()[:2]) or "it said nothing"
+        raise TestbedError(
+            f"`{shlex.join(argv)}` failed: {said}; `e2c-dl doctor` says what this machine lacks"
+        ) from error
+
+
+def make_keys(run: registry.RegisteredRun, environ: Mapping[str, str]) -> None:
+    """KEYS, with their public halves, in the run's directory. Raises: TestbedError."""
+    for name in KEYS:
+        kind = ["-q", "-t", "ed25519", "-N", "", "-C", f"e2c-dl-{run.id}"]  # ed25519: made at once, RSA takes seconds
+        run_here(["ssh-keygen", *kind, "-f", str(run.directory / name)], environ)
+
+
+def await_sshd(access: Access, ended: Callable[[], TestbedError | None] = lambda: None) -> None:
+    """Return when the host's sshd has greeted. ``ended``: why waiting is in vain, asked after each try.
+
+    Raises: TestbedError: it does not greet in time, or what ``ended`` says.
+    """
+    deadline_s = time.monotonic() + SSHD_WITHIN_S
+    while True:
+        try:
+            with socket.create_connection((access.address, access.port), timeout=1) as connection:
+                connection.recv(1)  # it greets: that something listens is not enough
+            return
+        except OSError as error:
+            if (why := ended()) is not None:
+                raise why from error
+            if time.monotonic() > deadline_s:
+                raise TestbedError(
+                    f"host {access.name}: no sshd at {access.address}: {error}; is a firewall in between?"
+                ) from error
+        time.sleep(_POLL_S)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import e2c_dl
-from e2c_dl.testbeds.namespaces.hosts import Data
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.testbeds.registry import STATE_VARIABLE, state_base
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine import rootless
@@ -34,14 +34,14 @@ def memory_needed(hosts: int) -> int:
     return hosts * (WORKER_BYTES + HOST_BYTES)
 
 
-def preflight(hosts: Sequence[str], data: Data) -> tuple[str, ...]:
+def preflight(hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
     """Everything that stands in the way of bringing up hosts of these names, one line each, with its remedy."""
     return (
         *names(hosts),
         *_rights(),
         *_programs(),
         *unseen(),
-        *_devices(data),
+        *_devices(backend),
         *_capacity(len(hosts)),
     )
 
@@ -85,8 +85,8 @@ def unseen() -> list[str]:
     ]
 
 
-def _devices(data: Data) -> list[str]:
-    problem = machine.tun_problem() if data is Data.TAP else None
+def _devices(backend: Backend) -> list[str]:
+    problem = machine.tun_problem() if backend is Backend.RELAY else None
     return [] if problem is None else [f"/dev/net/tun: {problem}; {machine.TUN_REMEDY}"]
 
 

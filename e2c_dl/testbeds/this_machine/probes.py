@@ -12,10 +12,10 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.registry import state_base
 from e2c_dl.testbeds.this_machine import cpu, rootless
 
@@ -45,16 +45,6 @@ _TUN = Path("/dev/net/tun")
 TUN_REMEDY = "as root: modprobe tun, chmod 0666 /dev/net/tun; in a container, add --device /dev/net/tun"
 _TIMEOUT_S = 5.0
 _GIB = 2**30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """One capability; not all are always needed. ``remedy`` is empty if there is nothing to do."""
-
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
 
 
 def probes() -> tuple[Probe, ...]:

@@ -2,15 +2,15 @@
 
 ::
 
-    OneMachine (a Testbed)                 a kind says: name, probes, blocking, problems, make_hosts, destroy
+    ThisMachineTestbed (a Testbed)                 a kind says: name, probes, blocking, problems, make_hosts, destroy
         | claim
-    OneMachineRun (a TestbedRun)           shared: backend, compute, facts, what workers are told, release
-        |-- Hosts                          up ── settle ── down             a kind's own, one per run
+    ThisMachineRun (a TestbedRun)           shared: backend, compute, facts, what workers are told, release
+        |-- MadeHosts                      up ── settle ── down             a kind's own, one per run
         `-- the relay, or tc               on the network namespaces of the hosts (Access.netns_pid)
 
 Data network: where the kernel has netem and tc can do all that the scenario asks for, the hosts' own devices shaped by
-tc (``Data.VETH``: ``Hosts.up`` brings them); else TAP devices that the relay makes and carries (``Data.TAP``), of the
-addresses and hardware addresses that ``local.addresses`` computes. A new kind derives from OneMachine, and is named in
+tc (``MadeHosts.up`` brings them); else TAP devices that the relay makes and carries, of the addresses and hardware
+addresses that ``addresses`` computes. A new kind derives from ThisMachineTestbed, and is named in
 ``catalogue``.
 """
 
@@ -23,22 +23,20 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.emulation import compute, tc
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.relay import report as relay_report
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.scenario.model import Scenario, Tcp
-from e2c_dl.testbeds import asked, described, registry, shaping
-from e2c_dl.testbeds.base import Backend, Told
+from e2c_dl.testbeds import described, registry, shaping
+from e2c_dl.testbeds.base import Access, Probe, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
-from e2c_dl.testbeds.namespaces.hosts import Data, HostSpec
 from e2c_dl.testbeds.this_machine import addresses
-from e2c_dl.testbeds.this_machine.hosts import Hosts
-from e2c_dl.testbeds.this_machine.probes import Probe, has_netem
-
-BACKENDS = {Data.TAP: Backend.RELAY, Data.VETH: Backend.TC}
+from e2c_dl.testbeds.this_machine.hosts import KEYS, HostSpec, MadeHosts
+from e2c_dl.testbeds.this_machine.probes import has_netem
 
 
-class OneMachine(ABC):
+class ThisMachineTestbed(ABC):
     """A kind of hosts on this machine: conforms to base.Testbed. ``probes``, ``blocking`` and these are its own."""
 
     name: str
@@ -52,11 +50,13 @@ class OneMachine(ABC):
         """Names of the missing capabilities without which no run works here."""
 
     @abstractmethod
-    def problems(self, hosts: Sequence[str], data: Data) -> tuple[str, ...]:
+    def problems(self, hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
         """What stands in the way of bringing up hosts of these names, one line each, with its remedy."""
 
     @abstractmethod
-    def make_hosts(self, run: registry.Run, specs: Sequence[HostSpec], *, data: Data, tcp: Tcp) -> Hosts:
+    def make_hosts(
+        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp
+    ) -> MadeHosts:
         """The hosts of ``run``, not yet up."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class OneMachine(ABC):
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
         """What stands in the way of running ``scenario`` here, one line each, with its remedy; starts nothing."""
-        return self.problems(scenario.topology.names, data_network(scenario))
+        return self.problems(scenario.topology.names, backend_of(scenario))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
         """Of links nothing, as what tc cannot do on these hosts, the relay can; of processors, a CPU quota."""
@@ -81,12 +81,12 @@ class OneMachine(ABC):
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
         """Headings and lines for ``--dry-run``."""
-        backend = BACKENDS[data_network(scenario)]
+        backend = backend_of(scenario)
         reached = {name: str(addresses.data_address(i).ip) for i, name in enumerate(scenario.topology.names)}
         devices = dict.fromkeys(reached, addresses.DATA_DEVICE)
         return described.plan(scenario, backend, compute_plan(scenario, quota=self.has_quota()), devices, reached)
 
-    def claim(self, scenario: Scenario) -> OneMachineRun:
+    def claim(self, scenario: Scenario) -> ThisMachineRun:
         """A run id of its own, registered: from now on ``e2c-dl destroy`` knows of this run."""
         run = registry.begin(
             registry.new_run_id(),
@@ -95,14 +95,14 @@ class OneMachine(ABC):
             details=self.details(),
             choose_slot=addresses.free_slot,
         )
-        return OneMachineRun(self, scenario, run)
+        return ThisMachineRun(self, scenario, run)
 
 
-def data_network(scenario: Scenario) -> Data:
-    """What carries the data network of ``scenario`` on this machine."""
-    if not has_netem() or tc.unsupported(asked.at_most(scenario), netem=True):
-        return Data.TAP
-    return Data.VETH
+def backend_of(scenario: Scenario) -> Backend:
+    """What carries the data network of ``scenario`` on this machine: the relay, or tc."""
+    if not has_netem() or tc.unsupported(shaping.at_most(scenario), netem=True):
+        return Backend.RELAY
+    return Backend.TC
 
 
 def compute_plan(scenario: Scenario, *, quota: bool = True) -> compute.ComputePlan:
@@ -110,19 +110,27 @@ def compute_plan(scenario: Scenario, *, quota: bool = True) -> compute.ComputePl
     return compute.of_scenario(len(os.sched_getaffinity(0)), scenario, quota=quota)
 
 
-class OneMachineRun(ClaimedRun):
+class ThisMachineRun(ClaimedRun):
     """One run's hosts and emulation: conforms to base.TestbedRun."""
 
-    def __init__(self, kind: OneMachine, scenario: Scenario, run: registry.Run) -> None:
+    def __init__(self, kind: ThisMachineTestbed, scenario: Scenario, run: registry.RegisteredRun) -> None:
         super().__init__(scenario, run)
         self._kind = kind
-        self._hosts: Hosts | None = None
+        self._hosts: MadeHosts | None = None
         self._relay: RelayProcess | None = None
         self._choose()
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
         super().adopt(scenario, archive=archive, strict=strict)
         self._choose()
+
+    def provision(self) -> tuple[Access, ...]:
+        """Make the hosts: there is nothing to reserve on one's own machine. Raises: TestbedError."""
+        specs = [HostSpec(name=name, cores=self._plan.cores.get(name)) for name in self._scenario.topology.names]
+        self._hosts = self._kind.make_hosts(self._run, specs, backend=self._backend, tcp=self._scenario.tcp)
+        self.accesses = self._hosts.up()
+        self._run = self._hosts.run
+        return self.accesses
 
     @property
     def limitations(self) -> tuple[str, ...]:
@@ -137,13 +145,9 @@ class OneMachineRun(ClaimedRun):
         """How network and compute are emulated, for run.json."""
         return described.facts(self._scenario, self._backend, self._plan)
 
-    def host_facts(self) -> tuple[dict[str, Any], ...]:
-        """Who took part, for run.json."""
-        return described.host_facts(self._scenario, self.accesses)
-
     def emulate(self) -> None:
         """Put the whole emulated topology in force at once. Raises: EmulationError."""
-        if self._data is Data.VETH:
+        if self._backend is Backend.TC:
             shaping.apply(self.accesses, self._scenario.emulated_topology(), netem=True)
         else:
             self._start_relay()
@@ -175,35 +179,18 @@ class OneMachineRun(ClaimedRun):
 
     def secrets(self) -> tuple[bytes, ...]:
         """What must not stand in an archive: the run's private keys. Empty once the hosts are released."""
-        found = [self.state_dir / name for name in ("key", "hostkey")]
+        found = [self.state_dir / name for name in KEYS]
         return tuple(path.read_bytes() for path in found if path.is_file())
-
-    @property
-    def _backend(self) -> Backend:
-        return BACKENDS[self._data]
 
     def _choose(self) -> None:
         """How the scenario is emulated: found by trying what the kernel can do, so once per scenario."""
-        self._data = data_network(self._scenario)
+        self._backend = backend_of(self._scenario)
         self._plan = compute_plan(self._scenario, quota=self._kind.has_quota())
 
-    def _bring_up(self) -> Any:
-        from e2c_dl.testbeds.e2clab.hosts import roles_and_networks
-
-        specs = [HostSpec(name=name, cores=self._plan.cores.get(name)) for name in self._scenario.topology.names]
-        self._hosts = self._kind.make_hosts(self._run, specs, data=self._data, tcp=self._scenario.tcp)
-        self.accesses = self._hosts.up()
-        self._run = self._hosts.run
-        told = {access.name: self._told(access.name) for access in self.accesses}
-        return roles_and_networks(self._scenario.topology, self.accesses, told)
-
-    def _told(self, host: str) -> Told:
-        return Told(
-            speed=self._plan.speed.get(host),
-            strict=self._strict,
-            backend=self._backend,
-            relay_socket=str(self._relay_socket) if self._backend is Backend.RELAY else None,
-        )
+    def _told(self, access: Access) -> Told:
+        socket = str(self._relay_socket) if self._backend is Backend.RELAY else None
+        speed = self._plan.speed.get(access.name)
+        return Told(speed=speed, strict=self._strict, backend=self._backend, relay_socket=socket)
 
     @property
     def _relay_log(self) -> Path:

@@ -16,11 +16,12 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import in_force, matrix, remeasured
 from e2c_dl.campaign.targets import Target
 from e2c_dl.cli.emulate import emulate
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured, Share
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.report.page import matrix as drawing
-from e2c_dl.testbeds.base import Access, Backend
+from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Bottleneck, BurstLoss, Host, Link, Pair, Topology
 
 NAMES = ("cloud-1", "edge-1", "edge-2", "fog-1")

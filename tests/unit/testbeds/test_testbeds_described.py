@@ -4,12 +4,12 @@ import pytest
 from small_scenario import SERVICES, STRATEGIES, writer
 
 from e2c_dl.emulation import compute
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind, LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
-from e2c_dl.testbeds import asked, described
-from e2c_dl.testbeds.base import Backend
+from e2c_dl.testbeds import described, shaping
 from e2c_dl.testbeds.machines import computing
 from e2c_dl.topology import Bottleneck, BurstLoss, Link
 
@@ -74,7 +74,7 @@ def test_what_a_back_end_must_be_able_to_do_is_what_ever_comes(scenario):
         delay_s=Schedule(points=((0.0, 0.0), (9.0, 0.2))), loss=Schedule(points=((0.0, 0.0), (5.0, 0.1)))
     )
     changing = replace(scenario, schedules=Schedules(links={("edge-1", "edge-2"): later}))
-    link = asked.at_most(changing).link("edge-1", "edge-2")
+    link = shaping.at_most(changing).link("edge-1", "edge-2")
     assert (link.delay_s, link.loss, link.rate_bps) == (0.2, 0.1, None)
 
 

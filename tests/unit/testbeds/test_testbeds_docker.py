@@ -10,24 +10,24 @@ import pytest
 from click.testing import CliRunner
 
 from e2c_dl.cli.image import image as image_command
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import catalogue
+from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.docker import build, containers, debootstrap, engine, hosts, image, interpreter, probes
 from e2c_dl.testbeds.docker.containers import Plan
-from e2c_dl.testbeds.namespaces.hosts import Data
-from e2c_dl.testbeds.this_machine.probes import Probe
 
 ODD = "edge-1; rm -rf /"
 
 
-def plan(data: Data = Data.VETH, directory: str = "/run/e2c-dl/0a0b0c0d") -> Plan:
+def plan(backend: Backend = Backend.TC, directory: str = "/run/e2c-dl/0a0b0c0d") -> Plan:
     return Plan(
         run_id="0a0b0c0d",
         directory=Path(directory),
         slot=7,
         image="e2c-dl-host:1",
-        data=data,
+        backend=backend,
         names=("edge-1", "fog-1"),
         sysctls={"net/ipv4/tcp_rmem": "4096 131072 16777216"},
         memory_bytes=2**30,
@@ -49,10 +49,10 @@ def test_a_container_gets_addresses_limits_and_the_runs_id() -> None:
 
 
 def test_under_the_relay_there_is_no_data_network() -> None:
-    (only,) = plan(Data.TAP).networks_argv()
+    (only,) = plan(Backend.RELAY).networks_argv()
     assert only[-1] == "e2cdl-0a0b0c0d" and "--subnet=198.18.7.0/24" in only and "--gateway=198.18.7.1" in only
-    assert str(plan(Data.TAP).data_address("fog-1")) == "198.19.0.11/16"  # where the relay makes it
-    management, data = plan(Data.VETH).networks_argv()
+    assert str(plan(Backend.RELAY).data_address("fog-1")) == "198.19.0.11/16"  # where the relay makes it
+    management, data = plan(Backend.TC).networks_argv()
     assert "--opt=com.docker.network.bridge.name=e2c-0a0b0c0d" in management
     assert data[-2:] == ["--internal", "e2cdl-0a0b0c0d-data"] and "--subnet=198.19.7.0/24" in data
     assert all(len(name) < 16 for name in ("e2c-0a0b0c0d", "e2d-0a0b0c0d"))  # the kernel's limit

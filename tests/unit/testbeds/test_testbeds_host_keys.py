@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from e2c_dl.testbeds import host_keys
-from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.programs import ssh_argv
 
 
 def reached(**more) -> Access:

@@ -9,7 +9,7 @@ import pytest
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.testbeds import access
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces import cables
 from e2c_dl.testbeds.this_machine import addresses, cpu, files, tcp
@@ -200,16 +200,16 @@ def test_what_is_not_in_force_is_named() -> None:
 
 
 def test_ssh_keeps_arguments_apart() -> None:
-    argv = access.ssh_argv(_REACHED, "echo", "a b", "$HOME")
+    argv = programs.ssh_argv(_REACHED, "echo", "a b", "$HOME")
     assert argv[-3:] == ["root@198.18.1.10", "--", "echo 'a b' '$HOME'"]
     assert argv[argv.index("-i") + 1] == "/key"
-    assert access.ssh_argv(_REACHED)[-1] == "root@198.18.1.10"
+    assert programs.ssh_argv(_REACHED)[-1] == "root@198.18.1.10"
 
 
 def test_entering_takes_all_namespaces_or_only_the_network() -> None:
     everything = ["nsenter", "--target", "7", "--mount", "--uts", "--ipc", "--net", "--pid", "--", "id"]
-    assert access.enter(_REACHED, ["id"]) == everything
-    assert access.enter_network(_REACHED, ["id"]) == ["nsenter", "--target", "7", "--net", "--", "id"]
+    assert programs.enter(_REACHED, ["id"]) == everything
+    assert programs.enter_network(_REACHED, ["id"]) == ["nsenter", "--target", "7", "--net", "--", "id"]
 
 
 @pytest.mark.parametrize(("version", "file", "said"), [(2, "cpu.max", "2500 5000"), (1, "cpu.cfs_quota_us", "2500")])

@@ -2,19 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.testbeds.namespaces.hosts import Data
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.preflight import memory_needed, preflight
 
 
 def problems(*names: str) -> str:
-    return "\n".join(preflight(names, Data.VETH))
+    return "\n".join(preflight(names, Backend.TC))
 
 
 def test_names() -> None:
     assert "'Edge_1': not a host name" in problems("Edge_1", "fog-1")
     assert "'fog-1': named twice" in problems("fog-1", "fog-1")
-    assert "host" not in "".join(line for line in preflight(["edge-1"], Data.VETH) if "hosts on" not in line)
+    assert "host" not in "".join(line for line in preflight(["edge-1"], Backend.TC) if "hosts on" not in line)
 
 
 def test_more_hosts_than_memory_allows() -> None:
@@ -28,7 +28,7 @@ def test_more_hosts_than_addresses() -> None:
 
 
 def test_every_problem_is_one_line_with_a_remedy() -> None:
-    for line in preflight(["X", "X"], Data.TAP):
+    for line in preflight(["X", "X"], Backend.RELAY):
         assert "\n" not in line and "; " in line
 
 

@@ -56,7 +56,7 @@ def test_a_run_reads_back_as_it_was_begun(tmp_path: Path) -> None:
 
 def test_hosts_are_kept(tmp_path: Path) -> None:
     run = registry.begin("0123abcd", scenario="first", base=tmp_path)
-    with_host = registry.with_hosts(run, (access("edge-1"),))
+    with_host = registry.changed(run, hosts=(access("edge-1"),))
     assert registry.runs(tmp_path) == (with_host,)
     assert with_host.hosts[0].netns_pid == 7
 
@@ -164,6 +164,6 @@ def test_the_environment_moves_the_registry(tmp_path: Path) -> None:
 
 def test_what_a_testbed_needs_to_end_a_run_is_kept(tmp_path: Path) -> None:
     run = registry.begin("0123abcd", scenario="s", testbed="static", details={"a": 1}, base=tmp_path)
-    registry.with_details(run, {"shaped": True})
+    registry.changed(run, details={"shaped": True})
     assert registry.load("0123abcd", tmp_path).details == {"a": 1, "shaped": True}
     assert registry.name_of_testbed("0123abcd", tmp_path) == "static"

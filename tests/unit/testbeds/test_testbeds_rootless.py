@@ -11,7 +11,7 @@ import e2c_dl
 from e2c_dl.emulation import compute
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.load import load
-from e2c_dl.testbeds import access, catalogue, registry
+from e2c_dl.testbeds import catalogue, programs, registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.e2clab import trainer
 from e2c_dl.testbeds.this_machine import cpu, files, preflight, rootless
@@ -58,16 +58,16 @@ def test_where_nothing_is_in_the_way_nothing_is_entered() -> None:
     here = os.getpid()
     assert not rootless.outside(here)
     assert rootless.way_in(here) == rootless.way_in(None) == ()
-    assert access.ssh_argv(reached(here)) == access.ssh_argv(reached(None))
-    assert access.enter_network(reached(here), ["id"])[0] == "nsenter"
+    assert programs.ssh_argv(reached(here)) == programs.ssh_argv(reached(None))
+    assert programs.enter_network(reached(here), ["id"])[0] == "nsenter"
 
 
 def test_from_outside_ssh_goes_through_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rootless, "outside", lambda pid: True)
-    argv = access.ssh_argv(reached(11), "id")
+    argv = programs.ssh_argv(reached(11), "id")
     assert argv[:7] == ["nsenter", "--target", "11", "--user", "--preserve-credentials", "--net", "--"]
     assert argv[7] == "ssh"
-    assert access.enter(reached(11), ["id"]) == access.enter_network(reached(11), ["id"]) == argv
+    assert programs.enter(reached(11), ["id"]) == programs.enter_network(reached(11), ["id"]) == argv
 
 
 def test_a_keeper_that_is_gone() -> None:

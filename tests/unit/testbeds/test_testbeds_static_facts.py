@@ -1,7 +1,7 @@
 import pytest
 
 from e2c_dl import __version__
-from e2c_dl.testbeds.base import Backend
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.testbeds.machines.facts import Facts
 from e2c_dl.testbeds.machines.inventory import Machine, SharedDevice
 

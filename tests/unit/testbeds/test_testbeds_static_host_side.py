@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.testbeds.access import ssh_argv
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.machines import host_side
+from e2c_dl.testbeds.programs import ssh_argv
 
 PROGRAM = Path(host_side.__file__).read_text()
 

@@ -1,43 +1,21 @@
-"""Programs of this package on hosts that are up: one way in, whatever the host is."""
+"""Measuring programs that wait on hosts while links to them are measured."""
 
 from __future__ import annotations
 
 import json
 import select
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
 
 from e2c_dl.errors import EmulationError
-from e2c_dl.testbeds.access import enter_network, ssh_argv
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
 PROBER = ("-m", "e2c_dl.emulation.measuring.main")
 READY_S = 30.0
-ANSWER_S = 300.0
 STOP_S = 5.0
-
-
-def program(access: Access, *words: str) -> list[str]:
-    """Command line that runs Python with ``words`` on the host: over SSH, or in its network where that is here."""
-    if access.netns_pid is None:
-        return ssh_argv(access, access.python, *words)
-    return enter_network(access, [sys.executable, *words])
-
-
-def asked(access: Access, words: Sequence[str], request: Mapping[str, Any], timeout_s: float = ANSWER_S) -> Any:
-    """What the program ``words`` answers to ``request``, JSON both ways. Raises: EmulationError with what it said."""
-    argv = program(access, *words)
-    try:
-        done = subprocess.run(
-            argv, input=json.dumps(request), capture_output=True, text=True, timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise EmulationError(f"host {access.name}: no answer within {timeout_s:g} s; is it reachable?") from error
-    return _answer(access, done.stdout, done.stderr, done.returncode)
 
 
 class Responders:
@@ -64,7 +42,7 @@ class Responders:
         self._stack.close()
 
     def _start(self, access: Access, stack: ExitStack) -> subprocess.Popen[str]:
-        argv = program(access, *PROBER, "respond", access.data_address)
+        argv = programs.python(access, *PROBER, "respond", access.data_address)
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,  # Ctrl-C ends what this process does, then this process ends them
@@ -82,7 +60,7 @@ def _port(access: Access, process: subprocess.Popen[str]) -> int:
         return int(json.loads(line)["port"])
     process.kill()
     rest, said = process.communicate()
-    return int(_answer(access, line + rest, said, process.returncode)["port"])
+    return int(programs.read(access, line + rest, said, process.returncode).checked(access)["port"])
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
@@ -94,15 +72,3 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.communicate()
     except (BrokenPipeError, ValueError):  # it is gone already, and its pipes are closed
         process.wait()
-
-
-def _answer(access: Access, out: str, said: str, status: int) -> Any:
-    """The JSON in ``out``. Raises: EmulationError if that is an error, or none."""
-    try:
-        answer = json.loads(out)
-    except ValueError:
-        why = " ".join(said.split()[-40:]) or f"status {status}"
-        raise EmulationError(f"host {access.name}: {why}") from None
-    if isinstance(answer, Mapping) and "error" in answer:
-        raise EmulationError(f"host {access.name}: {answer['error']}")
-    return answer
