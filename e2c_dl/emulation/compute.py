@@ -161,6 +161,6 @@ def _sleep(hosts: _Hosts, base: float, usable: float, asked: str) -> ComputePlan
     return ComputePlan(
         method=Method.SLEEP,
         speed=MappingProxyType({host: share / factor for host, factor in hosts.factors.items()}),
-        oversubscribed=False,
+        oversubscribed=False,  # shares are scaled until they fit
         why=f"calibrated sleep, {share:.3f} of a core's speed for a host of factor 1 ({asked})",
     )

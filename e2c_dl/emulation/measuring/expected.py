@@ -43,7 +43,7 @@ def shares(topology: Topology, bottleneck: Bottleneck, sum_bps: float) -> dict[P
 
 def one_way_s(link: Link) -> list[float]:
     """GRID equally likely delays of one segment on the idle link, sorted."""
-    at_once = round(link.reorder * GRID)
+    at_once = round(link.reorder * GRID)  # what is reordered skips the delay
     rest = GRID - at_once
     spread = [link.delay_s + link.jitter_s * _standard(link.distribution, (i + 0.5) / rest) for i in range(rest)]
     return sorted([0.0] * at_once + [max(0.0, delay_s) for delay_s in spread])
@@ -58,7 +58,7 @@ def spread_s(link: Link) -> float:
 def round_trip_s(there: Link, back: Link, frame_bytes: int) -> tuple[float, float]:
     """(median, spread between the quartiles) of what a ping of ``frame_bytes`` takes."""
     serialised_s = sum(frame_bytes * 8 / link.rate_bps for link in (there, back) if link.rate_bps is not None)
-    if not any(link.jitter_s or link.reorder for link in (there, back)):
+    if not any(link.jitter_s or link.reorder for link in (there, back)):  # spares GRID * GRID sums
         return there.delay_s + back.delay_s + serialised_s, 0.0
     trips = sorted(a + b for a in one_way_s(there) for b in one_way_s(back))
     return statistics.median(trips) + serialised_s, _between_quartiles(trips)

@@ -61,7 +61,7 @@ def respond(address: str) -> None:
     """Serves on ``address`` until standard input ends. Raises: EmulationError when it cannot listen there."""
     with Responder(address, 0) as responder:
         print(json.dumps({"port": responder.port}), flush=True)
-        while sys.stdin.read(4096):
+        while sys.stdin.read(4096):  # whoever started it is gone when this ends, however that was killed
             pass
 
 

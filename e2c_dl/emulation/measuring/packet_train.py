@@ -77,9 +77,9 @@ class PacketTrain:
         """
         if not self._number:
             return TrainResult()
-        overflowed = self._overflowed[-1] - self._overflowed[0]
+        overflowed = self._overflowed[-1] - self._overflowed[0]  # the socket's counter may have begun before this train
         blocks_ns = self._blocks_ns(head_ns)
-        present = set(self._number)
+        present = set(self._number)  # a frame that came twice counts once
         runs = sum(1 for number in range(sent) if number not in present and (number == 0 or number - 1 in present))
         return TrainResult(
             arrived=len(present) + overflowed,

@@ -44,6 +44,7 @@ class Prober:
         self, opened: socket.socket, peer: tuple[str, int], *, patience_s: float, settle_s: float = 0.0
     ) -> None:
         self._socket, self._peer, self._patience_s, self._settle_s = opened, peer, patience_s, settle_s
+        # Begins anywhere: late answers to an earlier prober on this port must not count.
         self._train_numbers = itertools.count(int.from_bytes(os.urandom(3), "big"))
         self.peer = f"{peer[0]}:{peer[1]}"
 
@@ -86,7 +87,7 @@ class Prober:
         """Sends ``frames`` frames at ``pace_bps`` and asks what arrived. Raises: EmulationError when nobody answers."""
         number = next(self._train_numbers)
         sent = self._send_paced(number, frame_bytes, pace_bps, frames)
-        time.sleep(self._settle_s)
+        time.sleep(self._settle_s)  # END must not overtake what it counts
         for _ in range(TRIES):
             self._send(Packet(Kind.END, number, frames, round(head_s * 1e9)).encode())
             answer = self._await(Kind.RESULT, number, frames)
@@ -130,7 +131,7 @@ class Prober:
                 stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
             datagram = Packet(Kind.DATA, train, number, stamp_ns).encode(payload_bytes)
             held_back = self._send(datagram) or held_back
-        seconds = max(time.monotonic() - begin_s, frames * frame_s)
+        seconds = max(time.monotonic() - begin_s, frames * frame_s)  # the last frame takes its time, too
         return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
 
     def _send(self, datagram: bytes) -> bool:

@@ -142,7 +142,7 @@ def block_rates_bps(result: TrainResult, frame_bytes: int) -> list[float]:
 def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, int]:
     """(bytes of a frame, pace in bits per second, frames) that make ``link`` the limit, if ``cap_bps`` allows it."""
     pace_bps = cap_bps if link.rate_bps is None else min(cap_bps, OVERLOAD * link.rate_bps / _passing(link))
-    enough = int(pace_bps * seconds / 8 / MIN_FRAMES)
+    enough = int(pace_bps * seconds / 8 / MIN_FRAMES)  # bytes of a frame, if that many are to fit
     frame_bytes = min(FULL_FRAME_BYTES, max(MIN_FRAME_BYTES, enough))
     return frame_bytes, pace_bps, max(2, int(pace_bps * seconds / 8 / frame_bytes))
 
@@ -158,4 +158,4 @@ def is_floor(sent: Sent, result: TrainResult, link: Link) -> bool:
 
 
 def _passing(link: Link) -> float:
-    return max(0.05, 1 - link.mean_loss)
+    return max(0.05, 1 - link.mean_loss)  # of a link that loses nearly all, a pace that ends

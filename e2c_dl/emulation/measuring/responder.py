@@ -83,7 +83,7 @@ class Responder:
             if key not in self._results:  # what comes after the end would be a second train of one frame
                 self._trains.setdefault(key, PacketTrain()).add(arrival, packet)
         elif packet.kind is Kind.PING:
-            waited_ns = time.time_ns() - arrival.at_ns
+            waited_ns = time.time_ns() - arrival.at_ns  # a late wake-up of this process is not the network's
             self._send(Packet(Kind.PONG, packet.train, packet.number, waited_ns), arrival.sender)
         elif packet.kind is Kind.END:
             self._send(Packet(Kind.RESULT, packet.train, packet.number, 0, self._result(key, packet)), arrival.sender)

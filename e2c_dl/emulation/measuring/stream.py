@@ -54,6 +54,7 @@ def send(src_address: str, peer: tuple[str, int], *, head_s: float, window_s: fl
             opened.sendall(_REQUEST.pack(_MAGIC, head_s, window_s, clamp_bytes))
             answer = _send_until_answered(opened, time.monotonic() + head_s + window_s + PATIENCE_S)
             factor = _frame_factor(opened)
+            # What is queued would disturb what comes next.
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
     except OSError as error:
         raise EmulationError(f"{where}: {error}; is its responder running, the link up?") from error
@@ -119,7 +120,7 @@ def _count(opened: socket.socket, head_s: float, window_s: float) -> list[tuple[
         if not taken:
             break
         now_s = time.monotonic()
-        if now_s >= begin_s:
+        if now_s >= begin_s:  # slow start lies in the head
             so_far += taken
             marks.append((now_s - begin_s, so_far))
     return marks

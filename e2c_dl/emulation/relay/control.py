@@ -51,7 +51,7 @@ class RelayControl:
         pairs = list(links)
         for first in range(0, max(1, len(pairs)), LINKS_PER_MESSAGE):
             lot = {pair: links[pair] for pair in pairs[first : first + LINKS_PER_MESSAGE]}
-            rates = dict(bottlenecks) if first == 0 else {}
+            rates = dict(bottlenecks) if first == 0 else {}  # once is enough
             change = {"links": links_to_json(lot, ())["links"], "bottlenecks": rates}
             in_force_ns = int(self._ask({"change": change})["monotonic_ns"])
         return in_force_ns
@@ -96,7 +96,7 @@ class RelayControlSocket:
         self._path, self._switch = path, switch
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         path.unlink(missing_ok=True)
-        mask = os.umask(0o177)
+        mask = os.umask(0o177)  # a socket takes its mode when it is bound, and must never be open to others
         try:
             with _short(path) as short:
                 self._socket.bind(short)
@@ -149,7 +149,7 @@ class RelayControlSocket:
                 raise EmulationError(f"relay: there is no bottleneck {name}; name one of: {known}")
             for problem in rate_problems(rate_bps):
                 raise EmulationError(f"relay: bottleneck {name}: {problem}")
-        in_force_ns = self._switch.change(links, bottlenecks)
+        in_force_ns = self._switch.change(links, bottlenecks)  # all is checked: a refused lot changes nothing
         self.changes += 1
         return {"monotonic_ns": in_force_ns}
 

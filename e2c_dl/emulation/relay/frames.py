@@ -79,7 +79,7 @@ def cut(buffer: bytes, form: FrameShape, first: int, count: int) -> bytes:
     body = VNET_BYTES + form.headers_bytes
     head = bytearray(buffer[:body])
     gso_type, tcp = head[1], VNET_BYTES + VNET.unpack_from(head)[4]
-    if count == 1:
+    if count == 1:  # one segment: nothing is left for the kernel to cut
         VNET.pack_into(head, 0, head[0], GSO_NONE, 0, 0, *VNET.unpack_from(head)[4:])
     if gso_type == GSO_TCPV4:
         _rewrite_ipv4(head, first, end - begin)

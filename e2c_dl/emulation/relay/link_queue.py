@@ -96,7 +96,7 @@ class LinkQueue:
     def enter(self, now_s: float, piece: FramePiece, sent_bits: float = 0.0) -> None:
         """Plans ``piece``, of which ``sent_bits`` are already through, behind what has entered before."""
         if self.rate_bps is None:
-            departure_s = max(now_s, self._free_s)
+            departure_s = max(now_s, self._free_s)  # an older rate may still hold it back: nothing overtakes
         else:
             departure_s = max(now_s, self._free_s) + (piece.wire_bytes * 8 - sent_bits) / self.rate_bps
         self._free_s = piece.departure_s = departure_s
@@ -108,7 +108,7 @@ class LinkQueue:
     def change(self, now_s: float, rate_bps: float | None, limit_bytes: int) -> None:
         """From now on this rate and this limit; all that has not departed is planned anew. Nothing is dropped."""
         before_bps, self.rate_bps, self.limit_bytes = self.rate_bps, rate_bps, limit_bytes
-        planned = [one for one in self.flight if one[2].entry == one[1]]
+        planned = [one for one in self.flight if one[2].entry == one[1]]  # what was planned anew is still in the heap
         waiting = sorted((one for one in planned if one[2].departure_s > now_s), key=lambda one: one[1])
         if not waiting:
             return
@@ -180,7 +180,7 @@ class SharedQueue(LinkQueue):
         self.enter(now_s, piece)
 
     def enter(self, now_s: float, piece: FramePiece, sent_bits: float = 0.0) -> None:
-        piece.order_s = piece.link.last_due_s
+        piece.order_s = piece.link.last_due_s  # to be put back if it has to go
         self._waiting.append(piece)
         self._held_bytes[piece.link] = self._held_bytes.get(piece.link, 0) + piece.wire_bytes
         super().enter(now_s, piece, sent_bits)
@@ -197,7 +197,7 @@ class SharedQueue(LinkQueue):
         if link is newcomer.link or held_bytes < self._held_bytes.get(newcomer.link, 0) + newcomer.wire_bytes:
             return False
         behind = [*takewhile(lambda one: one.link is not link, islice(reversed(self._waiting), self.REACH))]
-        if len(behind) == self.REACH:
+        if len(behind) == self.REACH:  # planning more of them anew would cost more than a fair turn is worth
             return False
         last = self._waiting[-1 - len(behind)]
         begins_s = last.departure_s - last.wire_bytes * 8 / (self.rate_bps or math.inf)
@@ -207,10 +207,10 @@ class SharedQueue(LinkQueue):
             self._waiting.pop()
             self._held_bytes[piece.link] -= piece.wire_bytes
             piece.link.last_due_s = piece.order_s
-        last.entry = -1
+        last.entry = -1  # its place in the heap counts no more
         self._carry(last, -1)
         self._drop(last, len(last.buffer), last.segments)
-        self._free_s = begins_s
+        self._free_s = begins_s  # what was behind it moves up
         for piece in reversed(behind):
             self.enter(now_s, piece)
         return True

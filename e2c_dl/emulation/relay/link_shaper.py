@@ -79,11 +79,11 @@ class LinkShaper:
     def change(self, now_s: float, link: Link) -> None:
         """From now on ``link``. What waits is neither dropped nor overtaken; what has departed travels as before."""
         before, self.link = self.link, link
-        if (before.loss, before.burst) != (link.loss, link.burst):
+        if (before.loss, before.burst) != (link.loss, link.burst):  # else a change of rate would begin a burst anew
             self._losses = LossModel(link.loss, link.burst, self._loss_rng)
         if before.reorder != link.reorder:
             self._skips = LossModel(link.reorder, None, self._skip_rng)
-        self.immediate = self._is_plain() and not self.in_flight_bytes
+        self.immediate = self._is_plain() and not self.in_flight_bytes  # not past what is still on its way
         self.queue.change(now_s, link.rate_bps, self._limit_bytes())
 
     def due_s(self, departure_s: float, away: float | None) -> float:
@@ -127,7 +127,7 @@ class LinkShaper:
     def _admit_run(self, now_s: float, buffer: bytes, form: FrameShape, first: int, count: int, dst: int) -> None:
         """The pieces of a run of segments, as far as the queue has room."""
         queue, link = self.queue, self.link
-        hold = 1 if link.jitter_s else hold_segments(form, self.least_rate_bps)
+        hold = 1 if link.jitter_s else hold_segments(form, self.least_rate_bps)  # each segment draws its own delay
         for run_first, run_count, skips in self._skips.take(count):
             at, end = first + run_first, first + run_first + run_count
             while at < end:
@@ -136,7 +136,7 @@ class LinkShaper:
                     self.dropped_queue += end - at
                     break
                 wire_bytes, part = form.wire_bytes(at, segments), cut(buffer, form, at, segments)
-                if queue.shared is None:
+                if queue.shared is None:  # else the shared queue counts what it carries
                     self.carry(segments, wire_bytes)
                 self.in_flight_bytes += len(part)
                 queue.enter(now_s, FramePiece(self, dst, part, segments, wire_bytes, self._away(skips=skips)))
@@ -163,5 +163,5 @@ class LinkShaper:
 
     def _leave(self, buffer_bytes: int) -> None:
         self.in_flight_bytes -= buffer_bytes
-        if not self.in_flight_bytes:
+        if not self.in_flight_bytes:  # a link that became plain passes on directly once it is empty
             self.immediate = self._is_plain()

@@ -35,7 +35,7 @@ class LossModel:
         self._clear = self._marked = 0  # so many segments that are not, then so many that are
         if burst is not None:
             bad = burst.good_to_bad / (burst.good_to_bad + burst.bad_to_good)
-            self._enter(bad=rng.random() < bad)
+            self._enter(bad=rng.random() < bad)  # as if it had run for ever: no warm-up
 
     def take(self, segments: int) -> list[tuple[int, int, bool]]:
         """(first, count, marked) of the runs of the next ``segments`` segments, in order."""
@@ -53,7 +53,7 @@ class LossModel:
                 self._marked -= count
             else:
                 self._clear -= count
-            if runs and runs[-1][2] == marked:
+            if runs and runs[-1][2] == marked:  # callers cut frames at runs: no more than needed
                 first_before, count_before, _ = runs.pop()
                 runs.append((first_before, count_before + count, marked))
             else:
@@ -80,7 +80,7 @@ class LossModel:
         self._bad = bad
         self._probability = burst.loss_in_bad if bad else burst.loss_in_good
         leave = burst.bad_to_good if bad else burst.good_to_bad
-        self._stay = min(FOREVER, _gap(leave, self._rng) + 1)
+        self._stay = min(FOREVER, _gap(leave, self._rng) + 1)  # the state holds for one segment at least
 
 
 def spread(distribution: Distribution, rng: random.Random) -> float:

@@ -81,7 +81,7 @@ class Relay:
                     self._control.serve()
                 else:
                     self._read(descriptor)
-                self._switch.deliver()
+                self._switch.deliver()  # between hosts, so that one that sends much delays nobody
 
     def report(self, *, final: bool) -> RelayReport:
         """A snapshot of everything counted here."""
@@ -133,7 +133,7 @@ class Relay:
             return
         self._epoll.unregister(tap)
         os.close(tap)
-        self._taps[index] = None
+        self._taps[index] = None  # its number may be given to another descriptor
         after_s = time.monotonic() - self._started_s
         name = self._config.hosts[index].name
         self._lost.append(HostLost(host=name, after_s=after_s, why=error.strerror or str(error)))
@@ -169,10 +169,10 @@ def main() -> int:
 def _stop_socket() -> socket.socket:
     """Readable once SIGTERM or SIGINT came."""
     wake, stop = socket.socketpair()
-    wake.setblocking(False)
+    wake.setblocking(False)  # a signal must not wait for its reader
     signal.set_wakeup_fd(wake.detach())
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: None)  # without a handler it would kill before the byte is written
     return stop
 
 

@@ -45,7 +45,7 @@ class RelayProcess:
 
         Raises: EmulationError when it says that it cannot, ends, or is not ready after ``ready_s``.
         """
-        with stderr_path.open("ab") as stderr:
+        with stderr_path.open("ab") as stderr:  # appended: a second relay of the run keeps what the first said
             process = subprocess.Popen(
                 [sys.executable, "-m", "e2c_dl.emulation.relay.main"],
                 stdin=subprocess.PIPE,
@@ -109,7 +109,7 @@ class RelayProcess:
         deadline_s = time.monotonic() + ready_s
         try:
             stdin.write(self._config.to_json())
-            stdin.close()
+            stdin.close()  # the relay reads to the end
         except BrokenPipeError:
             pass  # it ended early: what it answered says why
         readable, _, _ = select.select([stdout], [], [], max(0.0, deadline_s - time.monotonic()))

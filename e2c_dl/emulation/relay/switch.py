@@ -86,7 +86,7 @@ class Switch:
         self._shared_by = {pair: self._shared[one.name] for one in config.bottlenecks for pair in one.links}
         self._shapers: dict[Pair, LinkShaper] = {}
         macs = [bytes.fromhex(host.mac.replace(":", "")) for host in config.hosts]
-        self._routes: list[dict[bytes, tuple[int, LinkShaper]]] = []
+        self._routes: list[dict[bytes, tuple[int, LinkShaper]]] = []  # by source: one look-up per frame
         for src, src_name in enumerate(self.names):
             others = [dst for dst in range(len(macs)) if dst != src]
             self._routes.append({macs[dst]: (dst, self._shaper((src_name, self.names[dst]), config)) for dst in others})
@@ -117,7 +117,7 @@ class Switch:
             event_s, _, queue = heapq.heappop(events)
             if event_s != queue.event_s:
                 continue  # what it was for is due at another time now
-            queue.event_s = float("inf")
+            queue.event_s = float("inf")  # so that _expect notes the next one
             due_s, entry, piece = heapq.heappop(queue.flight)
             self._expect(queue)
             if entry != piece.entry:
@@ -147,7 +147,7 @@ class Switch:
             self._shapers[pair].change(now_s, link)
             self._expect(self._shapers[pair].queue)
         self._change_shared(now_s, again)
-        return round(self._clock() * 1e9)
+        return round(self._clock() * 1e9)  # only now is all of it in force
 
     def report(self) -> SwitchReport:
         return SwitchReport(
@@ -158,9 +158,9 @@ class Switch:
             ],
             bottlenecks=[
                 BottleneckReport(
-                    name=name, segments=queue.segments, bytes=queue.wire_bytes, dropped_queue=queue.dropped_queue
+                    name=name, segments=one.segments, bytes=one.wire_bytes, dropped_queue=one.dropped_queue
                 )
-                for name, queue in sorted(self._shared.items())
+                for name, one in sorted(self._shared.items())
             ],
             other_frames=self._other_frames,
             unknown_frames=self._unknown_frames,
@@ -185,7 +185,7 @@ class Switch:
         elif route is not None:
             self._other_frames += 1
             self._write(route[0], buffer)
-        elif buffer[VNET_BYTES] & 1:
+        elif buffer[VNET_BYTES] & 1:  # the group bit: broadcast or multicast
             self._other_frames += 1
             for dst in range(len(self.names)):
                 if dst != src:

@@ -36,7 +36,7 @@ def open_tap(host: RelayHost) -> int:
 
     Raises: EmulationError.
     """
-    with _inside(host):
+    with _inside(host):  # a device appears in the namespace of the thread that makes it
         try:
             descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -115,13 +115,13 @@ def _inside(host: RelayHost) -> Iterator[None]:
         try:
             yield
         finally:
-            _enter(home)
+            _enter(home)  # else the next host's device would be made here
     finally:
         os.close(home)
 
 
 def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)  # os.setns came with Python 3.12
     if libc.setns(namespace, _CLONE_NEWNET):
         reason = os.strerror(ctypes.get_errno())
         raise EmulationError(

@@ -117,6 +117,7 @@ def cut(device: str) -> list[Command]:
 
 def htb(rate_bps: float | None, share_bps: float | None = None) -> Command:
     """HTB's parameters for ``rate_bps``; ``share_bps`` of it for certain, if that is less."""
+    # tc counts bytes per second inside: 0 is refused.
     ceil = UNLIMITED_BPS if rate_bps is None else max(8, round(rate_bps))
     rate = ceil if share_bps is None else min(ceil, round(share_bps))
     burst = str(max(2 * FULL_FRAME_BYTES, round(min(ceil, UNLIMITED_QUEUE_BPS) * BURST_S / 8)))
@@ -185,11 +186,12 @@ def _chain(burst: BurstLoss) -> tuple[float, float, float, float]:
 
 
 def _reorder(link: Link) -> Command:
+    # netem refuses it without a delay.
     return ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()
 
 
 def _time(seconds: float) -> str:
-    return f"{round(seconds * 1e6)}us"
+    return f"{round(seconds * 1e6)}us"  # the finest unit that every tc takes
 
 
 def _percent(fraction: float) -> str:

@@ -46,7 +46,7 @@ def run(commands: Sequence[tc.Command]) -> int:
             raise EmulationError(f"tc: {' '.join(command)!r} is no command of tc or ip")
     for program, group in groupby(filter(_has_object, commands), key=lambda command: command[0]):
         _batch(program, list(group))
-    return time.monotonic_ns()
+    return time.monotonic_ns()  # before it is read back, which takes longer than the change
 
 
 def read_back(device: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _states(device: str) -> dict[str, device_state.DeviceState]:
 def _state(device: str) -> device_state.DeviceState:
     qdiscs = _shown("qdisc", device)
     state = device_state.read(device, qdiscs, "", "")
-    if state.root != "htb" and not state.ingress:
+    if state.root != "htb" and not state.ingress:  # nothing of ours: two processes less
         return state
     arriving = _shown("filter", device, "parent", "ffff:") if state.ingress else ""
     return device_state.read(device, qdiscs, _shown("class", device), _shown("filter", device), arriving)

@@ -88,7 +88,7 @@ def commands(
     filter add dev eth1 parent 1: protocol ip prio 1 handle 800::1 u32 match ip dst 198.19.0.2/32 flowid 1:1
     ip link set dev eth1 gso_max_segs 1
     """
-    outgoing = _outgoing(topology, host)
+    outgoing = _outgoing(topology, host)  # sorted: numbers of classes stay those of the set-up
     leaving = shared_class.leaving(topology, host)
     arriving = shared_class.arriving(topology, host)
     if not outgoing and not arriving:
@@ -150,7 +150,7 @@ def changes(
                 f"{before.distribution.value} to {link.distribution.value} in place; set the link up anew"
             )
         address = _address(addresses, (src, dst), dst)
-        number = outgoing.index(dst) + 1
+        number = outgoing.index(dst) + 1  # as when it was set up
         at = link_class.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
         rendered += link_class.changed(at, link, netem=netem)
     return tuple(rendered)
