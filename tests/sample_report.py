@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome, Run, Step
 from e2c_dl.diagnosis.activity import Activity, Delivery, Iteration, Lane, Piece
 from e2c_dl.diagnosis.diagnose import Diagnosis
@@ -144,12 +145,12 @@ def links() -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
-def progress(iterations: int = 60) -> tuple[dict[str, Any], ...]:
+def progress(iterations: int = 60) -> tuple[Progress, ...]:
     """Rows as in progress.jsonl of rank 0."""
     loss = [2.3 * 0.94**i + 0.08 for i in range(iterations)]
     accuracy = [0.97 - 0.85 * 0.9**i if i % 10 == 9 else None for i in range(iterations)]
     return tuple(
-        {"iteration": i + 1, "iterations": iterations, "loss": loss[i], "accuracy": accuracy[i], "elapsed_s": 0.9 * i}
+        Progress(iteration=i + 1, iterations=iterations, loss=loss[i], accuracy=accuracy[i], elapsed_s=0.9 * i)
         for i in range(iterations)
     )
 

@@ -21,7 +21,7 @@
                                      links, bottlenecks, pauses, kills; only if the scenario changes any of it
         changes-worker.jsonl         the same of its worker: compute, heat, clock; see trace.changes
         heat.csv                     emulated temperature, once a second; only of hosts that throttle themselves
-        outcome.json                 how its worker ended; absent if it died without a word
+        outcome.json                 how its worker ended; absent if it exited without an outcome
         worker.log
       model.npz                    final parameters of rank 0
       logs/                        E2Clab's, the relay's, this program's

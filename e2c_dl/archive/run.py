@@ -15,9 +15,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.archive.codec import DAMAGED, convert
+from e2c_dl.archive.layout import RUN
 from e2c_dl.errors import ArchiveError
 
-RUN_FORMAT = 1
+RUN_FORMAT = 2
+RENAMED = {"could_not_honour": "limitations"}
+"""Keys of format 1, whose archives are read as if they had today's."""
 
 
 class Outcome(Enum):
@@ -110,28 +114,35 @@ def to_bytes(facts: Mapping[str, Any], where: str) -> bytes:
 def from_mapping(facts: Any, where: str) -> Run:
     """The Run that ``facts`` (a parsed run.json) describes. Raises: ArchiveError, one line."""
     if not isinstance(facts, dict):
-        raise ArchiveError(f"{where}: is not a JSON object; the archive is damaged")
+        raise ArchiveError(f"{where}: is not a JSON object; {DAMAGED}")
     for key in facts:
         check_key(key, where)
     if facts.get("format") != RUN_FORMAT:
         raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
+    return convert(facts, Run, where, remedy=DAMAGED)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The content of the run.json in ``path``, in today's format, unchecked but for being an object.
+
+    Raises: ArchiveError.
+    """
+    file = path / RUN
     try:
-        known: dict[str, Any] = {key: _checked(key, value) for key, value in facts.items()}
-        return Run(**known)
-    except (TypeError, ValueError) as error:
-        raise ArchiveError(f"{where}: {' '.join(str(error).split())}; the archive is damaged") from error
+        facts = json.loads(file.read_bytes())  # not by msgspec: file names that are not UTF-8 are lone surrogates here
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ArchiveError(f"{file}: is not valid JSON ({error}); {DAMAGED}") from error
+    if not isinstance(facts, dict):
+        raise ArchiveError(f"{file}: is not a JSON object; {DAMAGED}")
+    if facts.get("format") == 1:
+        return {RENAMED.get(str(key), str(key)): value for key, value in facts.items()} | {"format": RUN_FORMAT}
+    return facts
 
 
-def _checked(key: str, value: Any) -> Any:
-    """``value`` of a parsed run.json as Run wants it. Raises: TypeError, ValueError."""
-    if key == "outcome":
-        return Outcome(value)
-    if key in ("what_happened", "limitations", "command", "hosts", "steps"):
-        if not isinstance(value, list):
-            raise TypeError(f"{key!r} is not a list")
-        return tuple(Step(**v) for v in value) if key == "steps" else tuple(value)
-    if key in ("versions", "host_facts", "seeds", "emulation", "injected", "facts") and not isinstance(value, dict):
-        raise TypeError(f"{key!r} is not an object")
-    if key in ("run_id", "scenario", "testbed", "started", "ended", "licence") and not isinstance(value, str):
-        raise TypeError(f"{key!r} is not text")
-    return value
+def read_run(path: Path) -> Run:
+    """The run of the archive at ``path``. Raises: ArchiveError if there is no run.json or it cannot be understood."""
+    return from_mapping(read_facts(path), str(path / RUN))

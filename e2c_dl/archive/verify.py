@@ -11,8 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from e2c_dl.archive import layout, manifest
-from e2c_dl.archive.run import from_mapping
-from e2c_dl.archive.write import read_facts
+from e2c_dl.archive.run import read_run
 from e2c_dl.errors import ArchiveError
 
 
@@ -33,7 +32,7 @@ def verify(path: Path) -> tuple[str, ...]:
 
 def _run_problems(path: Path) -> list[str]:
     try:
-        from_mapping(read_facts(path), str(path / layout.RUN))
+        read_run(path)
     except ArchiveError as error:
         return [str(error)]
     return []

@@ -11,7 +11,6 @@ can be believed. Sealing twice is allowed, and :func:`amend` renews single files
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
@@ -20,7 +19,7 @@ from typing import Any
 from e2c_dl.archive import crate, leaks, manifest
 from e2c_dl.archive.layout import CRATE, HOSTS, RUN, SPANS, SPANS_RAW
 from e2c_dl.archive.reserve import ReservedFile
-from e2c_dl.archive.run import Outcome, Run, Step, check_key, from_mapping, merge, plain
+from e2c_dl.archive.run import Outcome, Run, Step, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.store import convert as to_parquet
@@ -65,9 +64,8 @@ class Archive:
     @classmethod
     def resume(cls, path: Path) -> Archive:
         """The archive at ``path``, to go on writing it. Raises: ArchiveError if its run.json is missing or damaged."""
-        facts = read_facts(path)
-        from_mapping(facts, str(path / RUN))
-        archive = cls(path, facts)
+        read_run(path)  # a damaged one is not grown
+        archive = cls(path, read_facts(path))
         archive._run_file.keep()
         return archive
 
@@ -160,22 +158,6 @@ class Archive:
         return self.path / pure
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """The content of the run.json in ``path``, unchecked but for being an object. Raises: ArchiveError."""
-    file = path / RUN
-    try:
-        facts = json.loads(file.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
-    except OSError as error:
-        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ArchiveError(f"{file}: is not valid JSON ({error}); the archive is damaged") from error
-    if not isinstance(facts, dict):
-        raise ArchiveError(f"{file}: is not a JSON object; the archive is damaged")
-    return facts
-
-
 def amend(path: Path, names: Sequence[str]) -> None:
     """The sealed archive vouches for the files ``names``, which were written anew; for the others nothing changes.
 
@@ -185,7 +167,7 @@ def amend(path: Path, names: Sequence[str]) -> None:
     sealed = manifest.read(path)
     known = {**sealed, **dict.fromkeys(names, "")}
     parts = sorted(name for name in known if name != CRATE and (path / name).is_file())
-    crate.write(from_mapping(read_facts(path), str(path / RUN)), parts, path)
+    crate.write(read_run(path), parts, path)
     manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.progress import Progress
+from e2c_dl.archive.host_records import parsed_progress
+from e2c_dl.archive.records import Progress
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
@@ -69,17 +69,4 @@ def stop_workers(accesses: tuple[Access, ...]) -> None:
 
 def _read(tail: subprocess.Popen[str], tell: Callable[[Progress], None]) -> None:
     for line in tail.stdout or ():
-        tell(parsed(line))
-
-
-def parsed(line: str) -> Progress:
-    """One line of a worker's progress file. Raises: ValueError if it is none."""
-    said = json.loads(line)
-    return Progress(
-        iteration=int(said["iteration"]),
-        iterations=int(said["iterations"]),
-        loss=said.get("loss"),
-        accuracy=said.get("accuracy"),
-        elapsed_s=float(said["elapsed_s"]),
-        remaining_s=said.get("remaining_s"),
-    )
+        tell(parsed_progress(line))

@@ -10,7 +10,8 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import collect, judge
+from e2c_dl.campaign import causes, collect
+from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError
@@ -19,7 +20,7 @@ from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 
 AS_APPLIED = (
-    "network as E2Clab applied it: its rules overwrite each other: believe the measured links, not the requested ones"
+    "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the requests"
 )
 
 
@@ -46,8 +47,9 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     if len(missing) == len(scenario.topology.ranks):
         raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")
     collect.keep_logs(output_dir, {}, target)
-    sentences, cause = judge.explained(open_archive(target), scenario)
-    for sentence in [*sentences, *judge.write_links(open_archive(target), scenario)]:
+    left = open_archive(target)
+    sentences, cause = causes.explained(left.outcomes(host.name for host in scenario.topology.ranks))
+    for sentence in [*sentences, *write_links(left, scenario)]:
         archive.happened(sentence)
     ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive.end(Outcome.FAILED if cause else Outcome.FINISHED, ended)

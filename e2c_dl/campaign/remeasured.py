@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from e2c_dl.archive import layout
@@ -11,7 +10,7 @@ from e2c_dl.archive.write import amend
 from e2c_dl.campaign.matrix import Matrix
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
-from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page.html import write_report
 
 
@@ -23,16 +22,13 @@ def store(path: Path, matrix: Matrix) -> None:
     archive = open_archive(path)
     rows = {(row.src, row.dst): row for row in map(LinkFidelity.from_json, archive.links())}
     rows |= {(row.src, row.dst): row for row in matrix.links if row.measured is not None}
-    written = {layout.LINKS: [rows[pair].to_json() for pair in sorted(rows)]}
+    archive.write_links([rows[pair].to_json() for pair in sorted(rows)])
+    written = [layout.LINKS]
     if matrix.bottlenecks:
-        written[layout.BOTTLENECKS] = [row.to_json() for row in matrix.bottlenecks]
-    for name, content in written.items():
-        try:
-            (path / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ArchiveError(f"{path / name}: cannot be written: {error.strerror}") from error
+        archive.write_bottlenecks([row.to_json() for row in matrix.bottlenecks])
+        written.append(layout.BOTTLENECKS)
     if (path / layout.MANIFEST).is_file():
-        amend(path, tuple(written))
+        amend(path, written)
     try:
         left = open_archive(path)
         write_report(left, diagnose(left))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from e2c_dl.archive.progress import Progress
+from e2c_dl.archive.records import Progress
 
 
 @dataclass(frozen=True, kw_only=True)

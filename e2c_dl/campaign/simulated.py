@@ -10,7 +10,7 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import judge
+from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.simulated_request import Request
 from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
 from e2c_dl.campaign.versions import versions
@@ -97,7 +97,7 @@ def simulate(simulation: Simulation) -> None:
 
 def close(simulation: Simulation) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
-    judge.write_links(open_archive(simulation.archive_path), simulation.the_scenario)
+    write_links(open_archive(simulation.archive_path), simulation.the_scenario)
     simulation.conclude(f"{step}: {error}" for step, error in simulation.failures)
 
 

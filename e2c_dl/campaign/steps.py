@@ -12,9 +12,10 @@ from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import collect, follow, judge
+from e2c_dl.campaign import causes, collect, follow
 from e2c_dl.campaign.checks import checked
 from e2c_dl.campaign.request import Request
+from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
 from e2c_dl.campaign.versions import versions
 from e2c_dl.campaign.walk import Step
@@ -170,10 +171,10 @@ def collected(campaign: Campaign) -> None:
     campaign.the_session.workflow("finalize")
     collect.unpack(campaign.the_session.output_dir, scenario, archive.path)
     left = open_archive(archive.path)
-    for limitation in judge.not_slowed(left):
+    for limitation in causes.not_slowed(left.host_facts):
         archive.limited(limitation)
         campaign.console.say(limitation)
-    sentences, cause = judge.explained(left, scenario)
+    sentences, cause = causes.explained(left.outcomes(host.name for host in scenario.topology.ranks))
     for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)
     campaign.cause = campaign.cause or cause
@@ -199,7 +200,7 @@ def release(campaign: Campaign) -> None:
 
 def verify(campaign: Campaign) -> None:
     """Every link designed, requested and measured, side by side; what is not as requested is said."""
-    for sentence in judge.write_links(open_archive(campaign.archive_path), campaign.the_scenario):
+    for sentence in write_links(open_archive(campaign.archive_path), campaign.the_scenario):
         campaign.console.say(f"not as requested: {sentence}")
         campaign.the_archive.limited(f"link {sentence}")
 

@@ -7,7 +7,7 @@ import time
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from e2c_dl.archive.progress import Progress as Where
+from e2c_dl.archive.records import Progress as Where
 
 _PLAIN_EVERY_S = 5.0
 

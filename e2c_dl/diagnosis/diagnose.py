@@ -11,9 +11,7 @@ The one module of diagnosis that opens files: all others are functions of values
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
@@ -48,7 +46,7 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     if not archive.hosts:
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
     trace, scenario = archive.trace(), load(archive.scenario)
-    reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, _host_facts(archive))
+    reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
     return Diagnosis(
         report=analyse(trace, reference),
         activity=from_trace(common_prefix(trace)),
@@ -66,8 +64,8 @@ def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | No
         trace=trace or _trace(archive),
         changes=archive.changes(),
         scenario=scenario,
-        compute={host: facts.get("compute", {}) for host, facts in _host_facts(archive).items()},
-        heat={host: archive.heat(host) for host in archive.hosts},
+        compute={host: facts.compute for host, facts in archive.host_facts.items() if facts is not None},
+        heat={host: archive.host(host).heat() for host in archive.hosts},
     ).changed()
 
 
@@ -81,12 +79,5 @@ def read_report(archive: ReadArchive) -> Report:
 
 
 def _trace(archive: ReadArchive) -> Trace:
-    folders = [archive.path / layout.HOSTS / host for host in archive.hosts]
-    recorded = any((folder / name).is_file() for folder in folders for name in (layout.SPANS, layout.SPANS_RAW))
+    recorded = any(archive.host(host).recorded for host in archive.hosts)
     return archive.trace() if recorded else Trace(ranks=(), facts={})
-
-
-def _host_facts(archive: ReadArchive) -> dict[str, Mapping[str, Any]]:
-    """Host -> its facts; empty of a host that left none."""
-    there = {host: (archive.path / layout.HOSTS / host / layout.FACTS).is_file() for host in archive.hosts}
-    return {host: archive.host_facts(host) if is_there else {} for host, is_there in there.items()}

@@ -20,12 +20,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl import formatting
+from e2c_dl.archive.records import ComputeFacts
 from e2c_dl.diagnosis.carried import (
     ARROW,
     LARGE_BYTES,
@@ -94,7 +94,7 @@ class Recorded:
     trace: Trace
     changes: Sequence[ChangeInForce]
     scenario: Scenario | None = None
-    compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # host -> how it was paced, of its facts
+    compute: Mapping[str, ComputeFacts] = field(default_factory=dict)  # host -> how it was paced, of its facts
     heat: Mapping[str, Mapping[str, npt.NDArray[np.float64]]] = field(default_factory=dict)  # host -> its heat.csv
 
     def changed(self) -> Changed | None:
@@ -212,8 +212,8 @@ class Recorded:
 
     def _relative(self, host: str) -> Points:
         """Gradients' times over that of a host of factor 1; none of a host not paced, or whose batch changes."""
-        compute = self.compute.get(host, {})
-        agreed_s, speed = sum(compute.get("agreed_s", ())), compute.get("speed")
+        compute = self.compute.get(host, ComputeFacts())
+        agreed_s, speed = sum(compute.agreed_s), compute.speed
         if self.scenario is None or not agreed_s or not speed or self.scenario.training.batching == "dynamic":
             return ()
         shortest_s = agreed_s / HostSpeed.of(self.scenario, host, speed).base

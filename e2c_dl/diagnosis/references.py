@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2c_dl.archive.records import HostFacts
 from e2c_dl.scenario.model import Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
@@ -40,11 +41,11 @@ def reference_of(
     trace: Trace,
     changes: Sequence[ChangeInForce],
     emulation: Mapping[str, Any],
-    host_facts: Mapping[str, Mapping[str, Any]],
+    host_facts: Mapping[str, HostFacts | None],
 ) -> Reference:
     """What ``scenario`` requested by design while ``trace`` was recorded.
 
-    ``emulation`` is the run's; ``host_facts``: host -> its facts, empty if it left none.
+    ``emulation`` is the run's; ``host_facts``: host -> its facts, None if it left none.
     """
     ranks = scenario.topology.ranks
     return Reference(
@@ -68,9 +69,9 @@ def _seconds(trace: Trace) -> float:
     return (max(int(each["end_ns"].max()) for each in spans) - begin_ns) / 1e9
 
 
-def _hardware_class(facts: Mapping[str, Any]) -> str:
+def _hardware_class(facts: HostFacts | None) -> str:
     """Hosts with the same answer are comparable: processor model and number of cores."""
-    return f"{facts.get('cpu_model', '?')} x {facts.get('cores', '?')}" if facts else "unknown"
+    return f"{facts.cpu_model or '?'} x {facts.cores or '?'}" if facts else "unknown"
 
 
 def compute_factors(scenario: Scenario, changes: Sequence[ChangeInForce], seconds: float) -> Mapping[str, Schedule]:

@@ -31,10 +31,13 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import msgspec
+
 from e2c_dl.atomic_write import whole
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.model import ClockAlignment
 
+FORMAT = 2  # of clock.json; 1 did not say
 ROUNDS = 100
 ENOUGH_ROUNDS = 8
 ANSWER_WITHIN_S = 0.2
@@ -142,13 +145,15 @@ def align(*exchanges: Exchange) -> ClockAlignment:
 def write_alignment(path: Path, alignment: ClockAlignment) -> None:
     """Write ``alignment`` as a JSON object whose keys are the fields of ClockAlignment; never half of one."""
     with whole(path) as place:
-        place.write_text(json.dumps(asdict(alignment)) + "\n")
+        place.write_text(json.dumps({"format": FORMAT, **asdict(alignment)}) + "\n")
 
 
 def read_alignment(path: Path) -> ClockAlignment:
-    """What :func:`write_alignment` wrote."""
-    alignment = ClockAlignment(**json.loads(path.read_text()))
-    return replace(alignment, knots=tuple((int(at_ns), int(offset_ns)) for at_ns, offset_ns in alignment.knots))
+    """What :func:`write_alignment` wrote. Raises: ArchiveError for anything else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ClockAlignment)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ArchiveError(f"{path}: not an alignment of clocks ({error}); run e2c-dl verify on the archive") from error
 
 
 def _line(first: Exchange, last: Exchange) -> ClockAlignment:

@@ -59,7 +59,7 @@ def test_first_light_shortened(start, tmp_path, repository):
     assert told["what_happened"] == []
     assert len(told["hosts"]) == 6
     assert verify(tmp_path / "a") == ()
-    rows = json.loads((tmp_path / "a/links.json").read_text())
+    rows = json.loads((tmp_path / "a/links.json").read_text())["rows"]
     assert sum(row["measured"] is not None for row in rows) == 6
     for row in conservation(open_archive(tmp_path / "a").trace()):
         assert row.sent_bytes == row.received_bytes > 0

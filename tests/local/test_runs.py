@@ -34,7 +34,7 @@ def test_the_archive_is_whole_and_says_that_the_run_finished(finished):
 
 
 def test_every_used_link_was_measured_as_asked(finished):
-    rows = json.loads((finished[0] / "links.json").read_text())
+    rows = json.loads((finished[0] / "links.json").read_text())["rows"]
     measured = {(row["src"], row["dst"]): row["measured"] for row in rows if row["measured"]}
     assert set(measured) == {("edge-1", "fog-1"), ("fog-1", "cloud-1"), ("cloud-1", "edge-1")}
     for link in measured.values():

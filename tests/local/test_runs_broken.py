@@ -42,8 +42,8 @@ def test_a_killed_rank_is_named(started, tmp_path):
     assert started.ended() == 1
     run = facts(tmp_path / "a")
     assert run["outcome"] == "failed"
-    assert run["what_happened"][0].startswith("worker fog-1 died without a word")
-    assert "fog-1 died without a word" in started.said.splitlines()[-1]
+    assert run["what_happened"][0].startswith("worker fog-1 exited without an outcome")
+    assert "fog-1 exited without an outcome" in started.said.splitlines()[-1]
     assert verify(tmp_path / "a") == ()
     nothing_left(started.run_id)
 

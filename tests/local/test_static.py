@@ -113,7 +113,7 @@ def test_a_run_trains_and_says_what_was_not_emulated(site, nodes, untouched):
     assert told["emulation"]["backend"] == ("tc" if has_netem() else "htb")
     assert any("delay" in sentence for sentence in told["limitations"]) is not has_netem()
     assert [host["address"] for host in told["hosts"]] == [node.address for node in nodes]
-    for row in json.loads((site.folder / "a/links.json").read_text()):
+    for row in json.loads((site.folder / "a/links.json").read_text())["rows"]:
         if row["measured"]:
             assert row["measured"]["rate_bps"] == pytest.approx(50e6, rel=0.1)
     assert verify(site.folder / "a") == ()

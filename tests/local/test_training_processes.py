@@ -73,7 +73,7 @@ def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare
     expected = single_process(run)
     assert np.linalg.norm(trained - expected) <= 1e-9 * np.linalg.norm(expected)
     outcome = run.read(0, "outcome.json")
-    assert (outcome["status"], outcome["iterations_done"]) == ("finished", 100)
+    assert (outcome["status"], outcome["cause"], outcome["iterations_done"]) == ("finished", "finished", 100)
     assert outcome["accuracy"] > 0.8
     progress = run.progress(0)
     assert [line["iteration"] for line in progress] == [*range(1, 101), 100]
@@ -84,7 +84,7 @@ def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare
         assert np.sum(spans["phase"] == Phase.ITERATION) == 100
         clock = read_alignment(run.directory(rank) / "clock.json")
         assert abs(clock.offset_ns) <= clock.uncertainty_ns  # one machine: its clocks are the same
-        assert len(run.read(rank, "links.json")) == 1
+        assert len(run.read(rank, "links.json")["rows"]) == 1
         facts = run.read(rank, "facts.json")
         assert facts["torch"]["threads"] == 1
         paced_ns = 1e9 * sum(facts["compute"]["agreed_s"]) / 0.5
@@ -117,7 +117,7 @@ def test_a_killed_rank_ends_all_and_is_named(prepare: Prepare, victim: int) -> N
     for rank in {0, 1, 2} - {victim}:
         assert statuses[rank] == 1
         outcome = run.read(rank, "outcome.json")
-        assert outcome["status"] == "failed"
+        assert (outcome["status"], outcome["cause"], outcome["origin"]) == ("failed", "lost peer", victim)
         assert f"lost rank {victim} (edge-{victim + 1})" in outcome["reason"]
     _, spans, complete = read_spans(run.directory(victim) / "spans.bin")
     assert len(spans)
@@ -147,6 +147,7 @@ def test_strict_refuses_a_network_that_is_not_as_asked(prepare: Prepare) -> None
     for rank in range(2):
         outcome = run.read(rank, "outcome.json")
         assert outcome["status"] == "failed"
+        assert outcome["cause"] == "not emulated as requested"
         assert "not as requested: edge-" in outcome["reason"]
         assert outcome["iterations_done"] == 0
 

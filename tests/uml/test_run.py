@@ -113,11 +113,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Ran:
 def test_tc_with_netem_is_chosen_and_training_went_through_all_of_it(ran: Ran) -> None:
     run = ran.archive.run
     assert ran.said["netem"] and run.emulation["backend"] == "tc"
-    assert ran.archive.host_facts("edge-1")["emulation"]["agent"]["links"] == "by tc"
+    assert ran.archive.host_facts["edge-1"].emulation["agent"]["links"] == "by tc"
     assert (run.outcome.value, run.what_happened) == ("finished", ())
     for host in ("edge-1", "cloud-1"):
-        outcome = ran.archive.host_outcome(host)
-        assert outcome is not None and outcome["iterations_done"] == ITERATIONS
+        outcome = ran.archive.host(host).outcome()
+        assert outcome is not None and outcome.iterations_done == ITERATIONS
     assert all(rank.complete for rank in ran.archive.trace().ranks)
     assert verify(ran.archive.path) == ()
 

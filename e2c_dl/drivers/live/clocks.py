@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from e2c_dl.archive import layout
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
@@ -71,4 +70,4 @@ class Clocks:
             )
             self._seen.append(seen)
         alignment = clock.align(*self._seen) if self._seen else ClockAlignment()
-        clock.write_alignment(self._assignment.run_dir / layout.CLOCK, alignment)
+        self._assignment.records.write_clock(alignment)

@@ -5,8 +5,8 @@
     rank r <-> (both prove that they hold the run's key, and are ranks r and 0: see worlds.live.handshake)
             -> {"op": "gather", "name": N, "value": V, "within_s": S}
             <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank
-            -> {"op": "fail", "reason": ..., "status": ..., "exit_code": ..., "lost": r}
-            <- {"op": "abort", "rank": r, "reason": ..., "status": ..., "exit_code": ...}   nobody goes on
+            -> {"op": "fail", "reason": ..., "cause": ..., "exit_code": ..., "lost": r}
+            <- {"op": "abort", "rank": r, "reason": ..., "cause": ..., "exit_code": ...}   nobody goes on
             -> {"op": "leave"}                                    the orderly end
 
 A connection that ends without leaving is a lost rank. The first cause that reaches the coordinator is the one all are
@@ -22,6 +22,7 @@ import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from e2c_dl.archive.records import Cause
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.live import handshake
 from e2c_dl.worlds.live.handshake import Introduction, Refused
@@ -36,10 +37,10 @@ _RETRY_S = 0.2
 
 
 class Aborted(TrainingError):
-    """The run has ended for all ranks. ``rank`` is where it began, ``status`` is failed or stopped."""
+    """The run has ended for all ranks. ``rank`` is where it began, ``cause`` why."""
 
-    def __init__(self, rank: int, reason: str, *, status: str, exit_code: int) -> None:
-        self.rank, self.status = rank, status
+    def __init__(self, rank: int, reason: str, *, cause: Cause, exit_code: int) -> None:
+        self.rank, self.cause = rank, cause
         self.exit_code = exit_code
         super().__init__(reason)
 
@@ -111,13 +112,13 @@ class Control:
             await asyncio.wait({work})
 
     async def fail(
-        self, reason: str, *, status: str = "failed", exit_code: int = 1, lost: int | None = None
+        self, reason: str, *, cause: Cause = Cause.FAILED, exit_code: int = 1, lost: int | None = None
     ) -> Aborted | None:
         """Tell that this rank cannot go on, because of itself, or because rank ``lost`` is gone.
 
         Returns the first cause, as the coordinator sees it; None if it does not answer.
         """
-        self._say(op="fail", reason=reason, status=status, exit_code=exit_code, lost=lost)
+        self._say(op="fail", reason=reason, cause=cause.value, exit_code=exit_code, lost=lost)
         await asyncio.wait({self._ended}, timeout=_VERDICT_WITHIN_S)
         return self._ended.result() if self._ended.done() else None
 
@@ -140,14 +141,13 @@ class Control:
             while line := await self._reader.readline():
                 heard = json.loads(line)
                 if heard["op"] == "abort":
-                    self._end(
-                        Aborted(heard["rank"], heard["reason"], status=heard["status"], exit_code=heard["exit_code"])
-                    )
+                    cause = Cause(heard["cause"])
+                    self._end(Aborted(heard["rank"], heard["reason"], cause=cause, exit_code=heard["exit_code"]))
                 else:
                     self._gathering.pop(heard["name"]).set_result(heard["values"])
         except (OSError, ValueError, KeyError) as error:
             why = f"its control connection broke: {error}"
-        self._end(Aborted(0, f"lost rank 0 ({self._coordinator}): {why}", status="failed", exit_code=1))
+        self._end(Aborted(0, f"lost rank 0 ({self._coordinator}): {why}", cause=Cause.LOST_PEER, exit_code=1))
 
     def _end(self, aborted: Aborted) -> None:
         if not self._ended.done():

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2c_dl.archive.records import Cause
 from e2c_dl.drivers.live.control import LARGEST_LINE_BYTES
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.deadlines import Deadline
@@ -94,7 +95,7 @@ class Coordinator:
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f"its control connection broke: {error}"
         if not left:
-            self._abort(rank, f"lost rank {rank} ({self._names[rank]}): {why}")
+            self._abort(rank, f"lost rank {rank} ({self._names[rank]}): {why}", Cause.LOST_PEER)
 
     def _heard(self, rank: int, line: dict[str, Any]) -> bool:
         """Act on ``line`` of ``rank``; True if it leaves."""
@@ -109,7 +110,7 @@ class Coordinator:
         lost = line["lost"]
         at_fault, what = (rank, "") if lost is None else (lost, "lost ")
         reason = f"{what}rank {at_fault} ({self._names[at_fault]}): {line['reason']}"
-        self._abort(at_fault, reason, line["status"], line["exit_code"])
+        self._abort(at_fault, reason, Cause(line["cause"]), line["exit_code"])
 
     def _gather(self, rank: int, name: str, value: Any, within_s: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -130,11 +131,11 @@ class Coordinator:
     def _late(self, name: str, gathering: _Gathering, within_s: float) -> None:
         rank = min(set(range(len(self._names))) - gathering.values.keys())
         reason = f"rank {rank} ({self._names[rank]}) did not come to {name!r} within {within_s:.0f} s of the first"
-        self._abort(rank, f"{reason}; look into its worker.log")
+        self._abort(rank, f"{reason}; look into its worker.log", Cause.LOST_PEER)
 
-    def _abort(self, rank: int, reason: str, status: str = "failed", exit_code: int = 1) -> None:
+    def _abort(self, rank: int, reason: str, cause: Cause, exit_code: int = 1) -> None:
         if self._aborted is None:
-            self._aborted = _line(op="abort", rank=rank, reason=reason, status=status, exit_code=exit_code)
+            self._aborted = _line(op="abort", rank=rank, reason=reason, cause=cause.value, exit_code=exit_code)
             self._tell(self._aborted)
 
     def _tell(self, line: bytes) -> None:

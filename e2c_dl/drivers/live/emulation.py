@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.archive import layout
+from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.drivers.live.agent import AgentProcess
 from e2c_dl.drivers.live.members import SCENARIO, Assignment
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
@@ -62,9 +62,9 @@ class HostEmulation:
     async def start(self) -> None:
         """Raises: EmulationError if the agent cannot do what the scenario asks for."""
         if isinstance(self.speed, ChangingSpeed) or self._clock_faults:
-            self._log = ChangeLog(self._assignment.run_dir / layout.WORKER_CHANGES, self._host, self.clock.own_ns)
+            self._log = ChangeLog(self._assignment.records.worker_changes, self._host, self.clock.own_ns)
         if self._of_host.device is not None and self.speed is not None:
-            self._heat = HeatLog(self._assignment.run_dir / layout.HEAT, self.clock.own_ns)
+            self._heat = HeatLog(self._assignment.records.heat_file, self.clock.own_ns)
         if self._duties.any:
             self._agent = await AgentProcess.start(self._config())
 
@@ -154,7 +154,7 @@ class HostEmulation:
     def _config(self) -> AgentConfig:
         own, run_dir = self._assignment.own, self._assignment.run_dir.resolve()
         return AgentConfig(
-            host=self._host, scenario=str(run_dir / SCENARIO), log=str(run_dir / layout.CHANGES),
+            host=self._host, scenario=str(run_dir / SCENARIO), log=str(HostRecords(run_dir).agent_changes),
             worker_pid=os.getpid(), backend=own.backend.value, relay_socket=own.relay_socket, device=own.data_device,
             addresses={member.name: member.data_address for member in self._assignment.members},
         )  # fmt: skip

@@ -10,27 +10,32 @@ from typing import Any
 import numpy as np
 
 from e2c_dl import __version__
+from e2c_dl.archive.records import ComputeFacts, HostFacts
 
 
-def host_facts() -> dict[str, Any]:
-    """Hardware, kernel, distribution and versions of what does not need torch. JSON-able."""
-    return {
-        "host_name": platform.node(),
-        "machine": platform.machine(),
-        "cpu_model": _labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
-        "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": int((_labelled("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) * 1024,
-        "kernel": platform.release(),
-        "distribution": _distribution(),
-        "gpu": None,  # training runs on the CPU
-        "versions": {"e2c_dl": __version__, "python": platform.python_version(), "numpy": np.__version__},
-    }
+def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
+    """Hardware, kernel, distribution and versions, beside what only who has torch can tell."""
+    return HostFacts(
+        host_name=platform.node(),
+        machine=platform.machine(),
+        cpu_model=_labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        cores=os.cpu_count(),
+        usable_cores=len(os.sched_getaffinity(0)),
+        memory_bytes=int((_labelled("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) * 1024,
+        kernel=platform.release(),
+        distribution=_distribution(),
+        versions={
+            "e2c_dl": __version__, "python": platform.python_version(), "numpy": np.__version__,
+            "torch": torch["version"],
+        },
+        torch=torch,
+        compute=compute,
+    )  # fmt: skip
 
 
-def hardware_class(facts: dict[str, Any]) -> str:
+def hardware_class(facts: HostFacts) -> str:
     """Equal on hosts whose compute times are comparable."""
-    return f"{facts['cpu_model']}, torch {facts['torch']['version']} {facts['torch']['cpu_capability']}"
+    return f"{facts.cpu_model}, torch {facts.torch['version']} {facts.torch['cpu_capability']}"
 
 
 def tcp_limits(root: Path = Path("/proc/sys/net/ipv4")) -> dict[str, str]:

@@ -7,20 +7,16 @@ Responders are awake only until the last round: while training nothing listens b
 from __future__ import annotations
 
 import asyncio
-import json
 
 from e2c_dl import strategies
-from e2c_dl.archive import layout
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.emulation.measuring.expected import alone
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.quick import measure_link, rounds
 from e2c_dl.emulation.measuring.responder import Responder
-from e2c_dl.errors import FidelityError, TrainingError
+from e2c_dl.errors import FidelityError
 from e2c_dl.topology import Pair
-
-NOT_AS_REQUESTED = "not as requested"
 
 
 async def measure(assignment: Assignment, control: Control) -> None:
@@ -37,11 +33,7 @@ async def measure(assignment: Assignment, control: Control) -> None:
                 if src == assignment.own.name:
                     rows.append(await asyncio.to_thread(_measured, assignment, dst, ports))
             await control.barrier(f"measured {number}")
-    path = assignment.run_dir / layout.HOST_LINKS
-    try:
-        path.write_text(json.dumps([row.to_json() for row in rows], indent=2) + "\n")
-    except OSError as error:
-        raise TrainingError(f"{path}: cannot be written: {error.strerror}; make room there") from error
+    assignment.records.write_links([row.to_json() for row in rows])
     await _strictly(assignment, control, rows)
 
 
@@ -70,4 +62,4 @@ async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFid
     found = [sentence for sentences in everybody for sentence in sentences]
     if found and any(member.strict for member in assignment.members):
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise FidelityError(f"{NOT_AS_REQUESTED}: {found[0]}{more}; run without --strict to train on it all the same")
+        raise FidelityError(f"not as requested: {found[0]}{more}; run without --strict to train on it all the same")

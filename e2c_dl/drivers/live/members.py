@@ -8,11 +8,14 @@ The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from e2c_dl.archive.codec import convert, decode
+from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import load
@@ -22,20 +25,19 @@ from e2c_dl.topology import Host
 SCENARIO = "scenario"
 MEMBERS = "members.json"
 CONTROL_PORT = 47600
-BACKENDS = tuple(each.value for each in Backend)
+REMEDY = "deploy the scenario again"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """One rank: the scenario's host, and how to reach it."""
 
     host: Host
     address: str  # management
     data_address: str
-    data_device: str | None
-    speed: float | None
-    strict: bool
-    control_port: int
+    data_device: str | None = None
+    speed: float | None = None
+    strict: bool = False
+    control_port: int = CONTROL_PORT
     backend: Backend = Backend.NONE
     relay_socket: str | None = None
 
@@ -56,6 +58,11 @@ class Assignment:
     @property
     def own(self) -> Member:
         return self.members[self.rank]
+
+    @property
+    def records(self) -> HostRecords:
+        """What this worker leaves."""
+        return HostRecords(self.run_dir)
 
     @property
     def size(self) -> int:
@@ -81,35 +88,16 @@ def read(run_dir: Path, service_id: str) -> Assignment:
 
 def _by_id(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        rows = json.loads(path.read_text())
-        return {row["_id"]: row for row in rows}
+        text = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; deploy the scenario again") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: is not a JSON list of objects with '_id'; deploy the scenario again") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror}; {REMEDY}") from error
+    rows = decode(text, list[dict[str, Any]], str(path), error=InputError, remedy=REMEDY)
+    return {str(row.get("_id")): row for row in rows}
 
 
 def _member(path: Path, host: Host, described: dict[str, dict[str, Any]]) -> Member:
+    where = f"{path}: {host.name} ({host.service_id})"
     row = described.get(host.service_id)
     if row is None:
-        raise InputError(f"{path}: {host.name} ({host.service_id}) is not in it; deploy the scenario again")
-    speed, strict = row.get("speed"), row.get("strict", False)
-    if isinstance(speed, bool) or not isinstance(speed, int | float | None) or not isinstance(strict, bool):
-        raise InputError(
-            f"{path}: {host.name} ({host.service_id}): speed {speed!r} must be a number or null, "
-            f"strict {strict!r} true or false; deploy the scenario again"
-        )
-    backend, relay_socket = row.get("backend", "none"), row.get("relay_socket")
-    if backend not in BACKENDS or not isinstance(relay_socket, str | None):
-        raise InputError(
-            f"{path}: {host.name} ({host.service_id}): backend {backend!r} must be one of {', '.join(BACKENDS)}, "
-            f"relay_socket {relay_socket!r} a path or null; deploy the scenario again"
-        )
-    missing = [key for key in ("address", "data_address") if not isinstance(row.get(key), str)]
-    if missing:
-        raise InputError(f"{path}: {host.name} ({host.service_id}) has no {missing[0]}; deploy the scenario again")
-    return Member(
-        host=host, address=row["address"], data_address=row["data_address"], data_device=row.get("data_device"),
-        speed=speed, strict=strict, control_port=row.get("control_port", CONTROL_PORT),
-        backend=Backend(backend), relay_socket=relay_socket,
-    )  # fmt: skip
+        raise InputError(f"{where} is not in it; {REMEDY}")
+    return convert({**row, "host": host}, Member, where, error=InputError, remedy=REMEDY)

@@ -9,15 +9,17 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from e2c_dl.archive import layout
-from e2c_dl.drivers.live import members, outcome
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.records import Cause, WorkerOutcome
+from e2c_dl.drivers.live import members
 from e2c_dl.drivers.live.control import Aborted
 from e2c_dl.drivers.live.members import Assignment
-from e2c_dl.drivers.live.outcome import Outcome, ProgressLog
+from e2c_dl.drivers.live.progress import ProgressLog
 from e2c_dl.drivers.live.train import train
-from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.errors import ArchiveError, E2cDlError, FidelityError, InputError, PeerLost
 from e2c_dl.strategies.base import Evaluation
 
 PID = "worker.pid"
@@ -33,34 +35,34 @@ def run_worker(run_dir: Path, service_id: str) -> int:
 
     Raises: E2cDlError, if there is nothing that could be trained, or nowhere to say so.
     """
-    outcome.reserve(run_dir)
+    HostRecords(run_dir).reserve_outcome()
     (run_dir / PID).write_text(f"{os.getpid()}\n")
     os.environ["TMPDIR"] = os.path.abspath(run_dir)  # torch leaves a directory there: it goes with the others
-    with _logged(run_dir / layout.WORKER_LOG):
+    with _logged(HostRecords(run_dir).log):
         ended, exit_status = _worked(run_dir, service_id)
     if ended.reason:
         sys.stderr.write(f"{ended.status}: {ended.reason}\n")
     return exit_status
 
 
-def _worked(run_dir: Path, service_id: str) -> tuple[Outcome, int]:
+def _worked(run_dir: Path, service_id: str) -> tuple[WorkerOutcome, int]:
     """(the outcome, which is written, the exit status)."""
     try:
         assignment = members.read(run_dir, service_id)
     except E2cDlError as error:
-        ended = Outcome(status="failed", reason=str(error), rank=-1, iterations_done=0, seconds=0.0)
+        ended = WorkerOutcome.of(Cause.FAILED, reason=str(error), rank=-1, iterations_done=0, seconds=0.0)
         _write(run_dir, ended)
         return ended, error.exit_code
-    progress = ProgressLog(run_dir / layout.PROGRESS, assignment.scenario.training.iterations)
-    status, reason, exit_status, evaluation = _attempt(assignment, progress)
-    ended = Outcome(
-        status=status, reason=reason, rank=assignment.rank,
+    progress = ProgressLog(assignment.records, assignment.rank, assignment.scenario.training.iterations)
+    ending, evaluation = _attempt(assignment, progress)
+    ended = WorkerOutcome.of(
+        ending.cause, reason=ending.reason, rank=assignment.rank, origin=ending.origin,
         iterations_done=progress.iterations_done, seconds=round(progress.seconds, 6),
         loss=evaluation.loss if evaluation else None, accuracy=evaluation.accuracy if evaluation else None,
     )  # fmt: skip
     progress.close()
     _write(run_dir, ended)
-    return ended, exit_status
+    return ended, ending.exit_status
 
 
 def stop_worker(run_dir: Path) -> int:
@@ -81,19 +83,41 @@ def stop_worker(run_dir: Path) -> int:
     return 0
 
 
-def _attempt(assignment: Assignment, progress: ProgressLog) -> tuple[str, str, int, Evaluation | None]:
-    """(status, reason, exit status, evaluation) of training."""
+@dataclass(frozen=True)
+class _Ending:
+    cause: Cause
+    reason: str
+    exit_status: int
+    origin: int | None = None  # another's rank
+
+
+def _attempt(assignment: Assignment, progress: ProgressLog) -> tuple[_Ending, Evaluation | None]:
+    """How training ended: its cause is decided here, by the error that ended it."""
     try:
-        return "finished", "", 0, asyncio.run(_until_signalled(assignment, progress))
+        return _Ending(Cause.FINISHED, "", 0), asyncio.run(_until_signalled(assignment, progress))
     except asyncio.CancelledError:
-        return "stopped", "it was asked to stop", STOPPED, None
+        ending = _Ending(Cause.STOPPED, "it was asked to stop", STOPPED)
     except Aborted as aborted:
-        return aborted.status, str(aborted), STOPPED if aborted.status == "stopped" else aborted.exit_code, None
+        ending = _aborted(aborted)
+    except PeerLost as lost:
+        ending = _Ending(Cause.LOST_PEER, str(lost), lost.exit_code, lost.rank)
+    except FidelityError as error:
+        ending = _Ending(Cause.NOT_AS_REQUESTED, str(error), error.exit_code)
     except E2cDlError as error:
-        return "failed", str(error), error.exit_code, None
+        ending = _Ending(Cause.FAILED, str(error), error.exit_code)
     except Exception as error:  # noqa: BLE001 - the program's own fault: the log shows where, the outcome that it was
         traceback.print_exc()
-        return "failed", " ".join(f"{type(error).__name__}: {error}".split()), 1, None
+        ending = _Ending(Cause.FAILED, " ".join(f"{type(error).__name__}: {error}".split()), 1)
+    return ending, None
+
+
+def _aborted(aborted: Aborted) -> _Ending:
+    """What another began: a worker that stops because another was stopped has stopped, one that fails has not failed
+    by itself."""
+    if aborted.cause is Cause.STOPPED:
+        return _Ending(Cause.STOPPED, str(aborted), STOPPED, aborted.rank)
+    cause = Cause.ANOTHER if aborted.cause is Cause.FAILED else aborted.cause
+    return _Ending(cause, str(aborted), aborted.exit_code, aborted.rank)
 
 
 async def _until_signalled(assignment: Assignment, progress: ProgressLog) -> Evaluation | None:
@@ -119,8 +143,8 @@ def _logged(path: Path) -> Iterator[None]:
             os.close(before)
 
 
-def _write(run_dir: Path, ended: Outcome) -> None:
+def _write(run_dir: Path, ended: WorkerOutcome) -> None:
     try:
-        outcome.write(run_dir, ended)
-    except OSError as error:
-        sys.stderr.write(f"{run_dir / layout.OUTCOME}: cannot be written: {error.strerror}; {ended}\n")
+        HostRecords(run_dir).write_outcome(ended)
+    except ArchiveError as error:
+        sys.stderr.write(f"{error}\n")

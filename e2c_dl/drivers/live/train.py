@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from e2c_dl import strategies
-from e2c_dl.archive import layout
+from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts
 from e2c_dl.drivers.live.clocks import Clocks
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
@@ -23,9 +22,9 @@ from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.metrics import Metrics, device_with
-from e2c_dl.drivers.live.outcome import ProgressLog
+from e2c_dl.drivers.live.progress import ProgressLog
 from e2c_dl.drivers.live.stored import stored_segments_s
-from e2c_dl.errors import E2cDlError, PeerLost
+from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.strategies.base import Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
@@ -55,7 +54,7 @@ async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | N
         except Aborted:
             raise
         except asyncio.CancelledError:
-            await control.fail("it was asked to stop", status="stopped")
+            await control.fail("it was asked to stop", cause=Cause.STOPPED)
             raise
         except Exception as error:
             # Said before any connection closes: what the others then see of this rank is no news to them.
@@ -69,8 +68,9 @@ async def _told(control: Control, error: Exception) -> Aborted | None:
     """Tell the others of ``error``; the first cause, as the coordinator sees it."""
     exit_code = error.exit_code if isinstance(error, E2cDlError) else E2cDlError.exit_code
     if isinstance(error, PeerLost):
-        return await control.fail(error.why, exit_code=exit_code, lost=error.rank)
-    return await control.fail(" ".join(str(error).split()) or type(error).__name__, exit_code=exit_code)
+        return await control.fail(error.why, cause=Cause.LOST_PEER, exit_code=exit_code, lost=error.rank)
+    cause = Cause.NOT_AS_REQUESTED if isinstance(error, FidelityError) else Cause.FAILED
+    return await control.fail(" ".join(str(error).split()) or type(error).__name__, cause=cause, exit_code=exit_code)
 
 
 async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes) -> Control:
@@ -90,17 +90,17 @@ async def _steps(
 ) -> Evaluation | None:
     training = assignment.scenario.training
     strategy = strategies.load(training.strategy)(**training.strategy_settings)
-    own, run_dir = assignment.own, assignment.run_dir
+    own, records = assignment.own, assignment.records
     emulation = HostEmulation(assignment)
     resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
     recorder = resources.enter_context(
         Recorder(
-            run_dir / layout.SPANS_RAW, rank=assignment.rank, host=own.name, layer=own.host.layer,
+            records.spans, rank=assignment.rank, host=own.name, layer=own.host.layer,
             own_ns=emulation.clock.own_ns,
         )
     )  # fmt: skip
     device = own.data_device or device_with(own.data_address)
-    resources.callback(Metrics(run_dir / layout.METRICS, device, clock=emulation.clock).close)
+    resources.callback(Metrics(records.metrics_file, device, clock=emulation.clock).close)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
     compute = await _prepare(assignment, control, thread, emulation)
     resources.callback(compute.pacing.stop)
@@ -137,8 +137,7 @@ async def _steps(
 async def _start_emulation(assignment: Assignment, emulation: HostEmulation) -> None:
     """What changes while training runs is ready to; all ranks wait for each other before they begin."""
     await emulation.start()
-    path = assignment.run_dir / layout.FACTS
-    _write_json(path, {**json.loads(path.read_text()), "emulation": emulation.facts})
+    assignment.records.amend_facts(emulation=emulation.facts)
 
 
 async def _prepare(
@@ -148,22 +147,20 @@ async def _prepare(
     what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
     before what was measured."""
     compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
-    path = assignment.run_dir / layout.FACTS
-    _write_json(path, facts)
+    assignment.records.write_facts(facts)  # before the others are here: a run that ends now has them
     batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
-    mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts["compute"]["calibrated_s"]}
+    mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts.compute.calibrated_s}
     everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
     peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]
     stored = stored_segments_s(assignment.scenario, batch_size, len(compute.buckets))
     agreed = stored or [float(each) for each in np.median(peers, axis=0)]
     compute.pace(agreed)
-    facts["compute"]["agreed_s"] = agreed
-    facts["compute"]["paced_by"] = "calibration" if stored is None else "the scenario's profile"
-    _write_json(path, facts)
+    paced_by = "calibration" if stored is None else "the scenario's profile"
+    assignment.records.amend_facts(compute=replace(facts.compute, agreed_s=tuple(agreed), paced_by=paced_by))
     return compute
 
 
-def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompute, dict[str, Any]]:
+def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompute, HostFacts]:
     """(compute, facts), in the compute thread."""
     from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
     from e2c_dl.training.pacing import Pacing
@@ -171,16 +168,10 @@ def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompu
     make_deterministic()
     training = assignment.scenario.training
     compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
-    facts = host_facts()
-    facts["torch"] = torch_facts()
-    facts["versions"]["torch"] = facts["torch"]["version"]
-    facts["compute"] = {
-        "calibrated_s": list(compute.calibrate()),
-        "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(compute.buckets)))],
-        "bucket_sizes": [where.stop - where.start for where in compute.buckets],
-        "speed": assignment.own.speed,
-    }
-    return compute, facts
+    sizes = [where.stop - where.start for where in compute.buckets]
+    return compute, host_facts(
+        torch_facts(), ComputeFacts.of(sizes, calibrated_s=tuple(compute.calibrate()), speed=assignment.own.speed)
+    )
 
 
 def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:
@@ -197,25 +188,21 @@ async def _connect(
     """Open ``links``, all ranks together, and record what TCP they got."""
     listening = await control.gather("listening", [network.address.host, network.address.port])
     await network.connect([Address(host=host, port=port) for host, port in listening], links)
-    path = assignment.run_dir / layout.FACTS
-    facts = json.loads(path.read_text())
-    facts["congestion_control"] = {
-        "asked": assignment.scenario.tcp.congestion_control,
-        "in_force": {assignment.members[dst].name: name for dst, name in network.congestion_control.items()},
-    }
-    facts["buffers"] = {
-        "limits": tcp_limits(),
-        "at_start": {assignment.members[dst].name: granted for dst, granted in network.buffers().items()},
-    }
-    _write_json(path, facts)
+    names = [member.name for member in assignment.members]
+    assignment.records.amend_facts(
+        congestion_control={
+            "requested": assignment.scenario.tcp.congestion_control,
+            "in_force": {names[dst]: name for dst, name in network.congestion_control.items()},
+        },
+        buffers={
+            "limits": tcp_limits(),
+            "at_start": {names[dst]: granted for dst, granted in network.buffers().items()},
+        },
+    )
 
 
 async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:
     evaluation = await worker.evaluate()
-    progress.evaluated(assignment.rank, evaluation.loss, evaluation.accuracy)
-    np.savez(assignment.run_dir / layout.MODEL, parameters=worker.parameters)
+    progress.evaluated(evaluation.loss, evaluation.accuracy)
+    np.savez(assignment.records.model, parameters=worker.parameters)
     return evaluation
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from e2c_dl.archive import layout
+from e2c_dl.archive.read import host_records
 from e2c_dl.dynamics.faults import BegunFaults, own_faults
 from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
@@ -42,7 +43,7 @@ class Dynamics:
         self._rank = {name: rank for rank, name in enumerate(self._hosts)}
         self._begun = BegunFaults()
         self._speeds: dict[str, ChangingSpeed] = {}
-        self._folder = archive / layout.HOSTS
+        self._archive = archive
         self._logs: dict[Path, ChangeLog] = {}
 
     def hosts(self, models: Sequence[HostModel]) -> tuple[HostModel, ...]:
@@ -183,7 +184,7 @@ class Dynamics:
                 log.add(what, host, at_ns, asked_s=at_ns / 1e9, asked_iteration=iteration)
 
     def _log(self, host: str, name: str) -> ChangeLog:
-        path = self._folder / host / name
+        path = host_records(self._archive, host).path / name
         if path not in self._logs:
             self._logs[path] = ChangeLog(path, host, lambda ns: ns)
         return self._logs[path]

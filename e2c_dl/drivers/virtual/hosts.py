@@ -1,4 +1,4 @@
-"""What each virtual host leaves in an archive: the files that a live worker writes, where they have a meaning.
+"""What each virtual host leaves in an archive: the records that a live worker writes, where they have a meaning.
 
 There is one clock, so every alignment is the identity; there are no metrics of a machine, and nothing is measured of
 links.
@@ -6,113 +6,94 @@ links.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
 
 import numpy as np
+from msgspec.structs import replace
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.progress import Progress
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.read import host_records
+from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts, Progress, WorkerOutcome
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
-from e2c_dl.trace.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.worlds.virtual.profile import HostModel
 
 
-def span_files(archive: Path, scenario: Scenario) -> list[Path]:
-    """Where the spans of each rank go, by rank; the hosts' folders are made."""
-    folders = [archive / layout.HOSTS / host.name for host in scenario.topology.ranks]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    return [folder / layout.SPANS_RAW for folder in folders]
+def records(archive: Path, scenario: Scenario) -> list[HostRecords]:
+    """Where each rank's records go, by rank; the hosts' folders are made."""
+    found = [host_records(archive, host.name) for host in scenario.topology.ranks]
+    for each in found:
+        each.path.mkdir(parents=True, exist_ok=True)
+    return found
 
 
 def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
     """facts.json and clock.json of every host."""
     for host in hosts:
-        folder = archive / layout.HOSTS / host.name
-        write_alignment(folder / layout.CLOCK, ClockAlignment())
         times = host.profile.gradient(host.samples)
-        facts = {
-            "cpu_model": f"virtual, by the profile of {host.profile.model}",
-            "cores": 1,
-            "mathematics": "real" if real else "shapes only",
-            "compute": {
-                "agreed_s": [times.data_s + times.forward_s, *times.backward_s],
-                "segments": ["forward", *(f"backward {bucket}" for bucket in range(len(times.backward_s)))],
-                "bucket_sizes": [end - begin for begin, end in host.profile.buckets],
-                "speed": 1 / host.factor,
-            },
-        }
-        _write_json(folder / layout.FACTS, facts)
+        compute = ComputeFacts.of(
+            [end - begin for begin, end in host.profile.buckets],
+            agreed_s=(times.data_s + times.forward_s, *times.backward_s), speed=1 / host.factor,
+        )  # fmt: skip
+        left = host_records(archive, host.name)
+        left.write_clock(ClockAlignment())
+        left.write_facts(
+            HostFacts(
+                cpu_model=f"virtual, by the profile of {host.profile.model}", cores=1,
+                mathematics="real" if real else "shapes only", compute=compute,
+            )
+        )  # fmt: skip
 
 
 class ProgressFiles:
-    """Every rank's progress.jsonl, a line per iteration. A context manager; times are virtual seconds of training."""
+    """Every rank's progress.jsonl, a line per iteration; times are virtual seconds of training."""
 
-    def __init__(self, archive: Path, scenario: Scenario) -> None:
-        self._iterations = scenario.training.iterations
-        ranks = scenario.topology.ranks
-        self._paths = [archive / layout.HOSTS / host.name / layout.PROGRESS for host in ranks]
-        self._pending: list[list[str]] = [[] for _ in ranks]
-        self.done = [0] * len(ranks)  # iterations, by rank
-        self.elapsed_s = [0.0] * len(ranks)
-        self._first: TextIO | None = None
+    def __init__(self, hosts: Sequence[HostRecords], iterations: int) -> None:
+        self._hosts, self._iterations = hosts, iterations
+        self._pending: list[list[Progress]] = [[] for _ in hosts]
+        self.done = [0] * len(hosts)  # iterations, by rank
+        self.elapsed_s = [0.0] * len(hosts)
 
     def ended(self, rank: int, iteration: int, loss: float, accuracy: float | None, elapsed_s: float) -> Progress:
-        """Note that ``rank`` has ended ``iteration`` (from 0); what to tell people."""
+        """Note that ``rank`` has ended ``iteration`` (from 0); what to tell people, whose time is not virtual."""
         self.done[rank], self.elapsed_s[rank] = iteration + 1, elapsed_s
-        known = None if math.isnan(loss) else loss
-        self._add(rank, loss=known, accuracy=accuracy)
-        return Progress(
-            iteration=iteration + 1, iterations=self._iterations, loss=known, accuracy=accuracy,
-            elapsed_s=elapsed_s, remaining_s=None,
-        )  # fmt: skip
+        self._add(rank, loss=None if math.isnan(loss) else loss, accuracy=accuracy)
+        return replace(self._pending[rank][-1], remaining_s=None)
 
     def evaluated(self, rank: int, evaluation: Evaluation) -> None:
         """Note the final evaluation."""
-        self._add(rank, test_loss=evaluation.loss, loss=None, accuracy=evaluation.accuracy)
+        self._add(rank, test_loss=evaluation.loss, accuracy=evaluation.accuracy)
 
     def write(self) -> None:
         """Append what was noted since the last time."""
-        for path, lines in zip(self._paths, self._pending, strict=True):
-            with path.open("a", encoding="utf-8") as file:
-                file.writelines(lines)
+        for host, lines in zip(self._hosts, self._pending, strict=True):
+            host.append_progress(lines)
             lines.clear()
 
-    def _add(self, rank: int, **fields: float | None) -> None:
-        elapsed_s, done = self.elapsed_s[rank], self.done[rank]
-        remaining_s = elapsed_s / max(1, done) * (self._iterations - done)
-        line = {
-            "rank": rank, "iteration": done, **fields, "iterations": self._iterations,
-            "elapsed_s": round(elapsed_s, 6), "remaining_s": round(remaining_s, 6),
-        }  # fmt: skip
-        self._pending[rank].append(json.dumps(line) + "\n")
+    def _add(self, rank: int, **known: float | None) -> None:
+        line = Progress.at(self.done[rank], self._iterations, self.elapsed_s[rank], rank=rank, **known)
+        self._pending[rank].append(line)
 
 
 def write_outcomes(
-    archive: Path, scenario: Scenario, progress: ProgressFiles, reason: str, evaluation: Evaluation | None
+    hosts: Sequence[HostRecords], progress: ProgressFiles, reason: str, evaluation: Evaluation | None
 ) -> None:
     """outcome.json of every host: failed, with ``reason``, if that is not empty; rank 0's with ``evaluation``."""
-    for rank, host in enumerate(scenario.topology.ranks):
+    for rank, host in enumerate(hosts):
         judged = evaluation if rank == 0 else None
-        outcome: dict[str, Any] = {
-            "status": "failed" if reason else "finished", "reason": reason, "rank": rank,
-            "iterations_done": progress.done[rank], "seconds": round(progress.elapsed_s[rank], 6),
-            **(asdict(judged) if judged else {"loss": None, "accuracy": None}),
-        }  # fmt: skip
-        _write_json(archive / layout.HOSTS / host.name / layout.OUTCOME, outcome)
+        host.write_outcome(
+            WorkerOutcome.of(
+                Cause.FAILED if reason else Cause.FINISHED, reason=reason, rank=rank,
+                iterations_done=progress.done[rank], seconds=round(progress.elapsed_s[rank], 6),
+                loss=judged.loss if judged else None, accuracy=judged.accuracy if judged else None,
+            )
+        )  # fmt: skip
 
 
 def write_model(archive: Path, compute: Compute) -> None:
     """Rank 0's final parameters."""
     np.savez(archive / layout.MODEL, parameters=compute.parameters)
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from e2c_dl import strategies
-from e2c_dl.archive.progress import Progress as Told
+from e2c_dl.archive.records import Progress as Told
 from e2c_dl.drivers.virtual import hosts
 from e2c_dl.drivers.virtual.dynamics import Dynamics
 from e2c_dl.scenario.model import Scenario
@@ -26,8 +26,9 @@ class Run:
         tell: Callable[[Told], None],
     ) -> None:  # fmt: skip
         self._scenario, self._models, self._archive, self._tell = scenario, models, archive, tell
-        self._spans = InFiles(hosts.span_files(archive, scenario))
-        self._progress = hosts.ProgressFiles(archive, scenario)
+        self._records = hosts.records(archive, scenario)
+        self._spans = InFiles([each.spans for each in self._records])
+        self._progress = hosts.ProgressFiles(self._records, scenario.training.iterations)
         self._dynamics = Dynamics(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
         self._finished = False
@@ -62,7 +63,7 @@ class Run:
             self._progress.evaluated(0, evaluation)
             hosts.write_model(self._archive, self._computes[0])
         self._progress.write()
-        hosts.write_outcomes(self._archive, self._scenario, self._progress, reason, evaluation)
+        hosts.write_outcomes(self._records, self._progress, reason, evaluation)
 
     def _on_end(self, at_ns: int) -> None:
         self._end_ns = at_ns

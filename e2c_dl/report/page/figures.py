@@ -7,13 +7,14 @@ here: Plotly reads labels as (a little) HTML.
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from e2c_dl import formatting
+from e2c_dl.archive.records import Progress
 from e2c_dl.diagnosis.model import Element, HostSummary, Report, SpeedUp
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import colours
@@ -98,19 +99,19 @@ def bottlenecks(report: Report) -> Any:
     return framed(figure)
 
 
-def progress(rows: Sequence[Mapping[str, Any]]) -> Any:
+def progress(rows: Sequence[Progress]) -> Any:
     """Loss and, where evaluated, accuracy over seconds of training; rows as in progress.jsonl."""
     figure = make_subplots(specs=[[{"secondary_y": True}]])
-    loss = [row for row in rows if row.get("loss") is not None]
-    accuracy = [row for row in rows if row.get("accuracy") is not None]
+    loss = [row for row in rows if row.loss is not None]
+    accuracy = [row for row in rows if row.accuracy is not None]
     for chosen, key, colour, mode, secondary in (
         (loss, "loss", colours.STATES[State.COMPUTE], "lines", False),
         (accuracy, "accuracy", colours.STATES[State.PROPAGATE], "lines+markers", True),
     ):
         trace = go.Scatter(
-            x=[row["elapsed_s"] for row in chosen],
-            y=[row[key] for row in chosen],
-            customdata=[row["iteration"] for row in chosen],
+            x=[row.elapsed_s for row in chosen],
+            y=[getattr(row, key) for row in chosen],
+            customdata=[row.iteration for row in chosen],
             name=key,
             mode=mode,
             line={"color": colour, "width": 2.5},

@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 from e2c_dl import formatting
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Run
 from e2c_dl.archive.write import amend
 from e2c_dl.diagnosis.activity import Activity
@@ -40,7 +41,7 @@ class Source:
     diagnosis: Diagnosis
     links: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of links.json
     bottlenecks: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of bottlenecks.json
-    progress: Sequence[Mapping[str, Any]] = field(default_factory=tuple)  # rows of rank 0's progress.jsonl
+    progress: Sequence[Progress] = field(default_factory=tuple)  # rows of rank 0's progress.jsonl
 
 
 def write_report(archive: ReadArchive, diagnosis: Diagnosis) -> Path:
@@ -68,7 +69,7 @@ def source(archive: ReadArchive, diagnosis: Diagnosis) -> Source:
         diagnosis=diagnosis,
         links=archive.links(),
         bottlenecks=archive.bottlenecks(),
-        progress=archive.progress(leader) if leader is not None else (),
+        progress=archive.host(leader).progress() if leader is not None else (),
     )
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from e2c_dl import formatting
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
@@ -117,10 +118,10 @@ def verdict(run: Run, report: Report) -> str:
     return f'{notice}<section class="verdict {said.tone.value}">{content}</section>'
 
 
-def tiles(report: Report, progress: Sequence[Mapping[str, Any]]) -> str:
+def tiles(report: Report, progress: Sequence[Progress]) -> str:
     """The key figures."""
-    accuracy = next((row["accuracy"] for row in reversed(progress) if row.get("accuracy") is not None), None)
-    loss = next((row["loss"] for row in reversed(progress) if row.get("loss") is not None), None)
+    accuracy = next((row.accuracy for row in reversed(progress) if row.accuracy is not None), None)
+    loss = next((row.loss for row in reversed(progress) if row.loss is not None), None)
     sent = sum(link.sent_bytes for link in report.links)
     figures = {
         "run time": formatting.seconds(report.run_s),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,8 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.recorder import Recorder
+
+LINE = '{"iteration": %d, "iterations": 9, "loss": 0.5, "elapsed_s": 1.5}\n'
 
 
 @pytest.fixture
@@ -31,28 +32,31 @@ def host(archive: ReadArchive) -> Path:
 
 
 def test_an_archive_that_holds_nothing_yet_can_be_read(archive: ReadArchive) -> None:
-    assert (archive.hosts, archive.links(), archive.progress("edge-1")) == ((), (), ())
-    assert archive.host_outcome("edge-1") is None
+    assert (archive.hosts, archive.links(), archive.host("edge-1").progress()) == ((), (), ())
+    assert archive.host("edge-1").outcome() is None
     with pytest.raises(ArchiveError, match="scenario: missing; the run stopped before"):
         print(archive.scenario)
     with pytest.raises(ArchiveError, match="hosts: missing; no worker left a trace"):
         archive.trace()
     with pytest.raises(ArchiveError, match=r"metrics\.csv: missing"):
-        archive.metrics("edge-1")
+        archive.host("edge-1").metrics()
 
 
 def test_a_line_that_was_being_written_is_left_out(archive: ReadArchive, host: Path) -> None:
-    (host / layout.PROGRESS).write_text('{"iteration": 1}\n{"iteration": 2}\n{"iterat')
+    (host / layout.PROGRESS).write_text("".join(LINE % number for number in (1, 2)) + '{"iterat')
     (host / layout.METRICS).write_text("time_ns,cpu_s\n1,0.5\n2,\n3,0.")
-    assert [row["iteration"] for row in archive.progress("edge-1")] == [1, 2]
-    metrics = archive.metrics("edge-1")
+    assert [row.iteration for row in archive.host("edge-1").progress()] == [1, 2]
+    metrics = archive.host("edge-1").metrics()
     np.testing.assert_array_equal(metrics["time_ns"], [1.0, 2.0])
     np.testing.assert_array_equal(metrics["cpu_s"], [0.5, np.nan])
 
 
 def test_metrics_of_a_host_that_wrote_no_line_have_no_rows(archive: ReadArchive, host: Path) -> None:
     (host / layout.METRICS).write_text("time_ns,cpu_s\n")
-    assert {name: len(column) for name, column in archive.metrics("edge-1").items()} == {"time_ns": 0, "cpu_s": 0}
+    assert {name: len(column) for name, column in archive.host("edge-1").metrics().items()} == {
+        "time_ns": 0,
+        "cpu_s": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,8 +77,8 @@ def test_damage_is_told_in_one_line(archive: ReadArchive, host: Path) -> None:
     (host / layout.METRICS).write_text("a,b\n1\n")
     (host / layout.FACTS).write_bytes(b"\xff\xfe")
     (host / layout.OUTCOME).write_text("[]")
-    of_a_host = (archive.progress, archive.metrics, archive.host_facts, archive.host_outcome)
-    for read in (archive.links, *(partial(read, "edge-1") for read in of_a_host)):
+    left = archive.host("edge-1")
+    for read in (archive.links, left.progress, left.metrics, left.facts, left.outcome):
         with pytest.raises(ArchiveError, match="damaged") as error:
             read()
         assert "\n" not in str(error.value)
@@ -85,11 +89,11 @@ def test_damage_is_told_in_one_line(archive: ReadArchive, host: Path) -> None:
     [
         ("", "is not valid JSON"),
         ("[]", "is not a JSON object"),
-        ('{"format": 1}', "missing 1 required keyword-only argument: 'run_id'"),
-        ('{"format": 99, "run_id": "x"}', "format 99, this program reads 1"),
-        ('{"format": 1, "run_id": 7}', "'run_id' is not text"),
-        ('{"format": 1, "run_id": "x", "steps": [{"step": "a"}]}', "missing 2 required"),
-        ('{"format": 1, "run_id": "x", "sceanrio": "y"}', "did you mean 'scenario'"),
+        ('{"format": 2}', "missing required field `run_id`"),
+        ('{"format": 99, "run_id": "x"}', "format 99, this program reads 2"),
+        ('{"format": 2, "run_id": 7}', r"Expected `str`, got `int` - at `\$\.run_id`"),
+        ('{"format": 2, "run_id": "x", "steps": [{"step": "a"}]}', "missing required field `seconds`"),
+        ('{"format": 2, "run_id": "x", "sceanrio": "y"}', "did you mean 'scenario'"),
     ],
 )
 def test_a_damaged_record_is_refused_in_one_line(tmp_path: Path, content: str, said: str) -> None:
@@ -108,3 +112,17 @@ def test_links_come_back_as_they_were_written(archive: ReadArchive) -> None:
     rows = [{"src": "a", "dst": "b", "measured": None}]
     (archive.path / layout.LINKS).write_text(json.dumps(rows))
     assert list(archive.links()) == rows
+
+
+def test_an_archive_of_format_1_is_read_under_todays_keys() -> None:
+    """tests/unit/archive/format-1 was written by an earlier version, and cut down."""
+    archive = open_archive(Path(__file__).parent / "format-1")
+    assert (archive.run.format, archive.run.limitations) == (2, ("a limit of then",))
+    row = archive.links()[0]
+    assert (row["requested"]["rate_bps"], row["requested_round_trip_s"]) == (1e7, 0.05)
+    left = archive.host("edge-1")
+    outcome, facts = left.outcome(), left.facts()
+    assert outcome is not None and (outcome.status, outcome.iterations_done) == ("finished", 2)
+    assert facts is not None and (facts.cores, facts.compute.agreed_s) == (2, (0.1, 0.2))
+    assert [line.loss for line in left.progress()] == [0.5, None]
+    assert left.clock().offset_ns == 3

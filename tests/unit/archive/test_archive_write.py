@@ -74,8 +74,8 @@ def test_facts_merge_by_key_and_lists_grow_by_sentence(archive: Archive) -> None
         ({"what_hapened": ["x"]}, "unknown key 'what_hapened'; did you mean 'what_happened'"),
         ({"facts": {"loss": float("nan")}}, "cannot be written as JSON"),
         ({"facts": {"model": object()}}, "cannot be written as JSON"),
-        ({"outcome": "succeeded"}, "'succeeded' is not a valid Outcome"),
-        ({"hosts": {"edge-1": {}}}, "'hosts' is not a list"),
+        ({"outcome": "succeeded"}, r"Invalid enum value 'succeeded' - at `\$\.outcome`"),
+        ({"hosts": {"edge-1": {}}}, r"Expected `array`, got `object` - at `\$\.hosts`"),
     ],
 )
 def test_a_wrong_fact_is_refused_and_what_was_recorded_stands(

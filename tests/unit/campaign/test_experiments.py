@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2c_dl.archive.progress import Progress
 from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.campaign.simulated_request import Request
 from e2c_dl.campaign.simulated_run import run

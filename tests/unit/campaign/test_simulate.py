@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from e2c_dl.archive.progress import Progress
 from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
 from e2c_dl.campaign.simulated_request import Request
@@ -145,13 +145,13 @@ def test_every_host_leaves_what_a_live_one_does(shapes: ReadArchive) -> None:
     assert all(rank.complete for rank in trace.ranks)
     for rank in trace.ranks:
         assert np.sum(rank.spans["phase"] == Phase.ITERATION) == 6
-        outcome = shapes.host_outcome(rank.host)
+        outcome = shapes.host(rank.host).outcome()
         assert outcome is not None
-        assert (outcome["status"], outcome["iterations_done"]) == ("finished", 6)
-        progress = shapes.progress(rank.host)
-        assert [line["iteration"] for line in progress] == [1, 2, 3, 4, 5, 6]
-        assert progress[-1]["elapsed_s"] == pytest.approx(outcome["seconds"])
-        assert shapes.host_facts(rank.host)["mathematics"] == "shapes only"
+        assert (outcome.status, outcome.iterations_done) == ("finished", 6)
+        progress = shapes.host(rank.host).progress()
+        assert [line.iteration for line in progress] == [1, 2, 3, 4, 5, 6]
+        assert progress[-1].elapsed_s == pytest.approx(outcome.seconds)
+        assert shapes.host_facts[rank.host].mathematics == "shapes only"
 
 
 def test_a_gradient_lasts_as_long_as_the_profile_at_the_hosts_speed(shapes: ReadArchive) -> None:
@@ -165,11 +165,11 @@ def test_real_mathematics_trains_and_takes_the_same_time(shapes: ReadArchive, re
         assert one.spans.tobytes() == other.spans.tobytes()
     assert np.load(real.path / "model.npz")["parameters"].shape == (PARAMETERS,)
     assert not (shapes.path / "model.npz").exists()
-    progress = real.progress("edge-1")
-    assert progress[5]["loss"] < progress[0]["loss"]
-    assert [line["iteration"] for line in progress if line["accuracy"] is not None] == [3, 6]
-    outcome = real.host_outcome("edge-1")
-    assert outcome is not None and outcome["accuracy"] == progress[-1]["accuracy"]
+    progress = real.host("edge-1").progress()
+    assert progress[5].loss < progress[0].loss
+    assert [line.iteration for line in progress if line.accuracy is not None] == [3, 6]
+    outcome = real.host("edge-1").outcome()
+    assert outcome is not None and outcome.accuracy == progress[-1].accuracy
 
 
 def test_injected_departures_slow_hosts_and_links_and_can_be_left_out(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_ctrl_c_leaves_a_sealed_archive_of_what_was_traced(tmp_path: Path) -> No
     assert verify(archive.path) == ()
     assert archive.run.outcome is Outcome.INTERRUPTED
     assert [step.outcome for step in archive.run.steps] == ["done", "interrupted"]
-    outcome = archive.host_outcome("edge-1")
-    assert outcome is not None and outcome["status"] == "failed"
+    outcome = archive.host("edge-1").outcome()
+    assert outcome is not None and outcome.status == "failed"
     assert np.sum(archive.trace().ranks[0].spans["phase"] == Phase.ITERATION) == 2
 
 

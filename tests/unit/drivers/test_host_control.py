@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from loopback import free_port
 
-from e2c_dl.drivers.live import outcome
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.records import Cause, WorkerOutcome
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
-from e2c_dl.drivers.live.outcome import Outcome
 from e2c_dl.errors import TrainingError
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
@@ -80,7 +80,7 @@ def test_the_first_cause_is_told_to_all_and_late_comers() -> None:
 
 def test_who_loses_another_names_it_and_keeps_its_exit_code() -> None:
     async def scene(ranks: list[Control]) -> None:
-        told = await ranks[0].fail("it closed the connection", lost=2, status="failed", exit_code=3)
+        told = await ranks[0].fail("it closed the connection", lost=2, cause=Cause.LOST_PEER, exit_code=3)
         assert told is not None
         assert (str(told), told.exit_code) == ("lost rank 2 (cloud-1): it closed the connection", 3)
 
@@ -99,9 +99,9 @@ def test_leaving_is_no_loss() -> None:
     async def scene(ranks: list[Control]) -> None:
         await ranks[2].leave()
         ranks[2].close()
-        told = await ranks[0].fail("later", status="stopped")
+        told = await ranks[0].fail("later", cause=Cause.STOPPED)
         assert told is not None
-        assert (told.rank, told.status) == (0, "stopped")
+        assert (told.rank, told.cause) == (0, Cause.STOPPED)
 
     play(scene)
 
@@ -119,12 +119,16 @@ def test_a_port_in_use_is_told() -> None:
 
 
 def test_the_outcome_replaces_its_reserve(tmp_path: Path) -> None:
-    outcome.reserve(tmp_path)
+    records = HostRecords(tmp_path)
+    records.reserve_outcome()
     reserved = next(tmp_path.iterdir())
     assert reserved.stat().st_size == 4096
-    outcome.write(tmp_path, Outcome(status="failed", reason="x" * 9000, rank=1, iterations_done=2, seconds=3.0))
+    ended = WorkerOutcome.of(Cause.FAILED, reason="x" * 9000, rank=1, iterations_done=2, seconds=3.0)
+    records.write_outcome(ended)
     assert [path.name for path in tmp_path.iterdir()] == ["outcome.json"]
     assert (tmp_path / "outcome.json").stat().st_size < 4096
+    read = records.outcome()
+    assert read is not None and (read.cause, read.status, read.rank) == (Cause.FAILED, "failed", 1)
 
 
 def test_the_device_of_an_address_and_its_counters() -> None:

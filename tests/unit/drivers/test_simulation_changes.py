@@ -12,7 +12,7 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.drivers.virtual.dynamics import Dynamics
-from e2c_dl.drivers.virtual.hosts import span_files
+from e2c_dl.drivers.virtual.hosts import records
 from e2c_dl.errors import E2cDlError
 from e2c_dl.scenario.load import load
 from e2c_dl.trace.changes import Change, read_changes
@@ -33,9 +33,9 @@ def faults(*entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def seconds(archive: ReadArchive) -> float:
-    outcome = archive.host_outcome("edge-1")
+    outcome = archive.host("edge-1").outcome()
     assert outcome is not None
-    return float(outcome["seconds"])
+    return float(outcome.seconds)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def happened(folder: Path, end_s: float, *entries: dict[str, Any], began: tuple[
         folder / "small", emulation={"compute": COMPUTE, "injected": faults(*entries)}, iterations=ITERATIONS
     )
     loaded = load(asked)
-    span_files(folder, loaded)
+    records(folder, loaded)
     dynamics = Dynamics(loaded, folder)
     dynamics.on_iteration(0, began[0], round(began[1] * 1e9))
     dynamics.conclude(round(end_s * 1e9))

@@ -13,7 +13,7 @@ import pytest
 import sample_report as sample
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.read import host_records, open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
 from e2c_dl.diagnosis.activity import Activity
@@ -221,9 +221,9 @@ def test_a_report_is_written_into_its_archive_and_vouched_for(tmp_path: Path, so
     path = tmp_path / "run"
     writing = Archive.create(path, "5a3b1e07", started="2025-01-31T10:00:00+00:00")
     (path / layout.LINKS).write_text(json.dumps(list(source.links)))
-    progress = path / layout.HOSTS / "edge-1" / layout.PROGRESS
-    progress.parent.mkdir(parents=True)
-    progress.write_text("".join(json.dumps(row) + "\n" for row in source.progress))
+    left = host_records(path, "edge-1")
+    left.path.mkdir(parents=True)
+    left.append_progress(source.progress)
     page = write_report(open_archive(path), source.diagnosis)
     writing.seal()
     page.write_text("altered")

@@ -1,0 +1,72 @@
+"""JSON to frozen records and back: the one decoder of what stands in a run directory; errors name file and key.
+
+Types are checked strictly (a number is no text); keys that a record does not know are left to later versions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from e2c_dl.atomic_write import whole
+from e2c_dl.errors import ArchiveError, E2cDlError
+
+T = TypeVar("T")
+
+DAMAGED = "the archive is damaged"
+
+
+def decode(
+    text: str | bytes, kind: type[T], where: str, *, error: type[E2cDlError] = ArchiveError, remedy: str = DAMAGED
+) -> T:
+    """The record of ``kind`` that ``text`` holds. Raises: ``error``, one line with ``where``, key and ``remedy``.
+
+    >>> decode('[1, "2"]', list[int], "a.json")
+    Traceback (most recent call last):
+    e2c_dl.errors.ArchiveError: a.json: Expected `int`, got `str` - at `$[1]`; the archive is damaged
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as wrong:
+        raise error(f"{where}: {wrong}; {remedy}") from wrong
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise error(f"{where}: is not valid JSON ({wrong}); {remedy}") from wrong
+
+
+def convert(value: Any, kind: type[T], where: str, *, error: type[E2cDlError] = ArchiveError, remedy: str) -> T:
+    """The record of ``kind`` that ``value`` (parsed JSON) holds. Raises: ``error``, one line."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as wrong:
+        raise error(f"{where}: {wrong}; {remedy}") from wrong
+
+
+def encode(record: Any) -> bytes:
+    """``record`` as indented JSON with a line break at its end."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def read_text(file: Path) -> str:
+    """The text of ``file``. Raises: ArchiveError."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArchiveError(f"{file}: is not text; {DAMAGED}") from error
+
+
+def read(file: Path, kind: type[T]) -> T:
+    """The record in ``file``. Raises: ArchiveError if it cannot be read or is damaged."""
+    return decode(read_text(file), kind, str(file))
+
+
+def write(file: Path, record: Any) -> None:
+    """``file`` holds ``record``, replaced in one step. Raises: ArchiveError."""
+    try:
+        with whole(file) as place:
+            place.write_bytes(encode(record))
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be written: {error.strerror}; make room there") from error

@@ -1,0 +1,186 @@
+"""What one host leaves, file by file: in its run directory while it trains, and below ``hosts/HOST`` of the archive.
+
+::
+
+    HostRecords(run_dir)                  a live worker writes
+    archive.host("edge-1")                everybody reads; a virtual run writes here at once
+
+    >>> archive.host("edge-1").outcome().cause  # doctest: +SKIP
+    <Cause.FINISHED: 'finished'>
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.archive import codec, layout, link_rows
+from e2c_dl.archive.records import FACTS_FORMAT, HostFacts, Progress, WorkerOutcome
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.changes import ChangeInForce, read_changes
+from e2c_dl.trace.clock import read_alignment, write_alignment
+from e2c_dl.trace.model import ClockAlignment
+
+_RESERVE = ".outcome"
+_RESERVED_BYTES = 4096
+_ENCODER = msgspec.json.Encoder()
+
+Table = Mapping[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class HostRecords:
+    """One host's files below ``path``. Every method raises ArchiveError for a file that is damaged or not writable."""
+
+    path: Path
+
+    @property
+    def spans(self) -> Path:
+        return self.path / layout.SPANS_RAW
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it left a trace, as recorded or as Parquet."""
+        return self.spans.is_file() or (self.path / layout.SPANS).is_file()
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / layout.METRICS
+
+    @property
+    def heat_file(self) -> Path:
+        return self.path / layout.HEAT
+
+    @property
+    def progress_file(self) -> Path:
+        return self.path / layout.PROGRESS
+
+    @property
+    def agent_changes(self) -> Path:
+        return self.path / layout.CHANGES
+
+    @property
+    def worker_changes(self) -> Path:
+        return self.path / layout.WORKER_CHANGES
+
+    @property
+    def log(self) -> Path:
+        return self.path / layout.WORKER_LOG
+
+    @property
+    def model(self) -> Path:
+        return self.path / layout.MODEL
+
+    def reserve_outcome(self) -> None:
+        """Take the outcome's room on the disk, so that a full disk can still be told; an earlier outcome is gone."""
+        try:
+            (self.path / _RESERVE).write_text(" " * _RESERVED_BYTES)
+            (self.path / layout.OUTCOME).unlink(missing_ok=True)
+        except OSError as error:
+            raise ArchiveError(f"{self.path}: cannot be written: {error.strerror}; make room there") from error
+
+    def write_outcome(self, outcome: WorkerOutcome) -> None:
+        """Write ``outcome`` into the room taken for it, if any, then give it its name: there is never half of one."""
+        text = codec.encode(msgspec.structs.replace(outcome, reason=outcome.reason[: _RESERVED_BYTES // 2]))
+        try:
+            descriptor = os.open(self.path / _RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, text)  # into blocks that are there already: needs none on a full disk
+                os.truncate(descriptor, len(text))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            (self.path / _RESERVE).rename(self.path / layout.OUTCOME)
+        except OSError as error:
+            where = self.path / layout.OUTCOME
+            raise ArchiveError(f"{where}: cannot be written: {error.strerror}; {outcome}") from error
+
+    def outcome(self) -> WorkerOutcome | None:
+        """How its worker ended; None if it exited without an outcome."""
+        file = self.path / layout.OUTCOME
+        return codec.read(file, WorkerOutcome) if file.is_file() else None
+
+    def write_facts(self, facts: HostFacts) -> None:
+        codec.write(self.path / layout.FACTS, msgspec.structs.replace(facts, format=FACTS_FORMAT))
+
+    def amend_facts(self, **known: Any) -> None:
+        """Its facts with the fields ``known`` in place of theirs."""
+        self.write_facts(msgspec.structs.replace(self.facts() or HostFacts(), **known))
+
+    def facts(self) -> HostFacts | None:
+        """What the host is; None if it left no facts."""
+        file = self.path / layout.FACTS
+        return codec.read(file, HostFacts) if file.is_file() else None
+
+    def write_links(self, rows: Sequence[Any]) -> None:
+        """What it measured of its outgoing links."""
+        link_rows.write(self.path / layout.HOST_LINKS, rows)
+
+    def links(self) -> tuple[Mapping[str, Any], ...]:
+        return link_rows.read(self.path / layout.HOST_LINKS)
+
+    def write_clock(self, alignment: ClockAlignment) -> None:
+        write_alignment(self.path / layout.CLOCK, alignment)
+
+    def clock(self) -> ClockAlignment:
+        """Its clock beside the reference; the same if it left none."""
+        file = self.path / layout.CLOCK
+        return read_alignment(file) if file.is_file() else ClockAlignment()
+
+    def append_progress(self, lines: Iterable[Progress]) -> None:
+        with self.progress_file.open("ab") as file:
+            file.writelines(map(progress_line, lines))
+
+    def progress(self) -> tuple[Progress, ...]:
+        """What it reported, oldest first; a last line that was being written is left out."""
+        if not self.progress_file.is_file():
+            return ()
+        lines = codec.read_text(self.progress_file).split("\n")[:-1]  # after the last line break: cut off, or empty
+        return tuple(codec.decode(line, Progress, str(self.progress_file)) for line in lines if line.strip())
+
+    def metrics(self) -> Table:
+        """Columns of its metrics.csv by name, one value a second; NaN where one is missing."""
+        if not self.metrics_file.is_file():
+            raise ArchiveError(f"{self.metrics_file}: missing; that host left no metrics")
+        return _table(self.metrics_file)
+
+    def heat(self) -> Table:
+        """Columns of its heat.csv; empty if it does not throttle itself. Times are its own clock's."""
+        return _table(self.heat_file)
+
+    def changes(self) -> tuple[ChangeInForce, ...]:
+        """What its agent and its worker changed while training ran, on the reference clock."""
+        files = [file for file in (self.agent_changes, self.worker_changes) if file.is_file()]
+        return tuple(change for file in files for change in read_changes(file, self.clock()))
+
+
+def progress_line(progress: Progress) -> bytes:
+    """A line of progress.jsonl."""
+    return _ENCODER.encode(progress) + b"\n"
+
+
+def parsed_progress(line: str) -> Progress:
+    """The progress that ``line`` holds. Raises: ArchiveError."""
+    return codec.decode(line, Progress, layout.PROGRESS)
+
+
+def _table(file: Path) -> Table:
+    """The columns of a CSV file of numbers by name, up to where it breaks off; NaN where a value is missing."""
+    if not file.is_file():
+        return {}
+    header, *lines = codec.read_text(file).split("\n")[:-1] or [""]
+    names = header.split(",")
+    cells = [line.split(",") for line in lines if line]
+    try:
+        table = np.array([[float(cell or "nan") for cell in row] for row in cells], dtype=np.float64)
+        table = table.reshape(len(cells), len(names))
+    except ValueError as error:
+        raise ArchiveError(f"{file}: is not a table of numbers ({error}); {codec.DAMAGED}") from error
+    return {name: table[:, column] for column, name in enumerate(names)}

@@ -1,0 +1,115 @@
+"""What a worker leaves beside its trace, live or virtual: frozen records, each with the format it is written in.
+
+Every record decodes by :mod:`e2c_dl.archive.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+
+OUTCOME_FORMAT = 2
+FACTS_FORMAT = 2
+
+
+class Cause(str, Enum):
+    """Why a worker ended, decided where that was raised: messages are for people, and never searched."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"  # somebody asked it, or another worker, to stop
+    FAILED = "own failure"
+    NOT_AS_REQUESTED = "not emulated as requested"  # and --strict
+    ANOTHER = "another worker's failure"  # told over the control connection
+    LOST_PEER = "lost peer"
+
+
+class WorkerOutcome(Struct, frozen=True, kw_only=True):
+    """How a worker ended: ``outcome.json``. ``reason`` is one line, empty if finished."""
+
+    format: int = OUTCOME_FORMAT
+    status: str = "failed"  # finished, stopped or failed: what people ask first; follows from the cause
+    cause: Cause | None = None  # None: written in format 1, which did not say
+    reason: str = ""
+    rank: int  # -1: it could not find its place among the ranks
+    origin: int | None = None  # the rank where it began, if that is known to be another
+    iterations_done: int
+    seconds: float  # of training, from the first iteration's start
+    loss: float | None = None  # on the test samples, at the end; rank 0 only
+    accuracy: float | None = None
+
+    @classmethod
+    def of(cls, cause: Cause, **known: Any) -> WorkerOutcome:
+        """An outcome whose status follows from ``cause``."""
+        status = cause.value if cause in (Cause.FINISHED, Cause.STOPPED) else "failed"
+        return cls(status=status, cause=cause, **known)
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it ended because of another worker."""
+        return self.origin is not None or self.cause in (Cause.ANOTHER, Cause.LOST_PEER)
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where training stands: a line of ``progress.jsonl``, which has no format of its own, but its run's.
+
+    The line of the final evaluation has ``test_loss`` and no ``loss``.
+    """
+
+    rank: int = 0
+    iteration: int  # finished ones
+    iterations: int
+    loss: float | None = None
+    test_loss: float | None = None
+    accuracy: float | None = None  # of the last evaluation, 0..1
+    elapsed_s: float
+    remaining_s: float | None = None
+
+    @classmethod
+    def at(cls, iteration: int, iterations: int, elapsed_s: float, **known: Any) -> Progress:
+        """After ``iteration`` iterations in ``elapsed_s``: the others are expected to take as long as these."""
+        remaining_s = elapsed_s / max(1, iteration) * (iterations - iteration)
+        return cls(
+            iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6),
+            remaining_s=round(remaining_s, 6), **known,
+        )  # fmt: skip
+
+
+class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a host's computing was paced: seconds of a gradient's segments, at full speed."""
+
+    calibrated_s: tuple[float, ...] | None = None  # measured by this host; not of a virtual one
+    agreed_s: tuple[float, ...] = ()  # what it was paced by
+    paced_by: str | None = None
+    segments: tuple[str, ...] = ()
+    bucket_sizes: tuple[int, ...] = ()
+    speed: float | None = None  # of a core; None: not paced
+
+    @classmethod
+    def of(cls, bucket_sizes: Sequence[int], **known: Any) -> ComputeFacts:
+        """Those of a gradient that comes in buckets of ``bucket_sizes`` parameters."""
+        segments = ("forward", *(f"backward {bucket}" for bucket in range(len(bucket_sizes))))
+        return cls(bucket_sizes=tuple(bucket_sizes), segments=segments, **known)
+
+
+class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host is and how it was set up: ``facts.json``. What is not known is left out."""
+
+    format: int = 1  # of a file that does not say
+    host_name: str | None = None
+    machine: str | None = None
+    cpu_model: str | None = None
+    cores: int | None = None
+    usable_cores: int | None = None
+    memory_bytes: int | None = None
+    kernel: str | None = None
+    distribution: str | None = None
+    versions: dict[str, str] = {}
+    torch: dict[str, Any] = {}
+    mathematics: str | None = None  # of a virtual host: real, or shapes only
+    compute: ComputeFacts = ComputeFacts()
+    emulation: dict[str, Any] = {}  # what became of it: agent, clock, ...
+    congestion_control: dict[str, Any] = {}  # asked; in_force by peer
+    buffers: dict[str, Any] = {}  # limits; at_start by peer

@@ -1,0 +1,54 @@
+"""How far a worker has come, written while it trains: ``progress.jsonl``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from e2c_dl.archive.host_records import HostRecords, progress_line
+from e2c_dl.archive.records import Progress
+from e2c_dl.errors import TrainingError
+from e2c_dl.worlds import live
+
+
+class ProgressLog:
+    """Appends a :class:`~e2c_dl.archive.records.Progress` per iteration, and one of the final evaluation."""
+
+    def __init__(self, records: HostRecords, rank: int, iterations: int) -> None:
+        self.iterations_done = 0
+        self._rank, self._iterations = rank, iterations
+        self._path = records.progress_file
+        self._begin = self._last = time.monotonic()
+        try:
+            self._file = self._path.open("wb", buffering=0)  # who follows it sees every line at once
+        except OSError as error:
+            raise TrainingError(f"{self._path}: cannot be written: {error.strerror}; make room there") from error
+
+    @property
+    def seconds(self) -> float:
+        """From the start of training to the last report."""
+        return self._last - self._begin
+
+    def begin(self) -> None:
+        """Training starts now."""
+        self._begin = self._last = time.monotonic()
+
+    def report(self, progress: live.Progress) -> None:
+        """Append one line. Raises: TrainingError if it cannot be written."""
+        self.iterations_done = progress.iteration + 1
+        self._last = time.monotonic()
+        self._append(loss=progress.loss, accuracy=progress.accuracy)
+
+    def evaluated(self, loss: float, accuracy: float) -> None:
+        """Append the line of the final evaluation; its loss is on the test samples. Raises: TrainingError."""
+        self._append(test_loss=loss, accuracy=accuracy)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _append(self, **known: Any) -> None:
+        line = Progress.at(self.iterations_done, self._iterations, self.seconds, rank=self._rank, **known)
+        try:
+            self._file.write(progress_line(line))
+        except OSError as error:
+            raise TrainingError(f"{self._path}: cannot be written: {error.strerror}; make room there") from error
