@@ -184,18 +184,21 @@ def release(campaign: Campaign) -> None:
     """Give the hosts back and remove all that was made on this machine, or keep it if asked."""
     testbed = campaign.the_testbed
     campaign.secrets = testbed.secrets()
-    try:
+    with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
+        whatever_fails.callback(_give_back_or_keep, campaign, testbed)
+        whatever_fails.callback(shutil.rmtree, campaign.work_dir, ignore_errors=True)
+        whatever_fails.callback(campaign.scope.close)
         if campaign.session is not None:
             collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
-    finally:
-        campaign.scope.close()
-        shutil.rmtree(campaign.work_dir, ignore_errors=True)
-        if campaign.request.keep and not campaign.failures:
-            testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
-            registry.kept(testbed.run_id)
-            campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
-        else:
-            testbed.release()
+
+
+def _give_back_or_keep(campaign: Campaign, testbed: TestbedRun) -> None:
+    if campaign.request.keep and not campaign.failures:
+        testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
+        registry.kept(testbed.run_id)
+        campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
+    else:
+        testbed.release()
 
 
 def verify(campaign: Campaign) -> None:
