@@ -10,7 +10,7 @@ DASH = "–"
 def seconds(value: float | None) -> str:
     """``0.0123`` -> ``12.3 ms``, ``52.1`` -> ``52.1 s``, ``3700`` -> ``1 h 01 min``."""
     if value is None or not math.isfinite(value):
-        return DASH
+        return DASH  # a table says it so where nothing was measured
     size = abs(value)
     if size >= 3600:
         return f"{value // 3600:.0f} h {value % 3600 // 60:02.0f} min"
@@ -57,4 +57,5 @@ def _scaled(value: float | None, step: float, units: tuple[str, ...]) -> str:
 def _digits(value: float) -> str:
     """Three digits: 1.23, 12.3, 123; a whole zero."""
     shown = abs(value)
+    # The bounds are where rounding would show a fourth digit.
     return f"{value:.2f}" if 0 < shown < 9.995 else f"{value:.1f}" if 0 < shown < 99.95 else f"{value:.0f}"

@@ -92,7 +92,7 @@ class Link:
     def described(self) -> str:
         """This link in one line, spelled as a scenario spells it: ``10mbit, 10ms, jitter 2ms uniform, loss 1%``."""
         if self.down:
-            return "cut"
+            return "cut"  # the rest of it comes back, and means nothing until then
         said = ["unlimited" if self.rate_bps is None else units.format_rate(self.rate_bps)]
         if self.delay_s or self.jitter_s:
             said.append(units.format_delay(self.delay_s))
@@ -132,7 +132,7 @@ class Topology:
 
     def host(self, name: str) -> Host:
         """The host called ``name``. Raises: KeyError."""
-        for host in self.hosts:
+        for host in self.hosts:  # a few hundred at most, and asked rarely
             if host.name == name:
                 return host
         raise KeyError(name)

@@ -80,7 +80,7 @@ class Quantity:
         """``value`` in the greatest unit that it is at least one of."""
         ascending = sorted(self.units.items(), key=lambda item: item[1])
         unit, factor = next((item for item in reversed(ascending) if value >= item[1]), ascending[0])
-        return f"{value / factor:.6f}".rstrip("0").rstrip(".") + unit
+        return f"{value / factor:.6f}".rstrip("0").rstrip(".") + unit  # no exponents: they are not read back
 
     def _cases(self, unit: str) -> str:
         # JSON Schema has no flag for it: each letter is spelled in both cases.
@@ -112,7 +112,7 @@ format_rate, format_delay, format_loss = RATE.format, DELAY.format, LOSS.format
 
 def parse_rate(text: str) -> float:
     """Bits per second of e.g. ``"10mbit"``, from 1 kbit to 100 gbit. Raises: ValueError, as :meth:`Quantity.parse`."""
-    number, unit = _split(text.strip(), RATE)
+    number, unit = _split(text.strip(), RATE)  # apart from parse: only here does a wrong unit have a meaning elsewhere
     bytes_unit = _BYTES_PER_SECOND.fullmatch(unit)
     if bytes_unit:
         bits = f"{number:g}{bytes_unit[1].lower()}bit"

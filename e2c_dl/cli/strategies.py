@@ -21,4 +21,4 @@ def strategies(as_json: bool) -> None:
     for each in found:
         click.echo(f"{each.name}\n    {each.title}")
         for key, default in each.settings.items():
-            click.echo(f"    {key}: {json.dumps(default)}")
+            click.echo(f"    {key}: {json.dumps(default)}")  # as YAML has it, too

@@ -33,7 +33,7 @@ from e2c_dl.scenario.field import Field, described
 from e2c_dl.scenario.schedule import Schedule
 
 FOLDER = "traces"
-MAX_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20  # each host gets a copy
 WINDOW_S = 0.1
 """Mahimahi's opportunities are counted over this long, unless ``window`` says otherwise."""
 
@@ -72,7 +72,7 @@ def read_trace(field: Field, folder: Path, window_s: float | None) -> Schedule:
 def files(folder: Path) -> tuple[Path, ...]:
     """The files in the folder of traces of the scenario in ``folder`` that may be one, by name."""
     traces = folder / FOLDER
-    if not os.path.isdir(traces) or os.path.islink(traces):
+    if not os.path.isdir(traces) or os.path.islink(traces):  # a link may lead out of the scenario
         return ()
     return tuple(file for file in sorted(traces.iterdir()) if _NAME.fullmatch(file.name) and _fits(file.lstat()))
 
@@ -83,7 +83,7 @@ def _plain(name: str) -> str:
 
 
 def _fits(entry: os.stat_result) -> bool:
-    return stat.S_ISREG(entry.st_mode) and entry.st_size <= MAX_BYTES
+    return stat.S_ISREG(entry.st_mode) and entry.st_size <= MAX_BYTES  # no device, no pipe: they never end
 
 
 def _lines(field: Field, path: Path) -> list[str]:
@@ -128,7 +128,7 @@ def _of_csv(name: str, lines: Sequence[str]) -> Iterator[Segment]:
             raise ScenarioError(name, "", "its times do not rise, or for over a week", "sort it by time", line=number)
     if (highest := max(rate for _, rate in points)) > units.RATE_MAX_BPS:
         raise ScenarioError(name, "", f"{highest:g} bit/s is more than any link", "write at most 100 gbit")
-    points.append((2 * points[-1][0] - points[-2][0], 0.0))
+    points.append((2 * points[-1][0] - points[-2][0], 0.0))  # the last rate holds as long as the one before it
     for (segment_s, rate_bps), (until_s, _) in pairwise(points):
         yield segment_s - begin_s, until_s - begin_s, rate_bps
 
@@ -158,7 +158,7 @@ def _of_mahimahi(name: str, lines: Sequence[str], window_s: float) -> Iterator[S
         text = line.strip()
         if not text:
             continue
-        if not (text.isdigit() and len(text) <= 9):
+        if not (text.isdigit() and len(text) <= 9):  # int() of thousands of digits is refused by Python
             remedy = "write one number of milliseconds per line, or end the name with .csv"
             raise ScenarioError(name, "", f"{described(text)} is no time", remedy, line=number)
         if times_ms and int(text) < times_ms[-1]:
@@ -194,7 +194,7 @@ def _averaged(segments: Sequence[Segment], window_s: float) -> Iterator[Segment]
 
 def _edges(length_s: float, window_s: float) -> list[float]:
     """Where windows begin and end; the last one takes a rest that is shorter than half a window."""
-    whole = max(1, math.floor(length_s / window_s + 0.5 + 1e-9))
+    whole = max(1, math.floor(length_s / window_s + 0.5 + 1e-9))  # 0.3 / 0.1 is below 3
     return [*(number * window_s for number in range(whole)), length_s]
 
 

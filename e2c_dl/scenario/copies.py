@@ -68,7 +68,7 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
     try:
         _make_empty(dst)
         for file in sorted(src.iterdir()):
-            if _belongs(file):
+            if _belongs(file):  # not all that lies there: archives and data sets do, too
                 shutil.copyfile(file, dst / file.name)
         for trace in files(src):
             (dst / FOLDER).mkdir(exist_ok=True)
@@ -90,6 +90,7 @@ def _rewritten(file: Path, seed: int | None) -> str | None:
         raise ScenarioError(file.name, "injected", "is missing, so a seed has nothing to place", "add it, or no seed")
     if seed is None and "injected" not in value:
         return None
+    # Written anew as YAML, so comments go; the archive has the original command, and the seed that was given.
     kept = {key: inner for key, inner in value.items() if key != "injected"}
     if isinstance(injected, dict) and seed is not None:
         kept["injected"] = {**injected, "seed": seed}
@@ -102,7 +103,7 @@ def _rewritten(file: Path, seed: int | None) -> str | None:
 
 def _make_empty(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
+    if any(folder.iterdir()):  # what lay there would become part of the scenario
         raise InputError(f"{folder} is not empty; choose another folder")
 
 

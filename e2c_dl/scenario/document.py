@@ -15,8 +15,8 @@ import yaml
 
 from e2c_dl.errors import ScenarioError
 
-MAX_BYTES = 256 * 1024
-MAX_DEPTH = 40
+MAX_BYTES = 256 * 1024  # far more than anybody writes by hand
+MAX_DEPTH = 40  # well below Python's recursion limit, which PyYAML's constructor would meet
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 KeyPath = tuple[str | int, ...]
@@ -64,11 +64,11 @@ def _text(path: Path) -> str:
     remedy = "put a YAML file there, or start from 'e2c-dl init'"
     try:
         mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(mode):  # a pipe would be waited for
             what = "is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
             raise ScenarioError(path.name, "", f"{path} {what}", remedy)
         with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+            raw = stream.read(MAX_BYTES + 1)  # one more, to see that there is more
     except FileNotFoundError as error:
         raise ScenarioError(path.name, "", f"{path} does not exist", remedy) from error
     except OSError as error:
@@ -122,7 +122,7 @@ def _check_keys(file: str, mapping: yaml.MappingNode) -> None:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise ScenarioError(file, "", "a key is a list or a mapping", "write a word as key", line=line)
-        name = (key.tag, key.value)
+        name = (key.tag, key.value)  # 1 and '1' are two keys to YAML
         if name in first:
             problem = f"key {key.value[:40]!r} stands twice in one mapping, first on line {first[name]}"
             raise ScenarioError(file, "", problem, "keep one of them", line=line)

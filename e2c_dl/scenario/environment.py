@@ -96,32 +96,15 @@ _ipv = _number_of(4, 6)
 _step = _one_of("prepare", "launch", "finalize")
 
 
-def _check_firewall_rule(field: Field) -> None:
-    found = Findings()
-    checks: Checks = {"services": Field.items, "ports": Field.items, "proto": _one_of("tcp+udp", "all")}
-    _check(field, found, checks, required=["services"])
-    if found.errors:
-        raise found.errors[0]
+def _each(checks: Checks, required: Iterable[str]) -> Callable[[Field], None]:
+    """A check of every mapping in a list. Raises: ScenarioError, the first of what is wrong."""
 
-
-def _check_profile(field: Field) -> None:
-    found = Findings()
-    checks: Checks = {
-        "name": Field.text,
-        "archi": _one_of("a8", "m3", "custom"),
-        **dict.fromkeys(("current", "power", "voltage"), Field.boolean),
-        "period": _number_of(140, 204, 332, 588, 1100, 2116, 4156, 8244),
-        "average": _number_of(1, 4, 16, 64, 128, 256, 512, 1024),
-    }
-    _check(field, found, checks, required=["name", "archi"])
-    if found.errors:
-        raise found.errors[0]
-
-
-def _each(check: Callable[[Field], None]) -> Callable[[Field], None]:
     def check_all(field: Field) -> None:
         for item in field.items():
-            check(item)
+            found = Findings()
+            _check(item, found, checks, required)
+            if found.errors:
+                raise found.errors[0]
 
     return check_all
 
@@ -152,6 +135,14 @@ def _check_kwollect(manager: Field) -> None:
         raise manager.error("end needs start", "add start")
 
 
+_FIREWALL_RULE: Checks = {"services": Field.items, "ports": Field.items, "proto": _one_of("tcp+udp", "all")}
+_PROFILE: Checks = {
+    "name": Field.text,
+    "archi": _one_of("a8", "m3", "custom"),
+    **dict.fromkeys(("current", "power", "voltage"), Field.boolean),
+    "period": _number_of(140, 204, 332, 588, 1100, 2116, 4156, 8244),
+    "average": _number_of(1, 4, 16, 64, 128, 256, 512, 1024),
+}
 _G5K_CHECKS: Checks = {
     "job_name": _job_name,
     "walltime": _walltime,
@@ -161,7 +152,7 @@ _G5K_CHECKS: Checks = {
     "env_name": Field.text,
     "cluster": Field.text,
     "key_name": Field.text,
-    "firewall_rules": _each(_check_firewall_rule),
+    "firewall_rules": _each(_FIREWALL_RULE, ["services"]),
     "monitor": Field.text,
     "ipv6": Field.boolean,
 }
@@ -189,7 +180,7 @@ _KWOLLECT: Checks = {"metrics": texts, "step": _step, "start": _step, "end": _st
 MANAGERS: Mapping[str, tuple[Checks, tuple[str, ...]]] = {
     "monitoring": (_MONITORING, ("type",)),
     "provenance": (_PROVENANCE, ("provider", "dataflow_spec")),
-    "monitoring_iotlab": ({"profiles": _each(_check_profile)}, ("profiles",)),
+    "monitoring_iotlab": ({"profiles": _each(_PROFILE, ["name", "archi"])}, ("profiles",)),
     "kwollect": (_KWOLLECT, ("metrics",)),
 }
 """E2Clab's managers by their key in layers_services.yaml: checks of their keys, and the keys they need."""

@@ -47,7 +47,7 @@ class Findings:
         self.remarks += other.remarks
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # equal values at two places are two
 class Field:
     """A value and the path of keys that leads to it."""
 
@@ -101,7 +101,7 @@ class Field:
             found.errors.append(fields[key].error("unknown key", instead(key, known)))
         misspelt = {closest(key, known) for key in unknown}
         for key in required:
-            if key not in misspelt:
+            if key not in misspelt:  # said once: as the misspelt one
                 found.attempt(self.required, key)
         return fields
 
@@ -128,7 +128,7 @@ class Field:
     def integer(self, low: int, high: int) -> int:
         """This value if it is a whole number from ``low`` to ``high``. Raises: ScenarioError."""
         remedy = f"write a whole number from {low} to {high}"
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
+        if isinstance(self.value, bool) or not isinstance(self.value, int):  # True is an int to Python
             raise self.error(f"expected a whole number, not {described(self.value)}", remedy)
         if not low <= self.value <= high:
             raise self.error(f"{described(self.value)} is out of range", remedy)
@@ -187,7 +187,7 @@ def described(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
-        return f"{value}" if value.bit_length() <= 64 else "a huge number"
+        return f"{value}" if value.bit_length() <= 64 else "a huge number"  # Python refuses to print over 4300 digits
     if isinstance(value, float):
         return f"{value:g}"
     names: dict[type, str] = {dict: "a mapping", list: "a list", bytes: "binary data", set: "a set"}
@@ -197,6 +197,7 @@ def described(value: object) -> str:
 def closest(word: str, known: Sequence[str]) -> str | None:
     """The one of ``known`` that ``word`` most likely was meant to be, None if it resembles none."""
     names = {name.lower(): name for name in known}
+    # Cut: difflib takes time that grows with the square of the length.
     close = difflib.get_close_matches(word[:80].lower(), names, n=1, cutoff=0.6)
     return names[close[0]] if close else None
 

@@ -112,7 +112,7 @@ def _service(entry: Field, services: frozenset[str], seen: set[int], found: Find
         raise entry.error(problem, "write '<<: *alias' in a mapping of its own, or use quantity or repeat")
     seen.add(id(entry.value))
     name = _service_name(entry.required("name"), services)
-    if name == TRAINER:
+    if name == TRAINER:  # other services read keys of their own from their entry
         entry.keys(found, known=_SERVICE_KEYS)
     for key, check in (("roles", texts), ("env", Field.fields), ("cluster", Field.text), ("archi", Field.text)):
         if key in fields:

@@ -92,7 +92,7 @@ def problems(
 def local_problems(path: Path) -> tuple[ScenarioError, ...]:
     """What in the scenario a run away from Grid'5000 could not honour: E2Clab's monitoring and provenance.
 
-    To be asked after :func:`problems`, for any testbed but g5k.
+    To be asked after :func:`problems`.
     """
     found = Findings()
     document = found.attempt(read, path / LAYERS_SERVICES)
@@ -111,7 +111,7 @@ def known_services() -> frozenset[str]:
     E2Clab is looked up, not imported. Raises: InputError, if this project's are missing.
     """
     names = {file.stem for file in layers_services_dir().glob("*.py")} | {"Default"}
-    e2clab = importlib.util.find_spec("e2clab")
+    e2clab = importlib.util.find_spec("e2clab")  # importing it is slow
     for root in (e2clab.submodule_search_locations or ()) if e2clab else ():
         names |= {file.stem for file in Path(root, "services", "plugins").glob("*.py")}
     return frozenset(name for name in names if not name.startswith("_"))
@@ -136,7 +136,7 @@ def _scenario(
     if not os.path.isdir(path):  # unlike Path.is_dir, no exception where nothing may be looked at
         found.errors.append(ScenarioError(str(path), "", "is not a folder", "name a folder, or write one: e2c-dl init"))
         return None
-    documents = {name: _document(path, name, found) for name in FILES}
+    documents = {name: _document(path, name, found) for name in FILES}  # all, so that each is said wrong at once
     layers_services = documents[LAYERS_SERVICES]
     known = known_services() if services is None else services
     layers = None if layers_services is None else read_layers(layers_services, known, found)
@@ -144,7 +144,7 @@ def _scenario(
     training = None if layers is None else read_training(layers.trainers, names, found)
     links = _links(documents, layers, found)
 
-    def used_pairs() -> list[Pair]:
+    def used_pairs() -> list[Pair]:  # a function: the strategy is imported only if a link is drawn
         if training is None or layers is None:
             return []
         ranks = [host for host in layers.hosts if host.rank is not None]

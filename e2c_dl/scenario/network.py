@@ -34,10 +34,11 @@ def read_network(document: Document, hosts: Sequence[Host] | None, found: Findin
         own = Findings()
         said = RULE.gather(entry, own)
         sound = not own.errors
-        if hosts is not None and isinstance(entry.value, dict):
+        if hosts is not None and isinstance(entry.value, dict):  # also of a wrong rule, patterns are looked at
             pairs = own.attempt(_pairs, entry, hosts, own)
             if sound and pairs:
                 link = replace(said["delay"], rate_bps=said["rate"], loss=said.get("loss", 0.0))
+                # As a whole: a key of an earlier rule does not shine through.
                 links.update(dict.fromkeys(both_ways(pairs) if said.get("symmetric") else pairs, link))
         found.take(own)
     return links

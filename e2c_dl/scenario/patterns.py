@@ -59,6 +59,7 @@ def select(pattern: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
 
     Raises: ScenarioError, if it selects none, a part of it matches none, or E2Clab would select others.
     """
+    # Lower case, as E2Clab lowers patterns before Ansible matches them.
     words = [word for word in (part.strip().lower() for part in re.split("[:,]", pattern.text())) if word]
     if not words:
         raise pattern.error(f"{described(pattern.text())} names nothing", _choices(hosts))
@@ -84,6 +85,7 @@ def hosts_of(field: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
     text = field.text()
     if text == RANDOM:
         raise field.error("nothing is drawn here", "write random under 'injected:' alone, or name hosts")
+    # The name first: no role is spelled like one, roles have dots.
     return tuple(host for host in hosts if host.name == text) or select(field, hosts)
 
 

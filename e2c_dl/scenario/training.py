@@ -112,7 +112,7 @@ def _data_dir(field: Field) -> str | None:
     if field.value is None:
         return None
     folder = field.text()
-    if not folder.startswith(("/", "~/")):
+    if not folder.startswith(("/", "~/")):  # workers start in folders of their own
         remedy = "write an absolute path: it is looked for on every host that trains"
         raise field.error(f"{folder[:60]!r} does not begin with '/' or '~/'", remedy)
     return folder
@@ -153,7 +153,7 @@ def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> N
     in_folder = parse_dataset(values["dataset"]).kind in IN_FOLDERS
     if in_folder and values["data_dir"] is None:
         raise fields["dataset"].error("is read from a folder", "add data_dir: where it stands on every host")
-    if not in_folder and values["data_dir"] is not None:
+    if not in_folder and values["data_dir"] is not None:  # likely another data set was meant
         raise fields["data_dir"].error(f"dataset {values['dataset']} is read from no folder", "remove it")
 
 

@@ -34,7 +34,7 @@ def check_workflow(document: Document, hosts: Sequence[Host] | None, found: Find
     """Notes in ``found`` what is wrong; patterns are checked against ``hosts`` unless they could not be read."""
     for play in found.attempt(Field(document=document, value=document.value).items) or []:
         fields = play.keys(found, known=(*_PLAY, "tasks"), required=["hosts"])
-        if "tasks" in fields:
+        if "tasks" in fields:  # Ansible knows it, so it would be thought to run
             problem = "tasks of a play are replaced by those of E2Clab's steps"
             found.errors.append(fields["tasks"].error(problem, f"move them to one of {', '.join(STEPS)}"))
         if "hosts" in fields:
@@ -53,6 +53,7 @@ def check_traces_sent(document: Document, found: Findings) -> None:
     To be asked where ``emulation.yaml`` names traces: hosts play them.
     """
     texts = list(_texts(document.value))
+    # Looked for in the text: any module of Ansible may copy.
     if any("/*.yaml" in text for text in texts) and not any(f"/{FOLDER}" in text for text in texts):
         problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
         remedy = "add the task of 'e2c-dl init' that sends it"

@@ -67,7 +67,7 @@ def _pairs(
             own.errors.append(entry.error(problem, "leave each link in one bottleneck"))
         found.take(own)
         pairs.update(dict.fromkeys(selected or ()))
-    if not entries or not (pairs or found.errors):
+    if not entries or not (pairs or found.errors):  # all of its links may have been remarks
         found.errors.append(field.error("names no link", "write e.g. [{src: edge.*, dst: cloud.*}]"))
     owners.update({pair: name for pair in pairs if pair not in owners})
     return list(pairs)

@@ -51,6 +51,7 @@ class Moment:
         return (None, int(value)) if self.iteration else (value, None)
 
     def _between(self, number: float) -> float:
+        # An iteration is rounded down, so one more makes the last as likely as the others.
         return self.low + number * (self.high - self.low + (1 if self.iteration else 0))
 
 
@@ -101,7 +102,7 @@ class _Drawing:
 def drawn(entries: Sequence[Planned], seed: int, ground: Ground, found: Findings) -> tuple[Fault, ...]:
     """Every time that one of ``entries`` happens, by entry and then by time, noting in ``found`` what is wrong."""
     drawing = _Drawing(ground=ground, found=found)
-    for entry in entries:
+    for entry in entries:  # named hosts first: a random kill before them in the file must not take one
         if entry.kind is FaultKind.KILL:
             for host in entry.where.hosts:
                 if host in drawing.killed:
@@ -131,7 +132,7 @@ def _times(entry: Planned, rng: random.Random, drawing: _Drawing) -> Iterator[Fa
         if entry.repeat is None or at_s is None:
             return
         at_s += (entry.for_s or 0.0) + entry.repeat.gap_s(rng)
-        if at_s >= entry.repeat.until_s:
+        if at_s >= entry.repeat.until_s:  # what has begun by then is carried out to its end
             return
 
 
@@ -149,6 +150,7 @@ def _place(entry: Planned, rng: random.Random, drawing: _Drawing) -> tuple[tuple
 
 
 def _random_host(entry: Planned, rng: random.Random, drawing: _Drawing) -> list[str]:
+    # Other faults may befall a host that is killed later, or twice.
     free = [host for host in drawing.ground.training if entry.kind is not FaultKind.KILL or host not in drawing.killed]
     hosts = _draw(free, rng, entry, drawing.found)
     if entry.kind is FaultKind.KILL:

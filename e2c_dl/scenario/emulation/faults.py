@@ -28,11 +28,11 @@ from typing import Any
 
 from e2c_dl import units
 from e2c_dl.scenario.emulation.draws import Ground, Moment, Place, Planned, Repeat, drawn
-from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn
+from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn, rated_pairs
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, needed, unread
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.scenario.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of, shown
+from e2c_dl.scenario.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of
 from e2c_dl.topology import Host, Pair
 
 MAX_TIMES = 1000
@@ -241,11 +241,8 @@ def _links(name: str, field: Field, ground: Ground) -> Place:
         if is_drawn(entry, ("src", "dst")):
             random_ones.append(is_symmetric(entry))
             continue
-        pairs = pairs_of(entry, ground.hosts)
-        without = [pair for pair in pairs if pair not in ground.least_rate_bps]
-        if name == "slow_link" and without:
-            problem = f"{shown(without[0])} has no rate that could be multiplied"
-            raise entry.error(problem, "add a rule for it to network.yaml, or name another link")
+        slow = name == "slow_link"  # a link without a rate may be cut, and cannot be slowed
+        pairs = rated_pairs(entry, ground.hosts, ground.least_rate_bps) if slow else pairs_of(entry, ground.hosts)
         links.update(dict.fromkeys(pairs))
     return Place(links=tuple(links), drawn=tuple(random_ones), place=field)
 

@@ -91,7 +91,7 @@ def read_emulation(document: Document | None, design: Design, found: Findings) -
         said = replace(said, compute=hosts.read_compute(sections["compute"], design.hosts, found))
     if design.hosts is not None and design.links is not None:
         said = _on_links(sections, said, design, design.hosts, found)
-        if "injected" in sections and design.iterations is not None:
+        if "injected" in sections and design.iterations is not None:  # faults may begin with an iteration
             said = replace(said, injected=_injected(sections["injected"], said, design, design.hosts, found))
     if "tcp" in sections:
         said = replace(said, tcp=hosts.read_tcp(sections["tcp"], found))

@@ -18,7 +18,7 @@ on every machine, and it stays when another random line is added behind.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -76,12 +76,15 @@ def read_injected(
     def named_hosts(entry: Field) -> list[str]:
         return [host.name for host in hosts_of(entry.required("host"), hosts)]
 
+    rated = {pair for pair, link in links.items() if link.rate_bps is not None}
+
     def named_links(entry: Field) -> list[Pair]:
-        return _named_links(entry, hosts, links)
+        return rated_pairs(entry, hosts, rated)
 
     def slowable() -> list[Pair]:
-        return [pair for pair in used_pairs() if links.get(pair, Link()).rate_bps is not None]
+        return [pair for pair in used_pairs() if pair in rated]
 
+    # Sound lines are placed even if others are wrong, so that what is wrong with their places is said, too.
     slow_hosts = _entries(fields.get("compute"), HOSTS, found)
     slow_links = _entries(fields.get("links"), LINKS, found)
     compute = _place(f"{seed}:compute", slow_hosts, named_hosts, lambda: ranks, found)
@@ -142,10 +145,11 @@ def _place(
     return placed
 
 
-def _named_links(entry: Field, hosts: Sequence[Host], links: Mapping[Pair, Link]) -> list[Pair]:
+def rated_pairs(entry: Field, hosts: Sequence[Host], rated: Container[Pair]) -> list[Pair]:
+    """The links that ``entry`` names, all of them ``rated``: none else can be slowed. Raises: ScenarioError."""
     pairs = pairs_of(entry, hosts)
     for pair in pairs:
-        if links.get(pair, Link()).rate_bps is None:
+        if pair not in rated:
             problem = f"{shown(pair)} has no rate that could be multiplied"
             raise entry.error(problem, "add a rule for it to network.yaml, or name another link")
     return pairs

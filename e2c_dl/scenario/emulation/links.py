@@ -52,6 +52,7 @@ class Queue:
         """Bytes at this rate, with a round trip of twice ``delay_s``; at least one full frame."""
         if self.size_bytes is not None:
             return self.size_bytes
+        # A queue that holds no full frame would drop them all.
         return max(units.FULL_FRAME_BYTES, math.ceil((self.bdp or 0.0) * rate_bps * 2 * delay_s / 8))
 
 

@@ -112,7 +112,7 @@ def _written(form: Field, period: Field | None, ramp: bool, value: Kind[float], 
 
 def _rising(field: Field, before_s: float | None) -> float:
     time_s = SPAN.read(field)
-    if before_s is None and time_s != 0:
+    if before_s is None and time_s != 0:  # until its first point it would have no value
         raise field.error(f"begins at {described(field.value)}", "write its value at 0s first")
     if before_s is not None and time_s <= before_s:
         raise field.error(f"{described(field.value)} is not after the point before it", "write times that rise")

@@ -121,7 +121,7 @@ def _links(
                 own.attempt(_claim, taken, (pair, key), fields[key], f"{shown(pair)} has a schedule of its {key}")
                 schedules[pair] = dataclasses.replace(schedules.get(pair, LinkSchedule()), **{_FIELDS[key]: schedule})
             if own.errors:
-                break
+                break  # the first link stands for all that the entry speaks of
         found.take(own)
     return schedules
 
@@ -248,7 +248,7 @@ def _device(entry: Field, values: Mapping[str, float]) -> Thermal:
     except InputError as error:
         raise entry.error(f"{error}".removeprefix("thermal: "), "write other temperatures or times") from error
     hottest_c = device.ambient_c + device.rise_c
-    if hottest_c <= device.limit_c:
+    if hottest_c <= device.limit_c:  # valid as a device, and surely not what was meant
         problem = f"gets {hottest_c:g} C at most, and is throttled from {device.limit_c:g} C on: never"
         raise entry.error(problem, "write a greater rise or a lower limit")
     return device
