@@ -29,7 +29,7 @@ _LATE_S = 0.5  # a daemon takes less to make a container whose request it has
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remains:
+class LeftInDocker:
     """What docker has of one run: id -> name. False if that is nothing."""
 
     containers: Mapping[str, str]
@@ -71,15 +71,15 @@ def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return (*find(run_id, _daemon(run_id, base)).lines(), *local.leftovers(run_id, base))
 
 
-def find(run_id: str, daemon: Mapping[str, str] | None = None) -> Remains:
+def find(run_id: str, daemon: Mapping[str, str] | None = None) -> LeftInDocker:
     """What the daemon has of ``run_id``. Raises: TestbedError if it does not answer."""
     chosen = f"--filter=label={LABEL}={run_id}"
     containers = docker("container", "ls", "--all", chosen, "--format={{.ID}} {{.Names}}", daemon=daemon)
     networks = docker("network", "ls", chosen, "--format={{.ID}} {{.Name}}", daemon=daemon)
-    return Remains(containers=_named(containers), networks=_named(networks))
+    return LeftInDocker(containers=_named(containers), networks=_named(networks))
 
 
-def _remove(found: Remains, daemon: Mapping[str, str] | None) -> None:
+def _remove(found: LeftInDocker, daemon: Mapping[str, str] | None) -> None:
     """One round: ``find`` says afterwards what it did not get."""
     for kind, things in (("container", found.containers), ("network", found.networks)):
         force = ["--force", "--volumes"] if kind == "container" else []

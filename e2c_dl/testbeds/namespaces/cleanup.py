@@ -29,7 +29,7 @@ _PAUSE_S = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remains:
+class LeftOnMachine:
     """What was found of one run. False if that is nothing."""
 
     processes: frozenset[int] = frozenset()
@@ -72,11 +72,11 @@ def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return find(run_id, base).lines()
 
 
-def find(run_id: str, base: Path | None = None) -> Remains:
+def find(run_id: str, base: Path | None = None) -> LeftOnMachine:
     """What there is of ``run_id``, but for this process and its ancestors."""
     directory = registry.run_directory(run_id, base)
     groups = _groups(run_id)
-    return Remains(
+    return LeftOnMachine(
         processes=_processes(run_id, groups, directory),
         devices=tuple(name for _, name in socket.if_nameindex() if run_id in name),
         groups=groups,
@@ -85,7 +85,7 @@ def find(run_id: str, base: Path | None = None) -> Remains:
     )
 
 
-def _remove(found: Remains, run_id: str, base: Path | None) -> None:
+def _remove(found: LeftOnMachine, run_id: str, base: Path | None) -> None:
     """One round: ``find`` says afterwards what it did not get."""
     directory = registry.run_directory(run_id, base)
     if found.processes:
