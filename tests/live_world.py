@@ -14,7 +14,7 @@ from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Setting, Stra
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
-from e2c_dl.worlds.live import LiveWorker, Network, Progress, SocketOptions
+from e2c_dl.worlds.live import IterationDone, LiveWorker, Network, SocketOptions
 
 LARGEST = 1 << 24
 KEY = b"a key that all ranks of these tests share"
@@ -93,7 +93,7 @@ def train(
     batch_sizes: Sequence[int],
     iterations: int,
     evaluate_every: int = 0,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[IterationDone], None] = lambda _: None,
     *,
     settings: Mapping[str, Setting] | None = None,
     layers: Sequence[str] | None = None,

@@ -17,14 +17,14 @@ from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
 from e2c_dl.worlds.virtual import (
-    Bottleneck,
     ComputeProfile,
     GradientTimes,
     HostModel,
     InMemory,
     LinkModel,
-    Progress,
     Result,
+    SharedQueue,
+    SimulatedIteration,
     simulate,
 )  # fmt: skip
 from e2c_dl.worlds.virtual.worker import OnIteration
@@ -125,9 +125,9 @@ def run(
     strategy: Callable[[], Strategy], *, size: int, seed: int = 0, iterations: int = 5,
     computes: Sequence[Compute] | None = None, samples: Sequence[int] | int = 8,
     layers: Sequence[str] | None = None, factors: Sequence[float] | None = None, noise: float = 0.0,
-    links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[Bottleneck] = (),
+    links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[SharedQueue] = (),
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
-    on_progress: Callable[[Progress], None] | None = None, on_iteration: OnIteration | None = None,
+    on_progress: Callable[[SimulatedIteration], None] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[tuple[int, int]] = (),
 ) -> Run:  # fmt: skip
     """Run ``strategy()`` on every rank to its end. Without ``links``, random ones by ``seed``.

@@ -17,7 +17,7 @@ from e2c_dl.campaign.versions import versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.drivers.live.stored import PROFILE, read_profile
 from e2c_dl.drivers.virtual import hosts, inputs
-from e2c_dl.drivers.virtual.world import Run
+from e2c_dl.drivers.virtual.train import SimulatedRun
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
@@ -81,7 +81,7 @@ def simulate(simulation: Simulation) -> None:
     scenario, console = simulation.the_scenario, simulation.console
     models = inputs.host_models(scenario, there(simulation.profile))
     path = simulation.the_archive.path
-    run = Run(scenario, models, path, shapes_only=simulation.request.shapes_only, tell=console.progress)
+    run = SimulatedRun(scenario, models, path, shapes_only=simulation.request.shapes_only, tell=console.progress)
     hosts.write_facts(path, models, real=not simulation.request.shapes_only)
     reason = "it was stopped"
     try:

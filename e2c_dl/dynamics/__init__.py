@@ -1,1 +1,1 @@
-"""Schedules, heat, faults and speed over the seconds of training: what is in force when. Pure."""
+"""Dynamics of a run: what is in force at which second of training. Schedules, heat, faults, links, speed; all pure."""

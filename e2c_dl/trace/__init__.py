@@ -1,1 +1,1 @@
-"""What happened, when, where: spans with a closed vocabulary, recorded per rank and aligned to one clock."""
+"""Traces: what happened, when and where; spans with a closed vocabulary, recorded per rank, aligned to one clock."""

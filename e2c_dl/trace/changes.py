@@ -1,4 +1,4 @@
-"""What a host changed while training ran, and when that was in force: the ground truth that diagnosis is judged by.
+"""Changes that a host made in training, and when each was in force: the ground truth that diagnosis is judged by.
 
 ::
 

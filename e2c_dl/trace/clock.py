@@ -1,4 +1,4 @@
-"""How far each rank's clock stands from rank 0's, by asking rank 0 for the time and believing the fastest answer.
+"""Clock alignment: how far each rank's clock stands from rank 0's, by asking it and believing the fastest answer.
 
 ::
 

@@ -32,6 +32,13 @@ CAPACITY = 4096  # records in memory: 256 KiB
 class Recorder:
     """Appends the spans of one rank to ``path``; any thread may record.
 
+    ::
+
+        with Recorder(path, rank=0, host="edge-1", layer="edge") as recorder:
+            begin_ns = recorder.clock()
+            ...                                                             # the work
+            recorder.record(Phase.STEP, begin_ns, begin_ns, recorder.clock(), iteration=3)
+
     A thread of its own flushes every :data:`FLUSH_EVERY_S`, so that a rank which waits for ever leaves what it waited
     for. A failed write is raised by every later :meth:`record`, :meth:`flush` and :meth:`close`: a run never goes on
     with a trace that has holes.

@@ -1,4 +1,4 @@
-"""How spans stand in a file: pure values, for whoever writes or reads one.
+"""Records: how spans stand in a file; pure values, for whoever writes or reads one.
 
 ::
 

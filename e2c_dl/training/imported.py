@@ -1,4 +1,4 @@
-"""What a user wrote, by import path: ``package.module:attribute``, a class or a function called without arguments.
+"""Import of what a user wrote, by path: ``package.module:attribute``, a class or a function called without arguments.
 
 The module must be importable on every host that trains: installed there, or on PYTHONPATH.
 """

@@ -1,4 +1,4 @@
-"""Which samples a rank trains on, and in which order: pure functions of the seed, the same on any host.
+"""Partitions: which samples a rank trains on, and in which order; pure functions of the seed, the same on any host.
 
 ::
 

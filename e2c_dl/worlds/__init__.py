@@ -1,1 +1,1 @@
-"""Where a strategy runs: live over sockets, one rank per process."""
+"""Worlds that a strategy runs in: live, one rank per process, over sockets; virtual, all ranks by a simulated clock."""

@@ -1,4 +1,4 @@
-"""How long to wait for something before giving it up: by how long such things took lately, and what redoing costs.
+"""Deadlines, after which something is given up: by how long such things took lately, and what redoing costs.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The process on each host: joins the live world and real training, and leaves what it saw in its run directory.
+"""The live driver, a process on each host: joins the live world and real training, and leaves records of what it saw.
 
 ``python -m e2c_dl.drivers.live train RUN_DIR ID`` and ``... stop RUN_DIR``. Steps, all ranks together::
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import e2c_dl
-from e2c_dl.emulation.agent.config import AgentConfig, Moment
+from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.errors import EmulationError
 
 READY_WITHIN_S = 60.0  # importing on slow, busy hosts
@@ -46,9 +46,9 @@ class AgentProcess:
             raise
         return agent
 
-    def tell(self, moment: Moment) -> None:
-        """It hears of ``moment`` at once."""
-        self._write(moment.to_line())
+    def tell(self, signal: WorkerSignal) -> None:
+        """It hears of ``signal`` at once."""
+        self._write(signal.to_line())
 
     async def lost(self) -> None:
         """Never returns. Raises: EmulationError when the agent has ended, which it does not do by itself."""

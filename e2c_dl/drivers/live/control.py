@@ -1,4 +1,4 @@
-"""How the ranks act together outside of training: rank 0 coordinates, JSON lines over the management addresses.
+"""Control of all ranks together, outside of training: rank 0 coordinates, JSON lines over the management addresses.
 
 ::
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from e2c_dl.errors import TrainingError
+from e2c_dl.memory import memory_available_bytes
 
 COLUMNS = (
     "time_ns", "process_cpu_s", "process_rss_bytes", "rx_bytes", "tx_bytes",
@@ -69,7 +70,7 @@ class Metrics:
             self._failure = error
 
     def _sample(self, file: TextIO) -> None:
-        row = (self._clock(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available())
+        row = (self._clock(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available_bytes())
         file.write(",".join(str(value) for value in row) + "\n")
 
 
@@ -108,11 +109,3 @@ def machine_usage() -> tuple[float, float]:
     ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return round((sum(ticks) - idle) * _TICK_S, 2), round(idle * _TICK_S, 2)
-
-
-def memory_available() -> int:
-    """Bytes that could be used without swapping."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise TrainingError("/proc/meminfo: has no MemAvailable; a kernel of 3.14 or later is needed")

@@ -33,7 +33,7 @@ class ProgressLog:
         """Training starts now."""
         self._begin = self._last = time.monotonic()
 
-    def report(self, progress: live.Progress) -> None:
+    def report(self, progress: live.IterationDone) -> None:
         """Append one line. Raises: TrainingError if it cannot be written."""
         self.iterations_done = progress.iteration + 1
         self._last = time.monotonic()

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts
+from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.clocks import Clocks
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
-from e2c_dl.drivers.live.emulation import HostEmulation
 from e2c_dl.drivers.live.facts import hardware_class, host_facts, tcp_limits
 from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure
@@ -91,7 +91,7 @@ async def _steps(
     training = assignment.scenario.training
     strategy = strategies.load(training.strategy)(**training.strategy_settings)
     own, records = assignment.own, assignment.records
-    emulation = HostEmulation(assignment)
+    emulation = HostChanges(assignment)
     resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
     recorder = resources.enter_context(
         Recorder(
@@ -134,14 +134,14 @@ async def _steps(
     return evaluation
 
 
-async def _start_emulation(assignment: Assignment, emulation: HostEmulation) -> None:
+async def _start_emulation(assignment: Assignment, emulation: HostChanges) -> None:
     """What changes while training runs is ready to; all ranks wait for each other before they begin."""
     await emulation.start()
     assignment.records.amend_facts(emulation=emulation.facts)
 
 
 async def _prepare(
-    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostEmulation
+    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostChanges
 ) -> TorchCompute:
     """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
     what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
@@ -160,7 +160,7 @@ async def _prepare(
     return compute
 
 
-def _torch(assignment: Assignment, emulation: HostEmulation) -> tuple[TorchCompute, HostFacts]:
+def _torch(assignment: Assignment, emulation: HostChanges) -> tuple[TorchCompute, HostFacts]:
     """(compute, facts), in the compute thread."""
     from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
     from e2c_dl.training.pacing import Pacing

@@ -1,1 +1,4 @@
-"""The driver of the virtual world: a scenario under a simulated clock, into the records that a live run leaves."""
+"""The virtual driver: a scenario under a simulated clock, into the records that a live run leaves.
+
+Steps, for all ranks: inputs -> hosts' folders -> train, with what changes -> hosts' outcomes, whatever ended it.
+"""

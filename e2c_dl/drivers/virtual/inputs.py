@@ -1,4 +1,4 @@
-"""From a scenario to what the virtual world is given: a model of every host and of every link.
+"""Inputs of the virtual world, made from a scenario: a model of every host and of every link.
 
 ::
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from e2c_dl.drivers.virtual.dynamics import CLOCKS
+from e2c_dl.drivers.virtual.changes import CLOCKS
 from e2c_dl.emulation.compute import HEADROOM, Method
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.worlds.virtual.links import link_models

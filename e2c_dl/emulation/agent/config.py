@@ -48,7 +48,7 @@ class AgentConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class WorkerSignal:
     """A line from the worker: training began (``iteration`` None), or one of its iterations."""
 
     at_ns: int
@@ -58,7 +58,7 @@ class Moment:
         return f"began {self.at_ns}\n" if self.iteration is None else f"iteration {self.iteration} {self.at_ns}\n"
 
     @classmethod
-    def from_line(cls, line: str) -> Moment:
+    def from_line(cls, line: str) -> WorkerSignal:
         """Raises: EmulationError."""
         try:
             word, *numbers = line.split()

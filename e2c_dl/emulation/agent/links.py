@@ -1,4 +1,4 @@
-"""Where an agent's changes of links go: to the relay's socket, to this host's kernel, or nowhere."""
+"""Targets of an agent's changes of links: the relay, by its socket; this host's kernel; or nothing."""
 
 from __future__ import annotations
 

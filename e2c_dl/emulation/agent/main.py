@@ -1,4 +1,4 @@
-"""The agent of one host: carries out what a scenario changes while training runs, in time and without any ssh.
+"""Agent of one host: carries out what a scenario changes while training runs, in time and without any ssh.
 
 ::
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.links import LinksInForce
-from e2c_dl.emulation.agent.config import AgentConfig, Moment
+from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.agent.links import Links, links_of
 from e2c_dl.emulation.agent.worker_process import WorkerProcess, die_with_parent
@@ -158,7 +158,7 @@ def serve(agent: Agent, scenario: Scenario, host: str, told: Input, log: ChangeL
     while not told.ended:
         due_s = agent.due_s() if began else math.inf
         for line in told.lines(log.began_ns + due_s * 1e9):
-            heard = Moment.from_line(line)
+            heard = WorkerSignal.from_line(line)
             at_s = (heard.at_ns - log.began_ns) / 1e9
             if heard.iteration is None:
                 began, log.began_ns = True, heard.at_ns

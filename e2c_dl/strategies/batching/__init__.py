@@ -17,8 +17,7 @@ from types import MappingProxyType
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Worker
-from e2c_dl.strategies.batching.controllers import dynamic, fixed, proportional
-from e2c_dl.strategies.batching.division import divided
+from e2c_dl.strategies.batching.controllers import divided, dynamic, fixed, proportional
 
 __all__ = ["CONTROLLERS", "controlled", "divided"]
 

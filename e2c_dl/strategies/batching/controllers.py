@@ -1,4 +1,4 @@
-"""The controllers: when speeds are exchanged, and when what follows from them is applied.
+"""Controllers of batches: when speeds are exchanged, how samples are divided by them, and when that is applied.
 
 Dynamic, every 2 iterations; speeds are exchanged beside one iteration and applied with the next, on all ranks alike::
 
@@ -10,20 +10,24 @@ A speed is samples per second of computing, from the median of the last 3 iterat
 such as the first iteration, counts for nothing, and a change is believed when it has been seen twice. So from the
 fourth iteration after a change at the latest, batches fit it.
 
-Source: Hong and Chandra, HPDC 2021 (see division.py). Differences from the paper: the total stays as it is; a speed is
+Samples are divided by speed: LBS_i = GBS * RCP_i / sum_j RCP_j, in whole samples, where RCP_i (relative compute power)
+is samples per unit of time.
+
+Source: Hong and Chandra, "DLion: Decentralized Distributed Deep Learning in Micro-Clouds", HPDC 2021, weighted dynamic
+batching. Differences from the paper: the total stays as it is; a speed is
 measured at the batch in use rather than fitted over several sizes, so a fixed cost per iteration is learnt in several
 rounds (each removes the part of the error that is not fixed cost).
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from statistics import median
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Pending, Worker
-from e2c_dl.strategies.batching.division import divided
 from e2c_dl.strategies.batching.wrapped import Wrapped
 from e2c_dl.strategies.collectives import Tag, gather
 
@@ -85,3 +89,36 @@ class Controlled(Wrapped):
     def _exchanges_in(self, iteration: int) -> bool:
         since = iteration - self._first
         return since == 0 if self._period is None else since >= 0 and since % self._period == 0
+
+
+def divided(total: int, speeds: Sequence[float]) -> list[int]:
+    """``total`` samples, one share per speed: proportional, rounded by largest remainder, none below 1.
+
+    One sample each is set aside; the rest goes where the proportional share exceeds it: a share that is less than one
+    sample is rounded up, at the expense of the others. Of equal remainders the first is rounded up.
+
+    Raises: TrainingError, if there are less samples than shares, or a speed is not a positive number.
+    """
+    if total < len(speeds) or not all(math.isfinite(speed) and speed > 0 for speed in speeds):
+        raise TrainingError(
+            f"{total} samples cannot be divided among ranks of speeds {list(speeds)}; "
+            "give every rank a batch of at least one sample"
+        )
+    quotas = _at_least_one(total, speeds)
+    shares = [math.floor(quota) for quota in quotas]
+    by_remainder = sorted(range(len(quotas)), key=lambda index: shares[index] - quotas[index])
+    for index in by_remainder[: total - sum(shares)]:
+        shares[index] += 1
+    return shares
+
+
+def _at_least_one(total: int, speeds: Sequence[float]) -> list[float]:
+    """Proportional shares of ``total``, where those that would be below 1 are 1 and the others share what is left."""
+    small: list[int] = []
+    while True:
+        rest = math.fsum(speed for index, speed in enumerate(speeds) if index not in small)
+        quotas = [1.0 if index in small else (total - len(small)) * speed / rest for index, speed in enumerate(speeds)]
+        below = [index for index, quota in enumerate(quotas) if quota < 1 and index not in small]
+        if not below:
+            return quotas
+        small += below

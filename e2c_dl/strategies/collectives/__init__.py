@@ -1,4 +1,4 @@
-"""What several strategies do together with a group of ranks: sum over a ring or a tree, broadcast, gather, average.
+"""Collectives among a group of ranks, for several strategies: sum over a ring or a tree, broadcast, gather, average.
 
 A group is a sequence of ranks, the same on all of them; each calls the same collective with the same tag. No two
 collectives under way at once may share tag and ranks.

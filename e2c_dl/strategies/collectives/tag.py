@@ -1,4 +1,4 @@
-"""How the messages of one collective are told from those of any other."""
+"""Tags that tell the messages of one collective from those of any other."""
 
 from __future__ import annotations
 

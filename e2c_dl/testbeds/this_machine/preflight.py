@@ -12,6 +12,7 @@ from pathlib import Path
 
 import e2c_dl
 from e2c_dl.emulation.backend import Backend
+from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.registry import STATE_VARIABLE, state_base
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine import rootless
@@ -92,7 +93,7 @@ def _devices(backend: Backend) -> list[str]:
 
 def memory(hosts: int) -> list[str]:
     """What is wrong with so many hosts on this machine's memory."""
-    needed, available = memory_needed(hosts), machine.memory_available_bytes()
+    needed, available = memory_needed(hosts), memory_available_bytes()
     if needed <= available:
         return []
     return [

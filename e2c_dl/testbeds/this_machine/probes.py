@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from e2c_dl.errors import TestbedError
+from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.registry import state_base
 from e2c_dl.testbeds.this_machine import cpu, rootless
@@ -55,14 +55,6 @@ def probes() -> tuple[Probe, ...]:
 def program(name: str) -> str | None:
     """Where ``name`` is, in the system's directories too, which a user's PATH may lack."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}")
-
-
-def memory_available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Memory that programs can still get without swapping."""
-    for line in meminfo.read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise TestbedError(f"{meminfo} does not say MemAvailable: this needs Linux 3.14 or later")
 
 
 def has_netem() -> bool:

@@ -25,7 +25,7 @@ class _Items(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Samples:
+class ImportedSamples:
     """The samples of ``items`` at ``chosen`` positions; fractions in ``dtype``, whole numbers as they are."""
 
     items: _Items
@@ -51,9 +51,9 @@ def load(path: str, dtype: np.dtype[Any]) -> Dataset:
         train_labels, test_labels = labels[train], labels[test]
     shape = np.asarray(train_items[0][0]).shape
     return Dataset(
-        train_images=Samples(items=train_items, chosen=train, shape=(len(train), *shape), dtype=dtype),
+        train_images=ImportedSamples(items=train_items, chosen=train, shape=(len(train), *shape), dtype=dtype),
         train_labels=train_labels,
-        test_images=Samples(items=test_items, chosen=test, shape=(len(test), *shape), dtype=dtype),
+        test_images=ImportedSamples(items=test_items, chosen=test, shape=(len(test), *shape), dtype=dtype),
         test_labels=test_labels,
         classes=int(max(train_labels.max(), test_labels.max())) + 1,
     )

@@ -19,7 +19,7 @@ CHANNELS = (16, 32, 64)  # of the stages
 GROUPS = 8  # of each normalisation
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two normalised convolutions of 3 x 3 beside a shortcut; ``stride`` divides height and width."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
@@ -48,7 +48,7 @@ class ResNet(nn.Module):
         self.first = nn.Conv2d(channels, CHANNELS[0], kernel_size=3, padding=1)
         ins = (CHANNELS[0], *CHANNELS[:-1])
         self.blocks = nn.Sequential(
-            *(Block(width, out, 1 if width == out else 2) for width, out in zip(ins, CHANNELS, strict=True))
+            *(ResidualBlock(width, out, 1 if width == out else 2) for width, out in zip(ins, CHANNELS, strict=True))
         )
         self.last = nn.Linear(CHANNELS[-1], classes)
 

@@ -40,7 +40,7 @@ class Attention(nn.Module):
         return result
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then two linear layers on each token; both beside a shortcut."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Transformer(nn.Module):
         patch = (min(height, max(2, height // PATCHES)), min(width, max(2, width // PATCHES)))
         self.patches = nn.Conv2d(channels, WIDTH, kernel_size=patch, stride=patch)
         self.positions = nn.Parameter(0.02 * torch.randn((height // patch[0]) * (width // patch[1]), WIDTH))
-        self.blocks = nn.Sequential(*(Block() for _ in range(BLOCKS)))
+        self.blocks = nn.Sequential(*(TransformerBlock() for _ in range(BLOCKS)))
         self.norm = nn.LayerNorm(WIDTH)
         self.last = nn.Linear(WIDTH, classes)
 

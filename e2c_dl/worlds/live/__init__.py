@@ -11,6 +11,6 @@ Everything but the compute thread runs in one asyncio loop, so that messages lea
 
 from e2c_dl.worlds.live.network import Address, Network
 from e2c_dl.worlds.live.sockets import SocketOptions
-from e2c_dl.worlds.live.worker import LiveWorker, Progress
+from e2c_dl.worlds.live.worker import IterationDone, LiveWorker
 
-__all__ = ["Address", "LiveWorker", "Network", "Progress", "SocketOptions"]
+__all__ = ["Address", "IterationDone", "LiveWorker", "Network", "SocketOptions"]

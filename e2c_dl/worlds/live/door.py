@@ -1,4 +1,4 @@
-"""Where connections come in: each is challenged beside the others; members are let in, strangers turned away.
+"""Door for connections that come in: each is challenged beside the others; members are let in, strangers turned away.
 
 A stranger costs one of :data:`MOST_AT_ONCE` places for at most ten seconds, and a line in the log for the first few.
 """

@@ -1,4 +1,4 @@
-"""What stands on a connection after its handshake: frames, each a fixed header and then a segment of a payload.
+"""Frames, which a connection carries after its handshake: each a fixed header and then a segment of a payload.
 
 ::
 

@@ -1,4 +1,4 @@
-"""How two processes of one run make sure of each other before anything else is believed: challenge and response.
+"""Handshake by which two processes of one run make sure of each other before all else: challenge and response.
 
 ::
 

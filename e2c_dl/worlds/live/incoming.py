@@ -4,14 +4,21 @@ A payload's memory is taken when its message begins, and filled in place. One re
 the header behind it, so that a long message costs one call per piece that the kernel has.
 
 What bounds the memory: a peer may have begun MOST_UNFINISHED messages, each no larger than the model; what has come and
-nobody has asked for is counted by the mailboxes.
+nobody has asked for is counted by the mailboxes. A payload's memory is used again once nobody looks at it: fresh pages
+cost more than what is copied into them. Whoever received a payload may keep it, or views of it, as long as it likes: a
+view refers to the memory that it looks into, so the count of references says whether anybody does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Vector
@@ -19,14 +26,17 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
 from e2c_dl.worlds.live.mailbox import Mail, Mailboxes
-from e2c_dl.worlds.live.memory import Memory
 from e2c_dl.worlds.live.sockets import readable
 
 NO_TASK = -2
+KEPT = 4
+LEAST_BYTES = 1 << 18  # below, the allocator's own pages are warm
 _WAKE_BYTES = 65536  # on a slow link every packet would wake the loop: wait for this much, or for what is missing
 _WAKES = 4  # of a large segment: its sender found the link fast
 
 _NOTHING = memoryview(bytearray())
+
+Pages = npt.NDArray[np.uint8]
 
 
 @dataclass
@@ -54,7 +64,7 @@ class Incoming:
         self._recorder = recorder
         self._head = bytearray(HEADER_BYTES)
         self._head_bytes = 0  # of the next header that are there
-        self._memory = Memory()
+        self._memory = PayloadMemory()
         self._begun = 0
         self._unfinished: dict[int, _Unfinished] = {}
         self._wake_bytes = 1  # SO_RCVLOWAT as it is
@@ -145,3 +155,28 @@ class Incoming:
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
             self._wake_bytes = wake_bytes
         await readable(self._connection)
+
+
+class PayloadMemory:
+    """Payload memory of one link; keeps at most KEPT pieces that were handed out."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Pages] = []
+
+    def vector(self, dtype: np.dtype[Any], size_bytes: int) -> Vector:
+        """A vector of ``size_bytes``, its values whatever they were."""
+        if size_bytes < LEAST_BYTES:
+            return np.empty(size_bytes // dtype.itemsize, dtype=dtype)
+        for index in range(len(self._pieces)):
+            if self._pieces[index].nbytes == size_bytes and _references(self._pieces, index) == _UNUSED:
+                return self._pieces[index].view(dtype)
+        self._pieces = [*self._pieces[-(KEPT - 1) :], np.empty(size_bytes, dtype=np.uint8)]
+        return self._pieces[-1].view(dtype)
+
+
+def _references(pieces: list[Pages], index: int) -> int:
+    """How many refer to a piece, whatever this very look adds to it."""
+    return sys.getrefcount(pieces[index])
+
+
+_UNUSED = _references([np.empty(1, dtype=np.uint8)], 0)  # interpreters differ in what a look adds

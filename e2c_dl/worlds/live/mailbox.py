@@ -1,4 +1,4 @@
-"""Where messages wait for whoever asks for them, by exact key or by kind alone; first come first served.
+"""Mailboxes: messages wait for whoever asks for them, by exact key or by kind alone; first come first served.
 
 A receiver that names source, kind, iteration, bucket and step finds its message by one look into a dictionary, and
 messages may come in any order. One that names the kind gets what came first from any of its sources. A source that is

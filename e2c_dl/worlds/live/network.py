@@ -28,8 +28,8 @@ from e2c_dl.worlds.live.handshake import Introduction, Refused
 from e2c_dl.worlds.live.incoming import Incoming
 from e2c_dl.worlds.live.mailbox import Mailboxes
 from e2c_dl.worlds.live.outgoing import Outgoing
-from e2c_dl.worlds.live.pending import seen
 from e2c_dl.worlds.live.sockets import SocketOptions, buffers, close_soon, listener, tune
+from e2c_dl.worlds.live.tasks import seen
 
 CONNECT_WITHIN_S = 60.0
 GOODBYE_WITHIN_S = 60.0  # what is still on its way over a slow link comes first

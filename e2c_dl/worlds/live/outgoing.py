@@ -18,7 +18,7 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, FrameType, Header, header_of
 from e2c_dl.worlds.live.queue import Posted, SendQueue
-from e2c_dl.worlds.live.sockets import Pace, close_soon, writable
+from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, writable
 
 _UPDATE_EVERY = 8  # frames between two looks at what the link delivers
 
@@ -35,7 +35,7 @@ class Outgoing:
         self._recorder = recorder
         self._on_lost = on_lost
         self._queue = SendQueue(limit_bytes)
-        self._pace = Pace(connection)
+        self._pace = SegmentPace(connection)
         self._posted = 0
         self._begun = 0
         self._frames = 0

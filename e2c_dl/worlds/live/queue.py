@@ -1,4 +1,4 @@
-"""What waits to be sent over one link, and whose turn it is: urgent first, but nobody waits for ever.
+"""Send queue of one link, and whose turn it is: urgent first, but nobody waits for ever.
 
 Turns are segments, so that an urgent message overtakes a long one that is already on its way. Lower priority values
 leave first; messages of equal priority leave one after the other, in order of posting. Every sixteenth turn goes to

@@ -3,8 +3,8 @@ when a peer vanishes.
 
 Buffers are left to the kernel's autotuning: a fixed one below the bandwidth-delay product costs most of a link's rate.
 What the kernel holds but has not sent yet is another matter: nothing can overtake it. So that part is kept to a few
-milliseconds of what the link delivers (:class:`Pace`). What lies on the way, up to the congestion window, in the queue
-of the slowest hop, cannot be overtaken either: that is the network's.
+milliseconds of what the link delivers (:class:`SegmentPace`). What lies on the way, up to the congestion window, in the
+queue of the slowest hop, cannot be overtaken either: that is the network's.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def buffers(connection: socket.socket) -> dict[str, int]:
     }
 
 
-class Pace:
+class SegmentPace:
     """How much of a message is handed to the kernel at once: what ``connection`` delivers in 5 ms, 16 KiB to 4 MiB.
 
     The kernel's queue of unsent bytes is kept as short.

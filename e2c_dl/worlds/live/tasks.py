@@ -1,21 +1,23 @@
-"""The tasks of one rank's strategy: numbered, ended together, the first failure first."""
+"""Tasks of one rank's strategy, numbered and ended together, and what its verbs return: futures that leave spans."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from e2c_dl.errors import PeerLost
-from e2c_dl.worlds.live.pending import seen
+from e2c_dl.strategies.base import Pending
 
 T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
 
 _TASK: ContextVar[int] = ContextVar("task", default=0)
 
 
-class Tasks:
+class StrategyTasks:
     """The main task, 0, and those it spawned, numbered from 1. Made and used in one running event loop."""
 
     def __init__(self) -> None:
@@ -75,3 +77,32 @@ class Tasks:
 async def _numbered(number: int, coroutine: Coroutine[Any, Any, T]) -> T:
     _TASK.set(number)
     return await coroutine
+
+
+class Traced(Pending[R], Generic[S, R]):
+    """``future``, seen through ``finish``: called as finish(result, posted_ns) once an await of it has ended.
+
+    A failure that nobody awaits is not reported by asyncio: the loss of a peer fails many futures at once, and whoever
+    ends the run names it.
+    """
+
+    def __init__(self, future: asyncio.Future[S], clock: Callable[[], int], finish: Callable[[S, int], R]) -> None:
+        self._future = future
+        self._clock = clock
+        self._finish = finish
+        future.add_done_callback(seen)
+
+    @property
+    def done(self) -> bool:
+        return self._future.done()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        posted_ns = self._clock()
+        result = yield from self._future.__await__()
+        return self._finish(result, posted_ns)
+
+
+def seen(future: asyncio.Future[Any]) -> None:
+    """Mark what ``future`` failed with as known, so that asyncio does not report it when the future goes."""
+    if not future.cancelled():
+        future.exception()

@@ -28,8 +28,7 @@ from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live.computing import COMPUTE_TASK, Computing
 from e2c_dl.worlds.live.mailbox import Key, Mail
 from e2c_dl.worlds.live.network import Network
-from e2c_dl.worlds.live.pending import Traced
-from e2c_dl.worlds.live.tasks import Tasks
+from e2c_dl.worlds.live.tasks import StrategyTasks, Traced
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ _ITERATION: ContextVar[int] = ContextVar("iteration", default=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class IterationDone:
     """How one rank stands after an iteration. ``accuracy`` is None where it was not evaluated."""
 
     rank: int
@@ -58,7 +57,7 @@ class LiveWorker:
     def __init__(
         self, *, network: Network, compute: Compute, thread: Executor, recorder: Recorder, samples: int,
         total_samples: int, layers: Sequence[str], seed: int, iterations: int, evaluate_every: int,
-        on_progress: Callable[[Progress], None], on_iteration: Callable[[int], None] = lambda _: None,
+        on_progress: Callable[[IterationDone], None], on_iteration: Callable[[int], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.rank, self.size = network.rank, network.size
         self.samples, self.total_samples = samples, total_samples
@@ -74,7 +73,7 @@ class LiveWorker:
         self._evaluate_every = evaluate_every
         self._on_progress, self._on_iteration = on_progress, on_iteration
         self._deadlines: dict[str, Deadline] = {}
-        self._tasks = Tasks()
+        self._tasks = StrategyTasks()
 
     async def run(
         self,
@@ -107,7 +106,7 @@ class LiveWorker:
             self._record(Phase.ITERATION, start_ns, start_ns, end_ns)
             start_ns = end_ns
             loss = self._computing.loss
-            self._on_progress(Progress(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
+            self._on_progress(IterationDone(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
         _ITERATION.set(-1)
         self._record(Phase.TRAINING, begin_ns, begin_ns, start_ns)
 

@@ -4,18 +4,31 @@
 
     strategy -> VirtualWorker -> Wire (one per directed link) -> Mailbox of the receiver
                     |              rate, delay, jitter, loss, down, each as it is by then; shared bottlenecks
-                Pace: a host's stored profile, its pauses      Kernel: virtual time, and who runs next
+                HostPace: a host's stored profile, its pauses      Kernel: virtual time, and who runs next
 
 No sockets, no clocks, no threads, no torch: the same input gives the same trace, on any machine.
 """
 
-from e2c_dl.worlds.virtual.links import Bottleneck, LinkModel, bottlenecks, link_model, link_models
-from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel, Speed
+from e2c_dl.worlds.virtual.links import LinkModel, SharedQueue, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel
 from e2c_dl.worlds.virtual.simulate import Result, simulate
 from e2c_dl.worlds.virtual.spans import InFiles, InMemory
-from e2c_dl.worlds.virtual.worker import Onset, Progress, VirtualWorker
+from e2c_dl.worlds.virtual.worker import Onset, SimulatedIteration, VirtualWorker
 
 __all__ = [
-    "Bottleneck", "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "LinkModel", "Onset",
-    "Progress", "Result", "Speed", "VirtualWorker", "bottlenecks", "link_model", "link_models", "simulate",
+    "ComputeProfile",
+    "GradientTimes",
+    "HostModel",
+    "InFiles",
+    "InMemory",
+    "LinkModel",
+    "Onset",
+    "Result",
+    "SharedQueue",
+    "SimulatedIteration",
+    "VirtualWorker",
+    "bottlenecks",
+    "link_model",
+    "link_models",
+    "simulate",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""How many bits a link can carry from one moment to another, when its rate changes over time.
+"""Capacity of a link whose rate changes over time: how many bits it carries from one moment to another.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What one rank computes with, and how long it takes: a Compute and its host's profile under virtual time.
+"""Pace of one rank's computing: a Compute and its host's profile under virtual time.
 
 ::
 
@@ -16,9 +16,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from e2c_dl.dynamics.speed import Speed
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual.pauses import Pauses
-from e2c_dl.worlds.virtual.profile import HostModel, Speed
+from e2c_dl.worlds.virtual.profile import HostModel
 
 
 class Segment(NamedTuple):
@@ -30,7 +31,7 @@ class Segment(NamedTuple):
     end_ns: int
 
 
-class Pace:
+class HostPace:
     """The durations of one rank's host, in ns. A pause that is added to ``pauses`` holds for what begins later."""
 
     def __init__(self, host: HostModel, *, rank: int, seed: int) -> None:

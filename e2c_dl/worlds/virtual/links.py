@@ -1,9 +1,9 @@
-"""What is asked of the network, as values: the quality of each directed link, and what several of them share.
+"""Models of the network, as values: the quality of each directed link, and what several of them share.
 
 ::
 
     rank 0 --LinkModel--> rank 1        rate_bps, delay_s, jitter_s, loss, down; conditions over time
-    Bottleneck(rate_bps, links)         one access that several links go through, each getting its fair share
+    SharedQueue(rate_bps, links)         one access that several links go through, each getting its fair share
 
 These are what a scenario's links and faults come down to. A pair without a LinkModel is not shaped: no rate, no delay.
 """
@@ -64,7 +64,7 @@ class LinkModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bottleneck:
+class SharedQueue:
     """One rate that ``links`` share: max-min fair shares, as TCP connections through one access get on average."""
 
     rate_bps: float
@@ -100,7 +100,7 @@ def link_models(topology: Topology, congestion_control: str = "cubic") -> Mappin
     return models
 
 
-def bottlenecks(topology: Topology) -> tuple[Bottleneck, ...]:
+def bottlenecks(topology: Topology) -> tuple[SharedQueue, ...]:
     """What ``topology``'s links between ranks share, in its order; those without such a link are left out."""
     ranks = {host.name: host.rank for host in topology.ranks}
     found = []
@@ -108,5 +108,5 @@ def bottlenecks(topology: Topology) -> tuple[Bottleneck, ...]:
         pairs = [(ranks.get(src), ranks.get(dst)) for src, dst in each.links]
         between = tuple((src, dst) for src, dst in pairs if src is not None and dst is not None)
         if between:
-            found.append(Bottleneck(rate_bps=each.rate_bps, links=between))
+            found.append(SharedQueue(rate_bps=each.rate_bps, links=between))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Where one rank's messages wait for whoever asks for them, by exact key or by kind from any source.
+"""Mailbox of one rank: messages wait for whoever asks for them, by exact key or by kind from any source.
 
 A message is found by one look into a dictionary under (src, kind, iteration, bucket, step). For kinds that were ever
 asked for from any source, messages also stand in a queue in order of arrival; it may hold some that were taken by key

@@ -1,4 +1,4 @@
-"""When one rank's process is stopped, as kill -STOP would: what it does takes no step meanwhile.
+"""Pauses of one rank's process, as by kill -STOP: what it does takes no step meanwhile.
 
 ::
 

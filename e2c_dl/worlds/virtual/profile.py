@@ -1,4 +1,4 @@
-"""How long one host's computing takes, measured once and stored: what virtual hosts go by.
+"""Profile of one host's computing, measured once and stored: what virtual hosts go by.
 
 ::
 
@@ -17,8 +17,9 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
+from e2c_dl.dynamics.speed import Speed
 from e2c_dl.errors import InputError
 
 
@@ -95,18 +96,6 @@ class ComputeProfile:
         return ComputeProfile(**{**content, "buckets": buckets, "gradients": gradients})
 
 
-class Speed(Protocol):
-    """How fast a host computes where that changes over time. Asked in order of time; times are ns of training."""
-
-    def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
-        """When ``cpu_s`` of the profile's computing that begin at ``begin_ns`` end."""
-        ...
-
-    def finished(self, begin_ns: int, cpu_s: float) -> None:
-        """That is what was computed."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class HostModel:
     """One rank's host."""
@@ -120,7 +109,7 @@ class HostModel:
     vector_factor: float = 1.0
     """Times slower at steps, copies, sums and scalings: ``factor``, where a quota slows everything."""
     speed: Speed | None = None
-    """Instead of ``factor``, at gradients and evaluations. For one run: it may remember (heat)."""
+    """Instead of ``factor`` at gradients and evaluations; asked in order of time. For one run: it may remember heat."""
     pauses: tuple[tuple[float, float], ...] = ()
     """(from s, until s): its process is stopped. It computes, posts and receives nothing; its kernel still sends what
     it has, and keeps what arrives, however much, until the process goes on."""

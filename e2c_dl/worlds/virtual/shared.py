@@ -24,7 +24,7 @@ from typing import Any
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
-from e2c_dl.worlds.virtual.links import Bottleneck, RankPair
+from e2c_dl.worlds.virtual.links import RankPair, SharedQueue
 from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.transfer import Transfer
 from e2c_dl.worlds.virtual.wire import Wire
@@ -58,7 +58,7 @@ class Fluid:
     Wires call :meth:`mark` and then :meth:`changed`.
     """
 
-    def __init__(self, kernel: Kernel, bottlenecks: Sequence[Bottleneck], *alone: RankPair) -> None:
+    def __init__(self, kernel: Kernel, bottlenecks: Sequence[SharedQueue], *alone: RankPair) -> None:
         self.kernel = kernel
         self._rates = [Capacity(_rates(bottleneck)) for bottleneck in bottlenecks]
         self.flows: dict[RankPair, Flow] = {}
@@ -197,7 +197,7 @@ class SharedWire(Wire):
             self.say_goodbye()
 
 
-def _rates(bottleneck: Bottleneck) -> Iterator[Step]:
+def _rates(bottleneck: SharedQueue) -> Iterator[Step]:
     steps = iter([(0.0, bottleneck.rate_bps)]) if bottleneck.rates is None else bottleneck.rates()
     return ((round(from_s * 1e9), rate_bps / 1e9) for from_s, rate_bps in steps)
 

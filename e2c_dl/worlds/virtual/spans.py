@@ -1,4 +1,4 @@
-"""Where the spans of virtual ranks go: memory, or one file per rank, in batches.
+"""Sinks of the spans of virtual ranks: memory, or one file per rank, in batches.
 
 A file is open only while a batch is appended to it: ten thousand ranks need no ten thousand open files.
 """

@@ -20,7 +20,7 @@ Awaited = Callable[[int, Task, int], None]
 """Told of an await that has ended: of the task of this number, by that task, begun at that time in ns."""
 
 
-class Tasks:
+class RankTasks:
     """All tasks of ``rank`` that have not ended. ``on_main_end`` is called when the strategy's own has."""
 
     def __init__(self, kernel: Kernel, rank: int, on_main_end: Callable[[], None], awaited: Awaited) -> None:

@@ -58,7 +58,7 @@ class Wire:
         self.record, self.receiver = record, receiver
         self.lost: PeerLost | None = None
         self.capacity = Capacity(_steps(model, round_trip_s))
-        self._in_force = InForce(model.over_time())
+        self._in_force = ConditionsInForce(model.over_time())
         self.queue: list[tuple[int, int, Transfer]] = []
         self.pump_free_ns = 0
         self.arrived_ns = 0  # of the last message that is under way
@@ -91,7 +91,7 @@ class Wire:
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
         self.capacity = Capacity(_steps(self.model, self._round_trip_s))
-        self._in_force = InForce(self.model.over_time())
+        self._in_force = ConditionsInForce(self.model.over_time())
 
     def pump(self, _: object) -> None:
         """The kernel has taken a message: begin the next, if there is one."""
@@ -232,7 +232,7 @@ class Wire:
         return round(late_s * 1e9)
 
 
-class InForce:
+class ConditionsInForce:
     """What a link is like over time, asked for in order of time."""
 
     def __init__(self, source: Iterator[tuple[float, LinkModel]]) -> None:

@@ -16,12 +16,12 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
-from e2c_dl.worlds.virtual.computing import Pace
+from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.shape import Shape, shape
-from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, Tasks
+from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, RankTasks
 from e2c_dl.worlds.virtual.wire import Wire
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _pack = RECORD.pack
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class SimulatedIteration:
     """How one rank stands after an iteration. ``accuracy`` is None where it was not evaluated."""
 
     rank: int
@@ -63,7 +63,7 @@ class Setting:
     evaluate_every: int  # rank 0, after so many iterations, but for the last; 0: never
     seed: int
     checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
-    on_progress: Callable[[Progress], None] | None
+    on_progress: Callable[[SimulatedIteration], None] | None
     on_iteration: OnIteration | None = None
 
 
@@ -75,7 +75,7 @@ class VirtualWorker(Messenger):
     """
 
     def __init__(
-        self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: Pace,
+        self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: HostPace,
         open_wire: Callable[[Messenger, int], Wire], flush: Callable[[VirtualWorker], None],
         ended: Callable[[], None], changed: Callable[[Sequence[RankPair]], None],
     ) -> None:  # fmt: skip
@@ -91,7 +91,7 @@ class VirtualWorker(Messenger):
         self.killed = False  # before the strategy had returned
         self._setting, self._compute, self._pace, self._flush, self._ended = setting, compute, pace, flush, ended
         self._changed = changed
-        self._tasks = Tasks(kernel, rank, self._main_ended, self._awaited_task)
+        self._tasks = RankTasks(kernel, rank, self._main_ended, self._awaited_task)
         self._buckets = [
             Bucket(index=index, where=where, values=self.gradients[where])
             for index, where in enumerate(compute.buckets)
@@ -153,7 +153,9 @@ class VirtualWorker(Messenger):
             self._flush(self)
             if setting.on_progress is not None:
                 setting.on_progress(
-                    Progress(rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy)
+                    SimulatedIteration(
+                        rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy
+                    )
                 )
         task.iteration = -1
         self.span(Phase.TRAINING, begin_ns, begin_ns, start_ns, task)

@@ -11,7 +11,7 @@ from test_simulate import scenario, simulated
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.diagnosis.diagnose import diagnose
-from e2c_dl.drivers.virtual.dynamics import Dynamics
+from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.drivers.virtual.hosts import records
 from e2c_dl.errors import E2cDlError
 from e2c_dl.scenario.load import load
@@ -110,7 +110,7 @@ def happened(folder: Path, end_s: float, *entries: dict[str, Any], began: tuple[
     )
     loaded = load(asked)
     records(folder, loaded)
-    dynamics = Dynamics(loaded, folder)
+    dynamics = RunChanges(loaded, folder)
     dynamics.on_iteration(0, began[0], round(began[1] * 1e9))
     dynamics.conclude(round(end_s * 1e9))
     changes = read_changes(folder / "hosts" / "edge-1" / "changes.jsonl", ClockAlignment())

@@ -11,7 +11,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, skews
-from e2c_dl.emulation.agent.config import AgentConfig, Moment
+from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.compute import HEADROOM, RELAY_CORES, Method, least_factors, of_scenario, plan
 from e2c_dl.errors import ArchiveError, EmulationError
@@ -45,8 +45,8 @@ def test_a_configuration_comes_back_as_it_was_sent():
         addresses={"fog-1": "198.19.0.12"},
     )  # fmt: skip
     assert AgentConfig.from_line(config.to_line()) == config
-    for told in (Moment(at_ns=12), Moment(at_ns=12, iteration=3)):
-        assert Moment.from_line(told.to_line().strip()) == told
+    for told in (WorkerSignal(at_ns=12), WorkerSignal(at_ns=12, iteration=3)):
+        assert WorkerSignal.from_line(told.to_line().strip()) == told
 
 
 @pytest.mark.parametrize("line", ["", "[]", "{}", "no", json.dumps({"host": "edge-1", "pid": 1})])
@@ -58,7 +58,7 @@ def test_what_is_no_configuration_is_refused(line):
 @pytest.mark.parametrize("line", ["", "began", "began x", "iteration 3", "stop 5", "iteration 1 2 3"])
 def test_what_no_worker_says_is_refused(line):
     with pytest.raises(EmulationError, match="was told"):
-        Moment.from_line(line)
+        WorkerSignal.from_line(line)
 
 
 def test_every_host_has_its_own_duties():

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.emulation.backend import Backend
+from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.preflight import memory_needed, preflight
 
@@ -18,7 +19,7 @@ def test_names() -> None:
 
 
 def test_more_hosts_than_memory_allows() -> None:
-    fitting = machine.memory_available_bytes() // memory_needed(1)
+    fitting = memory_available_bytes() // memory_needed(1)
     names = [f"edge-{i}" for i in range(2 * fitting + 2)]
     assert "ask for at most" in problems(*names)
 
@@ -35,7 +36,7 @@ def test_every_problem_is_one_line_with_a_remedy() -> None:
 def test_available_memory_is_read(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:       200 kB\nMemAvailable:   100 kB\n")
-    assert machine.memory_available_bytes(meminfo) == 102_400
+    assert memory_available_bytes(meminfo) == 102_400
 
 
 def test_tun_that_is_not_there(tmp_path: Path) -> None:

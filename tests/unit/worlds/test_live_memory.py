@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 
-from e2c_dl.worlds.live.memory import KEPT, LEAST_BYTES, Memory
+from e2c_dl.worlds.live.incoming import KEPT, LEAST_BYTES, PayloadMemory
 
 FLOAT = np.dtype("<f4")
 
@@ -17,7 +17,7 @@ def address(vector: np.ndarray) -> int:
 
 
 def test_what_nobody_holds_is_used_again() -> None:
-    memory = Memory()
+    memory = PayloadMemory()
     first = memory.vector(FLOAT, LEAST_BYTES)
     assert (first.nbytes, first.dtype) == (LEAST_BYTES, FLOAT)
     where = address(first)
@@ -36,7 +36,7 @@ def test_what_nobody_holds_is_used_again() -> None:
     ids=["itself", "a slice", "a memoryview", "a view of a view"],
 )
 def test_what_somebody_holds_is_not(hold: object) -> None:
-    memory = Memory()
+    memory = PayloadMemory()
     held = hold(memory.vector(FLOAT, LEAST_BYTES))  # type: ignore[operator]
     others = [memory.vector(FLOAT, LEAST_BYTES) for _ in range(3 * KEPT)]
     for other in others:
@@ -47,7 +47,7 @@ def test_what_somebody_holds_is_not(hold: object) -> None:
 
 def test_torch_holds_what_it_shares() -> None:
     torch = pytest.importorskip("torch")
-    memory = Memory()
+    memory = PayloadMemory()
     tensor = torch.from_numpy(memory.vector(FLOAT, LEAST_BYTES))
     gc.collect()
     assert tensor.data_ptr() != address(memory.vector(FLOAT, LEAST_BYTES))

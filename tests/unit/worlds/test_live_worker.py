@@ -14,7 +14,7 @@ from e2c_dl import strategies
 from e2c_dl.errors import InputError, PeerLost
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.live import LiveWorker, Progress
+from e2c_dl.worlds.live import IterationDone, LiveWorker
 
 
 class Solo(Strategy):
@@ -128,7 +128,7 @@ def linear() -> live_world.Linear:
 
 
 def test_progress_and_evaluation_when_due_on_rank_0(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[IterationDone] = []
     computes = [linear(), linear()]
     spans = live_world.train(tmp_path, Solo, computes, [1, 1], 5, evaluate_every=2, on_progress=told.append)
     accuracies = {(each.rank, each.iteration): each.accuracy for each in told}

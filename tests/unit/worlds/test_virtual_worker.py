@@ -16,7 +16,7 @@ from test_virtual_links import scripted
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Worker
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.virtual import LinkModel, Progress
+from e2c_dl.worlds.virtual import LinkModel, SimulatedIteration
 
 DELAYED = virtual_world.everywhere(3, LinkModel(delay_s=0.01))
 
@@ -146,7 +146,7 @@ def test_iterations_leave_the_spans_that_live_ones_leave() -> None:
                 await worker.scale(bucket.values, 0.5)
             await worker.step()
 
-    reports: list[Progress] = []
+    reports: list[SimulatedIteration] = []
     run = virtual_world.run(
         scripted(script), size=1, links={}, computes=linear(1), iterations=3, evaluate_every=1,
         on_progress=reports.append, factors=[2.0],

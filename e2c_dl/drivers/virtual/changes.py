@@ -24,7 +24,7 @@ from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
-from e2c_dl.worlds.virtual import Bottleneck, HostModel, LinkModel, Onset, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual import HostModel, LinkModel, Onset, SharedQueue, bottlenecks, link_model, link_models
 from e2c_dl.worlds.virtual.kernel import FOREVER
 from e2c_dl.worlds.virtual.links import Conditions, RankPair
 from e2c_dl.worlds.virtual.pauses import Pauses
@@ -33,7 +33,7 @@ _OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
 
 
-class Dynamics:
+class RunChanges:
     """One simulated run's. ``archive`` gets the logs of changes, in the folders of the hosts, which are there."""
 
     def __init__(self, scenario: Scenario, archive: Path) -> None:
@@ -61,7 +61,7 @@ class Dynamics:
         return models
 
     @property
-    def bottlenecks(self) -> tuple[Bottleneck, ...]:
+    def bottlenecks(self) -> tuple[SharedQueue, ...]:
         """What links between ranks share."""
         found = []
         names = [each.name for each in self._scenario.topology.bottlenecks if self._between(each.links)]

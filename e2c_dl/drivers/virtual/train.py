@@ -1,4 +1,4 @@
-"""One scenario in the virtual world, and the files it leaves: real mathematics of every rank here, or shapes alone."""
+"""Training of one scenario in the virtual world, with real mathematics of every rank or shapes alone, and its files."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from e2c_dl import strategies
-from e2c_dl.archive.records import Progress as Told
+from e2c_dl.archive.records import Progress
 from e2c_dl.drivers.virtual import hosts
-from e2c_dl.drivers.virtual.dynamics import Dynamics
+from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.strategies.batching import controlled
-from e2c_dl.worlds.virtual import HostModel, InFiles, Progress, simulate
+from e2c_dl.worlds.virtual import HostModel, InFiles, SimulatedIteration, simulate
 
 FLUSH_EVERY = 50
 """Iterations of rank 0 between two writings of the ranks' progress."""
 
 
-class Run:
+class SimulatedRun:
     """Made once per simulated run; ``train``, then ``conclude``, whatever came of it. ``tell`` hears of rank 0."""
 
     def __init__(
         self, scenario: Scenario, models: Sequence[HostModel], archive: Path, *, shapes_only: bool,
-        tell: Callable[[Told], None],
+        tell: Callable[[Progress], None],
     ) -> None:  # fmt: skip
         self._scenario, self._models, self._archive, self._tell = scenario, models, archive, tell
         self._records = hosts.records(archive, scenario)
         self._spans = InFiles([each.spans for each in self._records])
         self._progress = hosts.ProgressFiles(self._records, scenario.training.iterations)
-        self._dynamics = Dynamics(scenario, archive)
+        self._changes = RunChanges(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
         self._finished = False
         self._end_ns = 0
@@ -45,9 +45,9 @@ class Run:
         strategy = strategies.load(training.strategy)
         simulate(
             lambda: strategy(**training.strategy_settings),
-            hosts=self._dynamics.hosts(self._models), links=self._dynamics.links(),
-            bottlenecks=self._dynamics.bottlenecks, unsteady=self._dynamics.unsteady,
-            on_iteration=self._dynamics.on_iteration, sink=self._spans, iterations=training.iterations,
+            hosts=self._changes.hosts(self._models), links=self._changes.links(),
+            bottlenecks=self._changes.bottlenecks, unsteady=self._changes.unsteady,
+            on_iteration=self._changes.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
             on_end=self._on_end,
@@ -56,7 +56,7 @@ class Run:
 
     def conclude(self, reason: str) -> None:
         """Write what every host leaves; ``reason`` says why training did not finish, and is empty if it did."""
-        self._dynamics.conclude(self._end_ns)
+        self._changes.conclude(self._end_ns)
         evaluation: Evaluation | None = None
         if self._finished and self._computes is not None:
             evaluation = self._computes[0].evaluate()
@@ -68,11 +68,9 @@ class Run:
     def _on_end(self, at_ns: int) -> None:
         self._end_ns = at_ns
 
-    def _on_progress(self, progress: Progress) -> None:
-        told = self._progress.ended(
-            progress.rank, progress.iteration, progress.loss, progress.accuracy, progress.at_ns / 1e9
-        )
-        if progress.rank == 0:
+    def _on_progress(self, done: SimulatedIteration) -> None:
+        told = self._progress.ended(done.rank, done.iteration, done.loss, done.accuracy, done.at_ns / 1e9)
+        if done.rank == 0:
             self._tell(told)
             if told.iteration % FLUSH_EVERY == 0:
                 self._progress.write()

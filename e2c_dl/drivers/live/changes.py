@@ -23,7 +23,7 @@ from e2c_dl.drivers.live.members import SCENARIO, Assignment
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.heat import Heat
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
-from e2c_dl.emulation.agent.config import AgentConfig, Moment
+from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import EmulationError
@@ -34,7 +34,7 @@ HEAT_COLUMNS = ("time_ns", "training_s", "temperature_c", "throttled")  # time_n
 _NOT_PACED = "not carried out: this host is not paced, so that its speed cannot change"
 
 
-class HostEmulation:
+class HostChanges:
     """Everything but :meth:`began` and :meth:`iteration` may take a while. ``clock`` is this host's own."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -72,7 +72,7 @@ class HostEmulation:
         """Training begins now."""
         self._began_ns = time.monotonic_ns()
         if self._agent is not None:
-            self._agent.tell(Moment(at_ns=self._began_ns))
+            self._agent.tell(WorkerSignal(at_ns=self._began_ns))
         self._skew()
         for log in (self._log, self._heat):
             if log is not None:
@@ -88,7 +88,7 @@ class HostEmulation:
         if not numbers:
             return
         if self._agent is not None and self._duties.concerns(numbers):
-            self._agent.tell(Moment(iteration=number, at_ns=now_ns))  # first: it acts while this goes on
+            self._agent.tell(WorkerSignal(iteration=number, at_ns=now_ns))  # first: it acts while this goes on
         self._skew()
         if isinstance(self.speed, ChangingSpeed) and not {each for each, _ in self._of_host.slow}.isdisjoint(numbers):
             self.speed.slowed(number, time_s)
