@@ -1,10 +1,10 @@
-"""Carry a run through its steps: from a request to a sealed archive."""
+"""What becomes of a request: a run, from its first step to a sealed archive, or the plan of one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from e2c_dl.campaign.request import Console, Request
+from e2c_dl.campaign.request import Console, Request, checked
 from e2c_dl.campaign.steps import STEPS, Campaign
 from e2c_dl.campaign.walk import walk
 from e2c_dl.errors import Interrupted
@@ -22,3 +22,18 @@ def run(request: Request, console: Console) -> Path:
     if failure is not None:
         raise failure if campaign.cause is None or isinstance(failure, Interrupted) else campaign.cause
     return campaign.archive_path
+
+
+def plan(request: Request) -> str:
+    """The whole plan as text. Raises: InputError, FidelityError as a run would."""
+    scenario, testbed = checked(request)
+    lines = [f"scenario {scenario.name} on {testbed.name}"]
+    for heading, said in testbed.plan(scenario).items():
+        lines += ["", heading, *(f"  {line}" for line in said)]
+    limits = testbed.limitations(scenario)
+    if limits:
+        lines += ["", "not emulated as asked", *(f"  {sentence}" for sentence in limits)]
+    if scenario.remarks:
+        lines += ["", "remarks", *(f"  {remark}" for remark in scenario.remarks)]
+    lines += ["", "steps", *(f"  {step.name:<9} {step.what}" for step in STEPS)]
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The steps of a simulated run, in order; each is one function of the Simulation that they share."""
+"""Simulated runs: what a user asks, the steps in order, each a function of the Simulation that they share, the walk."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
+from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.requested_links import write_links
-from e2c_dl.campaign.simulated_request import Request
-from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
-from e2c_dl.campaign.versions import versions
-from e2c_dl.campaign.walk import Step
+from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there, versions
+from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.drivers.live.stored import PROFILE, read_profile
 from e2c_dl.drivers.virtual import hosts, inputs
 from e2c_dl.drivers.virtual.train import SimulatedRun
@@ -24,6 +23,19 @@ from e2c_dl.scenario.load import load
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
 RUN_ID_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One simulated run, as asked for on the command line. Paths are absolute."""
+
+    scenario: Path
+    archive: Path | None = None  # None: runs/SCENARIO-TIME-RUN in the working directory
+    profile: Path | None = None  # None: profile.json in the scenario's folder
+    shapes_only: bool = False  # nothing is trained: times and bytes alone
+    seed: int | None = None  # places the injected departures anew
+    healthy: bool = False  # leaves the injected departures out
+    command: tuple[str, ...] = ()  # what was typed; kept in the archive
 
 
 @dataclass(kw_only=True)
@@ -107,3 +119,15 @@ STEPS: tuple[Step[Simulation], ...] = (
     Step(name="simulate", what="training under a virtual clock", act=simulate),
     Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
 )
+
+
+def run(request: Request, console: Console) -> Path:
+    """Carry out ``request``; the archive's path.
+
+    Raises: the E2cDlError of the first step that failed, after the archive says so.
+    """
+    simulation = Simulation(request=request, console=console)
+    failure = walk(STEPS, simulation)
+    if failure is not None:
+        raise failure
+    return simulation.archive_path

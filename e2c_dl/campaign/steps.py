@@ -13,11 +13,9 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import causes, collect, follow
-from e2c_dl.campaign.checks import checked
-from e2c_dl.campaign.request import Request
+from e2c_dl.campaign.request import Request, checked
 from e2c_dl.campaign.requested_links import write_links
-from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there
-from e2c_dl.campaign.versions import versions
+from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import E2cDlError, EmulationError, Interrupted, TrainingError
 from e2c_dl.scenario import copies

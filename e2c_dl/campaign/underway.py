@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +22,8 @@ from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import Scenario
 
 T = TypeVar("T")
+
+PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "scikit-learn", "pyarrow")
 
 
 @dataclass(kw_only=True)
@@ -106,3 +110,14 @@ def there(value: T | None) -> T:
     if value is None:
         raise InputError("a step of the run was begun before the one that it needs")
     return value
+
+
+def versions() -> dict[str, str]:
+    """Package -> version as installed, ``absent`` if it is not; python as well. Nothing is imported for it."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found

@@ -67,7 +67,7 @@ def deploy(
         command=tuple(sys.argv),
     )
     if dry_run:
-        from e2c_dl.campaign.plan import plan
+        from e2c_dl.campaign.run import plan
 
         click.echo(plan(request))
         return

@@ -61,8 +61,8 @@ def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
 def destroy(run: str | None) -> None:
     """Remove what crashed runs left, on this machine and on the hosts they used, and only that.
 
-    Without RUN: every run whose e2c-dl is gone, but for those that `deploy --keep` left up. With RUN: that one, even if
-    it is still going on.
+    Without RUN: every run whose `e2c-dl` is gone, but for those that `deploy --keep` left up. With RUN: that one, even
+    if it is still going on.
     """
     from e2c_dl.errors import E2cDlError, InputError
     from e2c_dl.testbeds import catalogue, registry

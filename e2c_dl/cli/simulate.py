@@ -41,8 +41,7 @@ def simulate(
     Needs no root and no testbed. Writes the archive that `deploy` writes, so `report`, `export` and `verify` read it.
     """
     one_of(seed=seed is not None, healthy=healthy)
-    from e2c_dl.campaign.simulated_request import Request
-    from e2c_dl.campaign.simulated_run import run
+    from e2c_dl.campaign.simulated import Request, run
 
     request = Request(
         scenario=Path(os.path.abspath(scenario)),

@@ -78,7 +78,7 @@ class RelayControl:
                 said = ours.recv(_REQUEST_BYTES)
             except OSError as error:
                 raise EmulationError(
-                    f"relay: no answer at {self._path} ({error}); see whether the run is still up, with e2c-dl runs"
+                    f"relay: no answer at {self._path} ({error}); its run has ended; `e2c-dl logs` shows what is up"
                 ) from error
         if not said:  # the answering end was closed without an answer: the relay ended in between
             raise EmulationError(f"relay: it ended before it answered at {self._path}; see its log in the archive")

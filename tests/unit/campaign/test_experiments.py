@@ -12,8 +12,7 @@ import yaml
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
-from e2c_dl.campaign.simulated_request import Request
-from e2c_dl.campaign.simulated_run import run
+from e2c_dl.campaign.simulated import Request, run
 from e2c_dl.scenario.load import local_problems, problems
 from e2c_dl.trace.changes import Change, ChangeInForce
 

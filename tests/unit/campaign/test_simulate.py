@@ -19,8 +19,7 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
-from e2c_dl.campaign.simulated_request import Request
-from e2c_dl.campaign.simulated_run import run
+from e2c_dl.campaign.simulated import Request, run
 from e2c_dl.cli.main import cli
 from e2c_dl.diagnosis import diagnose
 from e2c_dl.errors import InputError, Interrupted
