@@ -45,7 +45,19 @@ def convert(value: Any, kind: type[T], where: str, *, error: type[E2cDlError] = 
 
 def encode(record: Any) -> bytes:
     """``record`` as indented JSON with a line break at its end."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    return msgspec.json.format(LINES.encode(record), indent=1) + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """``value`` for msgspec, which takes the types themselves only: not torch's version, nor NumPy's floats."""
+    for kind in (str, float, int):
+        if isinstance(value, kind):
+            return kind(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot stand in a record")
+
+
+LINES = msgspec.json.Encoder(enc_hook=_plain)
+"""Encodes a record in one line."""
 
 
 def read_text(file: Path) -> str:

@@ -30,7 +30,6 @@ from e2c_dl.trace.model import ClockAlignment
 
 _RESERVE = ".outcome"
 _RESERVED_BYTES = 4096
-_ENCODER = msgspec.json.Encoder()
 
 Table = Mapping[str, npt.NDArray[np.float64]]
 
@@ -163,7 +162,7 @@ class HostRecords:
 
 def progress_line(progress: Progress) -> bytes:
     """A line of progress.jsonl."""
-    return _ENCODER.encode(progress) + b"\n"
+    return codec.LINES.encode(progress) + b"\n"
 
 
 def parsed_progress(line: str) -> Progress:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from loopback import free_port
 
 from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.archive.records import Cause, WorkerOutcome
+from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
@@ -138,3 +139,15 @@ def test_the_device_of_an_address_and_its_counters() -> None:
     assert isinstance(received, int)
     assert isinstance(sent, int)
     assert device_bytes(None) == ("", "")
+
+
+def test_facts_that_are_no_plain_text_or_number_are_written_as_such(tmp_path: Path) -> None:
+    class Version(str):  # as torch's is
+        __slots__ = ()
+
+    records = HostRecords(tmp_path)
+    records.write_facts(HostFacts(cores=2, torch={"version": Version("2.4"), "share": np.float64(0.5)}))
+    records.amend_facts(kernel="6.1")
+    facts = records.facts()
+    assert facts is not None and (facts.cores, facts.kernel) == (2, "6.1")
+    assert facts.torch == {"version": "2.4", "share": 0.5}
