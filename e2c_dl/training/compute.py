@@ -40,7 +40,7 @@ def make_deterministic() -> None:
 def torch_facts() -> dict[str, str | int]:
     """What of torch decides the bits of a result: version, CPU capability, threads; as it is now."""
     return {
-        "version": torch.__version__,
+        "version": str(torch.__version__),  # a kind of str of its own, which the codec of records refuses
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
