@@ -80,10 +80,12 @@ def deploy(
 
 def tell(path: Path, as_json: bool) -> None:
     """What a run's archive says, on standard output: as JSON, or for people."""
-    from e2c_dl.archive import layout
-
     if as_json:
-        click.echo(json.dumps(json.loads((path / layout.REPORT_JSON).read_text()) | {"archive": str(path)}, indent=1))
+        from e2c_dl.archive.read import open_archive
+        from e2c_dl.diagnosis.diagnose import read_report
+
+        report = json.loads(read_report(open_archive(path)).to_json())
+        click.echo(json.dumps(report | {"archive": str(path)}, indent=1))
         return
     from e2c_dl.cli.archives import print_report
 

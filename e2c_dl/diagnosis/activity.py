@@ -87,7 +87,7 @@ class Activity:
         if not spans:
             return 0.0, self.end_s
         lengths = [i.end_s - i.start_s for i in spans]
-        candidates = range(1, len(spans)) if len(spans) > 1 else range(1)
+        candidates = range(1, len(spans)) if len(spans) > 1 else range(1)  # the first also warms up
         middle = sorted(candidates, key=lambda i: lengths[i])[len(candidates) // 2]
         first = max(0, min(middle - iterations // 2, len(spans) - iterations))
         return spans[first].start_s, spans[min(first + iterations, len(spans)) - 1].end_s

@@ -21,8 +21,8 @@ from e2c_dl.diagnosis.states import timeline
 from e2c_dl.trace.messages import Messages, conservation, join
 from e2c_dl.trace.model import Phase, Trace
 
-MAX_REPLAY_ERROR = 0.01
-MAX_UNCERTAINTY_OF_TRANSFER = 0.5
+MAX_REPLAY_ERROR = 0.01  # a fifth of what makes a departure material
+MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
 def analyse(trace: Trace, reference: Reference) -> Report:
@@ -31,9 +31,9 @@ def analyse(trace: Trace, reference: Reference) -> Report:
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
     iterations = common_iterations(trace)
-    prefix = common_prefix(trace)
+    prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
     messages = join(prefix)
-    design = Design.of(prefix, reference)
+    design = Design.of(prefix, reference)  # schedules as they were while this run trained
     carried = carried_by_link(prefix, messages, iterations, design)
     ranks = {rank.host: rank.rank for rank in prefix.ranks}
     stalled = stalls(prefix, carried, design)
@@ -55,7 +55,7 @@ def analyse(trace: Trace, reference: Reference) -> Report:
         iteration_s=_iteration_s(prefix, iterations),
         replay_error=replay.error,
         hosts=_hosts(prefix, messages, iterations),
-        links=_links(trace, carried),
+        links=_links(trace, carried),  # bytes of all that was sent, also after the prefix
         bottlenecks=bottlenecks(replay, carried, design),
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),

@@ -18,7 +18,7 @@ from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.replay.replay import Replay, WhatIf
 
-TWICE = 2.0
+TWICE = 2.0  # one factor for all elements: savings can be compared
 
 
 def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> tuple[SpeedUp, ...]:
@@ -27,13 +27,9 @@ def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design)
     for element, change in _twice_as_fast(replay, carried, design):
         run_ns = replay.run_ns(change)
         found.append(
-            SpeedUp(
-                element=element,
-                saved_s=(replay.replayed_ns - run_ns) / 1e9,
-                speedup=replay.replayed_ns / run_ns,
-            )
+            SpeedUp(element=element, saved_s=(replay.replayed_ns - run_ns) / 1e9, speedup=replay.replayed_ns / run_ns)
         )
-    return tuple(sorted(found, key=lambda one: -one.saved_s))
+    return tuple(sorted(found, key=lambda one: -one.saved_s))  # stable: the same report from the same trace
 
 
 def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> Iterator[tuple[Element, WhatIf]]:

@@ -44,7 +44,7 @@ Points = Sequence[tuple[float, float]]
 ARROW = " -> "  # of a link's name
 MOST_SHARES = 4  # links of a bottleneck that are told apart
 LARGE_BYTES = 32 * 1024  # smaller messages measure latency
-SHORTEST_S = 1e-9
+SHORTEST_S = 1e-9  # a message of no time would have an infinite rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Carried:
     def rates(self) -> list[tuple[float, float]]:
         """(middle, Mbit/s) of every large message."""
         lasted_s = self.end_s - self.begin_s
-        chosen = self.large & (lasted_s > 0)
+        chosen = self.large & (lasted_s > 0)  # clocks that err may let one arrive before it began
         rate = self.bits[chosen] / lasted_s[chosen] / 1e6
         return list(zip(((self.begin_s + self.end_s) / 2)[chosen].tolist(), rate.tolist(), strict=True))
 

@@ -49,7 +49,7 @@ def low_median(values: Sequence[float]) -> float:
 
 def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
-    all_restored_ns = replay.run_ns(_restored(departures))
+    all_restored_ns = replay.run_ns(_restored(departures))  # once for all: replays of long runs take seconds
     found = []
     for departure in departures:
         alone_ns = replay.run_ns(departure.restored)

@@ -45,12 +45,10 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     """
     if not archive.hosts:
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
-    trace, scenario = archive.trace(), load(archive.scenario)
+    trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
     reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
     return Diagnosis(
-        report=analyse(trace, reference),
-        activity=from_trace(common_prefix(trace)),
-        changed=changed_in(archive, trace),
+        report=analyse(trace, reference), activity=from_trace(common_prefix(trace)), changed=changed_in(archive, trace)
     )
 
 

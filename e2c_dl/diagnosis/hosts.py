@@ -30,7 +30,7 @@ from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_SLOWDOWN = 1.3
 MIN_SEPARATION_MADS = 5.0
-MIN_PEERS = 3
+MIN_PEERS = 3  # of two, neither tells which of them is wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +61,9 @@ def pace(rank: RankTrace, iterations: int, design: Design) -> ComputePace:
     return ComputePace(
         host=rank.host,
         factor=float(np.median(per_iteration_s[normal_s > 0] / normal_s[normal_s > 0])) if normal_s.any() else 1.0,
-        per_iteration_s=float(np.median(per_iteration_s)),
-        normal_s=float(np.median(normal_s)) / batch_size,
+        per_iteration_s=float(np.median(per_iteration_s)), normal_s=float(np.median(normal_s)) / batch_size,
         batch_size=batch_size,
-    )
+    )  # fmt: skip
 
 
 def _gradients(rank: RankTrace, iterations: int) -> Spans:
@@ -119,10 +118,6 @@ def _departure(peer: ComputePace, slowdown: float, peers: int) -> Departure:
         f"the median of {peers} hosts of its hardware makes it {expected_s * 1e3:.1f} ms{designed}."
     )
     return Departure(
-        element=element,
-        slowdown=slowdown,
-        observed=peer.per_iteration_s,
-        expected=expected_s,
-        evidence=evidence,
+        element=element, slowdown=slowdown, observed=peer.per_iteration_s, expected=expected_s, evidence=evidence,
         restored=WhatIf(scale={element: 1 / slowdown}),
-    )
+    )  # fmt: skip

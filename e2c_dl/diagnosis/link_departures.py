@@ -17,10 +17,10 @@ from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 
 MIN_SLOWDOWN = 1.5
-MIN_EXCESS_NS = 2_000_000
+MIN_EXCESS_NS = 2_000_000  # what a busy receiver's read costs
 MIN_ADDED_DELAY_NS = 10_000_000
-MIN_LINKS_FOR_COMMON = 3
-COMMON_WORTH_SAYING = 1.2
+MIN_LINKS_FOR_COMMON = 3  # of two, neither tells which is normal
+COMMON_WORTH_SAYING = 1.2  # what most links share is the machine's doing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +161,7 @@ def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -
     names = some("link", [str(link.carried.element) for link in links])
     scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(
-        element=line,
-        slowdown=slowdown,
-        observed=requested_bps / slowdown,
-        expected=requested_bps,
+        element=line, slowdown=slowdown, observed=requested_bps / slowdown, expected=requested_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow.",
         restored=WhatIf(scale=scale),
-    )
+    )  # fmt: skip

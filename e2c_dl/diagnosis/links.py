@@ -43,10 +43,10 @@ from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
-MIN_RATE_BYTES = 8192
-QUANTILE = 0.25
-DELAY_QUANTILE = 0.2
-MIN_IDLE_ITERATIONS = 3
+MIN_RATE_BYTES = 8192  # smaller messages measure latency
+QUANTILE = 0.25  # of the fast: a late read makes a few slow, a slow link all
+DELAY_QUANTILE = 0.2  # lower fifth: nothing arrives sooner than its link allows
+MIN_IDLE_ITERATIONS = 3  # a median of fewer is one message's luck
 IDLE_MARGIN = 1.25  # a rate taken for too high would show queueing as delay
 _NS_PER_S = 1e9
 

@@ -152,7 +152,7 @@ class Recorded:
         """The changing links that carried large messages; all, if none did."""
         names, carried = whom(self.changes, Change.LINK), self._seen.carried
         used = [name for name in names if (own := carried.get(_pair(name))) is not None and own.large.any()]
-        return used or names
+        return used or names  # a run without traffic still shows what was requested
 
     def _not_plotted(self) -> Iterator[str]:
         left_out = [name for name in whom(self.changes, Change.LINK) if name not in self._plotted]
@@ -172,7 +172,7 @@ class Recorded:
             length_s = min(CLOSE_ITERATIONS * seen.iteration_s, seen.end_s)
             if links and length_s:
                 window_s = together(links.values()).typical_s(length_s, seen.end_s)
-                edges_s = np.linspace(*window_s, CLOSE_STEPS + 1)
+                edges_s = np.linspace(*window_s, CLOSE_STEPS + 1)  # fine enough to see single messages
                 close = _filled(bare, links, edges_s, f"a typical {formatting.seconds(length_s)}")
                 yield replace(close, window_s=window_s)
 

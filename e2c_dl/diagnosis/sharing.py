@@ -37,7 +37,7 @@ def left_for(own: Mapping[Pair, Piecewise], busy: Mapping[Pair, Busy], capacity:
     needs = np.where(active, rates, np.nan)
     among = _level(needs, whole)
     beside = _level(np.vstack([needs, np.full(len(starts_s), np.inf)]), whole)
-    enough = np.isinf(among)
+    enough = np.isinf(among)  # all together need less than there is
     unneeded = whole - np.nansum(np.where(enough, needs, 0.0), axis=0)
     found = {}
     for pair, is_active, need in zip(busy, active, needs, strict=True):

@@ -29,8 +29,8 @@ from e2c_dl.diagnosis.replay.replay import Stall, Stalls, WhatIf
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_STALL_NS = 2_000_000_000
-MIN_RATIO = 10.0
-SILENCE_NS = 1_500_000_000
+MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
+SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
 
 Longs = npt.NDArray[np.int64]
 
@@ -75,14 +75,10 @@ def _stalled(element: Element, own: Sequence[Stall]) -> Departure:
     total_s = _together_s(own)
     what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
     return Departure(
-        element=element,
-        slowdown=1.0,
-        observed=0.0,
-        expected=0.0,
+        element=element, slowdown=1.0, observed=0.0, expected=0.0,
         evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch.",
-        restored=WhatIf(moving=frozenset({element})),
-        stalled_s=total_s,
-    )
+        restored=WhatIf(moving=frozenset({element})), stalled_s=total_s,
+    )  # fmt: skip
 
 
 def _together_s(own: Sequence[Stall]) -> float:

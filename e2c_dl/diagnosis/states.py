@@ -71,11 +71,7 @@ def timelines(trace: Trace, messages: Messages) -> tuple[Timeline, ...]:
 def timeline(rank: RankTrace, messages: Messages) -> Timeline:
     """The states of one rank over its TRAINING span. Raises: AnalysisError, if it has none."""
     start_ns, end_ns = training_ns(rank)
-    sets = (
-        _intervals(rank.spans, COMPUTE),
-        _on_the_way(rank.rank, messages),
-        _intervals(rank.spans, WAIT),
-    )
+    sets = (_intervals(rank.spans, COMPUTE), _on_the_way(rank.rank, messages), _intervals(rank.spans, WAIT))
     bounds, codes = partition(start_ns, end_ns, sets)
     return Timeline(rank=rank.rank, host=rank.host, bounds_ns=bounds, codes=codes)
 
@@ -106,7 +102,7 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
         np.add.at(change, np.searchsorted(bounds, clipped[code][:, 0]), 1)
         np.add.at(change, np.searchsorted(bounds, clipped[code][:, 1]), -1)
         codes[np.cumsum(change)[:-1] > 0] = code
-    kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))
+    kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))  # neighbours of one state are one interval
     return np.append(bounds[kept], bounds[-1]), codes[kept]
 
 

@@ -29,7 +29,7 @@ HEADLINE_WIDTH = 98  # characters in a line
 def picture(report: Report, links: Sequence[LinkRow], title: str, path: Path) -> None:
     """``path``, a PNG of 1600 by 900 pixels, shows ``report``. Raises: ArchiveError if it cannot be written."""
     figure = Figure(figsize=(16, 9), dpi=DPI, facecolor=PAPER)
-    canvas: Any = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # no display is needed, and pyplot keeps no state
     said = words.verdict(report)
     colour = colours.CULPRIT if said.tone is words.Tone.CULPRITS else INK
     figure.text(0.04, 0.945, _literal(title), fontsize=15, color=SOFT, va="center")

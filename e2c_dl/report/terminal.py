@@ -25,7 +25,7 @@ from e2c_dl.report.rows import LinkRow, link_rows
 
 TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
 UNUSED_LINKS = 6  # as many links that training did not use are listed at most
-TABLE_WORKERS = 40
+TABLE_WORKERS = 40  # a screenful; the page has all
 CHANGES = 20  # lines about what changed
 ASIDES = 5  # lines about departures that cost next to nothing
 

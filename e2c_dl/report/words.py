@@ -114,7 +114,7 @@ def observed(finding: Finding) -> tuple[str, str]:
 
 
 def _is_hidden(finding: Finding) -> bool:
-    return finding.material and finding.speedup < MATERIAL_SPEEDUP
+    return finding.material and finding.speedup < MATERIAL_SPEEDUP  # by itself it saves too little to be blamed for
 
 
 def _no_culprit(report: Report) -> str:

@@ -23,7 +23,7 @@ from e2c_dl.report.words import named
 ROW_PX = 34
 FRAME_PX = 92
 READABLE_SHARE = 0.07  # of the longest bar: narrower pieces carry no text
-BARS = 10
+BARS = 10  # further down hardly anything is saved
 
 
 def label(text: str, marked: bool = False) -> str:
@@ -53,19 +53,10 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
             for host, s, p in zip(hosts, spent, share, strict=True)
         ]
         figure.add_bar(
-            orientation="h",
-            y=rows,
-            x=spent,
-            name=state.value,
-            marker_color=colours.STATES[state],
-            text=shown,
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            textfont={"color": colours.STATE_TEXT[state], "size": 12},
-            hovertext=hover,
-            hoverinfo="text",
-        )
+            orientation="h", y=rows, x=spent, name=state.value, marker_color=colours.STATES[state], text=shown,
+            textposition="inside", insidetextanchor="middle", textangle=0,
+            textfont={"color": colours.STATE_TEXT[state], "size": 12}, hovertext=hover, hoverinfo="text",
+        )  # fmt: skip
     names = [label(host.host, host.host in culprits) for host in hosts]
     figure.update_layout(barmode="stack", bargap=0.28, height=FRAME_PX + ROW_PX * max(1, len(hosts)))
     figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", fixedrange=True, showgrid=False)

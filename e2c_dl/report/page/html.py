@@ -65,12 +65,9 @@ def source(archive: ReadArchive, diagnosis: Diagnosis) -> Source:
     """What a page is built from, as ``archive`` holds it. Raises: ArchiveError for a damaged piece."""
     leader = next((host.host for host in diagnosis.report.hosts if host.rank == 0), None)
     return Source(
-        run=archive.run,
-        diagnosis=diagnosis,
-        links=archive.links(),
-        bottlenecks=archive.bottlenecks(),
+        run=archive.run, diagnosis=diagnosis, links=archive.links(), bottlenecks=archive.bottlenecks(),
         progress=archive.host(leader).progress() if leader is not None else (),
-    )
+    )  # fmt: skip
 
 
 def build(source: Source) -> str:
@@ -146,7 +143,7 @@ def _timeline(activity: Activity, hosts: set[str], links: set[tuple[str, str]]) 
 
 def embedded(name: str, figure: Any, title: str) -> str:
     """The place where ``figure`` appears, and its data beside it; ``name`` is its id."""
-    data = figure.to_json().replace("<", "\\u003c")
+    data = figure.to_json().replace("<", "\\u003c")  # cannot end its script element
     height = int(figure.layout.height)
     return (
         f'<div class="figure" id="{name}" role="img" aria-label="{escape(title)}" style="min-height:{height}px"></div>'

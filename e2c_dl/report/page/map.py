@@ -29,9 +29,9 @@ from e2c_dl.topology import Pair
 AS_DESIGNED = 0.95  # measured over designed rate from which a link counts as it was designed
 BEND, MOST_BEND_PX = 0.07, 20.0  # of a link's length on screen: there and back do not cover each other
 COLUMN_PX, ROW_PX = 340, 170  # of one unit, on a page of usual width
-TALLEST_PX, FEWEST_COLUMNS = 1500, 3
-LABELLED_LINKS = 30
-POINTS = 25
+TALLEST_PX, FEWEST_COLUMNS = 1500, 3  # beyond, one would have to scroll through it
+LABELLED_LINKS = 30  # more labels cover each other
+POINTS = 25  # of a curve: smooth at page width
 HEAD_AT, LABEL_AT = 0.66, 0.28  # along a link, 0 to 1
 LABEL_PX = (48.0, 24.0)  # a label's distance from its link, across and up: it is wider than it is high
 
@@ -123,16 +123,10 @@ def link_kind(row: LinkRow, culprits: Collection[Pair]) -> str:
 def _arrow(row: LinkRow, placed: Mapping[str, Point], look: Look, first: bool) -> Any:
     x, y = _curve(placed[row.src], placed[row.dst])
     return go.Scatter(
-        x=x,
-        y=y,
-        name=look.name,
-        legendgroup=look.name,
-        showlegend=first,
-        mode="lines",
-        line={"color": look.colour, "width": _width(row), "dash": look.dash},
-        hovertext=described(row),
+        x=x, y=y, name=look.name, legendgroup=look.name, showlegend=first, mode="lines",
+        line={"color": look.colour, "width": _width(row), "dash": look.dash}, hovertext=described(row),
         hoverinfo="text",
-    )
+    )  # fmt: skip
 
 
 def _head(row: LinkRow, placed: Mapping[str, Point], look: Look) -> dict[str, Any]:
@@ -149,14 +143,9 @@ def _labels(links: Sequence[LinkRow], placed: Mapping[str, Point]) -> Any:
     """Measured (of designed) rate beside the middle of each link."""
     places = [_beside(placed[row.src], placed[row.dst]) for row in links]
     return go.Scatter(
-        x=[x for x, _ in places],
-        y=[y for _, y in places],
-        text=[_of_design(row) for row in links],
-        mode="text",
-        textfont={"size": 11.5},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+        x=[x for x, _ in places], y=[y for _, y in places], text=[_of_design(row) for row in links], mode="text",
+        textfont={"size": 11.5}, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
 
 
 def _of_design(row: LinkRow) -> str:

@@ -27,11 +27,11 @@ from e2c_dl.report import colours
 from e2c_dl.report.page.figures import framed, label
 from e2c_dl.topology import Pair
 
-MOST_WORKERS = 24
+MOST_WORKERS = 24  # more lanes are too thin to read
 MOST_INTERVALS = 60_000  # of states; beyond, lanes are drawn in steps
 STEPS_PER_LANE = 4_000
 MOST_DETAILS = 40_000  # computations and messages; beyond, only those of some iterations
-DETAILED_ITERATIONS = 20
+DETAILED_ITERATIONS = 20  # what a reader zooms into
 WORKER_PX, LINK_PX = 46, 24
 SHADES = (1.0, 0.62)
 
