@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.archive import codec, layout, link_rows
-from e2c_dl.archive.records import FACTS_FORMAT, HostFacts, Progress, WorkerOutcome
+from e2c_dl.archive.records import FACTS_FORMAT, Doing, HostFacts, Progress, WorkerOutcome
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
 from e2c_dl.trace.clock import read_alignment, write_alignment
@@ -60,6 +60,10 @@ class HostRecords:
     @property
     def progress_file(self) -> Path:
         return self.path / layout.PROGRESS
+
+    @property
+    def setup_file(self) -> Path:
+        return self.path / layout.SETUP
 
     @property
     def agent_changes(self) -> Path:
@@ -135,7 +139,7 @@ class HostRecords:
 
     def append_progress(self, lines: Iterable[Progress]) -> None:
         with self.progress_file.open("ab") as file:
-            file.writelines(map(progress_line, lines))
+            file.writelines(map(report_line, lines))
 
     def progress(self) -> tuple[Progress, ...]:
         """What it reported, oldest first; a last line that was being written is left out."""
@@ -160,13 +164,15 @@ class HostRecords:
         return tuple(change for file in files for change in read_changes(file, self.clock()))
 
 
-def progress_line(progress: Progress) -> bytes:
-    """A line of progress.jsonl."""
-    return codec.LINES.encode(progress) + b"\n"
+def report_line(report: Doing | Progress) -> bytes:
+    """A line of setup.jsonl, or of progress.jsonl."""
+    return codec.LINES.encode(report) + b"\n"
 
 
-def parsed_progress(line: str) -> Progress:
-    """The progress that ``line`` holds. Raises: ArchiveError."""
+def parsed_report(line: str) -> Doing | Progress:
+    """What ``line`` of setup.jsonl or progress.jsonl holds: both are followed as one. Raises: ArchiveError."""
+    if line.startswith('{"what":'):  # the first field, in the order that msgspec writes
+        return codec.decode(line, Doing, layout.SETUP)
     return codec.decode(line, Progress, layout.PROGRESS)
 
 

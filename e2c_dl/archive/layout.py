@@ -44,6 +44,7 @@ FACTS = "facts.json"
 CLOCK = "clock.json"
 HOST_LINKS = "links.json"
 PROGRESS = "progress.jsonl"
+SETUP = "setup.jsonl"  # of rank 0, followed while it sets up; not archived
 CHANGES = "changes.jsonl"
 WORKER_CHANGES = "changes-worker.jsonl"
 HEAT = "heat.csv"

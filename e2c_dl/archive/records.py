@@ -13,6 +13,7 @@ from msgspec import Struct
 
 OUTCOME_FORMAT = 2
 FACTS_FORMAT = 2
+NAMED = 3  # hosts that a line names; a list of hundreds would hide what is said
 
 
 class Cause(str, Enum):
@@ -75,6 +76,27 @@ class Progress(Struct, frozen=True, kw_only=True):
             iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6),
             remaining_s=round(remaining_s, 6), **known,
         )  # fmt: skip
+
+
+class Doing(Struct, frozen=True, kw_only=True):
+    """A part of setting a run up that is under way, a line of ``setup.jsonl``.
+
+    >>> Doing(what="measuring links", done=7, of=12).described()
+    'measuring links: 7 of 12'
+    """
+
+    what: str
+    done: int = 0
+    of: int = 0  # 0: it is not counted
+    waiting: tuple[str, ...] = ()  # hosts that have not come so far, where that is known
+
+    def described(self) -> str:
+        """In a few words, with at most NAMED hosts: ``importing torch: 4 of 6, waiting for fog-1, fog-2``."""
+        counted = f"{self.what}: {self.done} of {self.of}" if self.of else self.what
+        if not self.waiting or self.done == 0:
+            return counted
+        more = f" and {len(self.waiting) - NAMED} more" if len(self.waiting) > NAMED else ""
+        return f"{counted}, waiting for {', '.join(self.waiting[:NAMED])}{more}"
 
 
 class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,25 +8,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.host_records import parsed_progress
-from e2c_dl.archive.records import Progress
+from e2c_dl.archive.host_records import parsed_report
+from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
 _WATCH_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.2  # where tail is not told of changes; else it would be a second late
 STOP_S = 20.0
 
 
 @contextmanager
-def followed(rank0: Access, tell: Callable[[Progress], None]) -> Iterator[None]:
-    """While in it, every line that rank 0 appends to its progress file reaches ``tell``, from a thread of its own."""
-    argv = programs.ssh_argv(
-        rank0, "tail", "--lines=+1", "--follow=name", "--retry", f"{rank0.run_dir}/{layout.PROGRESS}"
-    )
+def followed(rank0: Access, doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> Iterator[None]:
+    """While in it, every line that rank 0 appends to its files of set-up and of progress reaches ``doing`` or
+    ``progress``, from a thread of its own."""
+    files = [f"{rank0.run_dir}/{name}" for name in (layout.SETUP, layout.PROGRESS)]
+    tail_argv = ("tail", "--quiet", "--lines=+1", "--follow=name", "--retry", f"--sleep-interval={_LOOK_EVERY_S}")
+    argv = programs.ssh_argv(rank0, *tail_argv, *files)
     tail = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    thread = threading.Thread(target=_read, args=(tail, tell), name="progress", daemon=True)
+    thread = threading.Thread(target=_read, args=(tail, doing, progress), name="progress", daemon=True)
     thread.start()
     try:
         yield
@@ -67,6 +69,10 @@ def stop_workers(accesses: tuple[Access, ...]) -> None:
     programs.on_all(accesses, stop)  # whatever it says: a worker that is gone need not be stopped
 
 
-def _read(tail: subprocess.Popen[str], tell: Callable[[Progress], None]) -> None:
+def _read(tail: subprocess.Popen[str], doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> None:
     for line in tail.stdout or ():
-        tell(parsed_progress(line))
+        said = parsed_report(line)
+        if isinstance(said, Doing):
+            doing(said)
+        else:
+            progress(said)

@@ -83,20 +83,7 @@ def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
 
 def planned(hosts: Hosts, pairs: Sequence[Pair]) -> list[list[Pair]]:
     """``pairs`` in rounds whose members do not disturb each other: the links of a bottleneck each in its own."""
-    shared = {pair: each.name for each in hosts.requested.bottlenecks for pair in each.links}
-    found: list[list[Pair]] = []
-    for members in rounds(pairs):
-        parts: list[list[Pair]] = [[]]
-        for pair in members:
-            busy = [{shared[other] for other in part if other in shared} for part in parts]
-            free = (part for part, names in zip(parts, busy, strict=True) if shared.get(pair) not in names)
-            part = next(free, None)
-            if part is None:
-                parts.append([pair])
-            else:
-                part.append(pair)
-        found += parts
-    return found
+    return rounds(pairs, hosts.requested.bottlenecks)
 
 
 def at_once(hosts: Hosts, cores: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from e2c_dl.archive.records import Progress
+from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.errors import FidelityError, InputError
 from e2c_dl.scenario.load import load, local_problems
 from e2c_dl.scenario.model import Scenario
@@ -33,7 +33,7 @@ class Request:
 
 
 class Console(Protocol):
-    """Who listens to a run. Called from the main thread and, for ``progress``, from one other."""
+    """Who listens to a run. Called from the main thread and, for ``doing`` and ``progress``, from one other too."""
 
     def step(self, name: str, what: str) -> None:
         """A step begins; ``what`` is a sentence for people."""
@@ -44,6 +44,10 @@ class Console(Protocol):
     def failed(self, name: str, why: str) -> None: ...
 
     def say(self, line: str) -> None: ...
+
+    def doing(self, doing: Doing) -> None:
+        """A part of the step is under way; called again as it gets on."""
+        ...
 
     def progress(self, progress: Progress) -> None: ...
 

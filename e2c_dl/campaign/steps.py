@@ -102,10 +102,12 @@ def stage(campaign: Campaign) -> None:
 
 
 def provision(campaign: Campaign) -> None:
-    """Have the hosts: made, reserved or listed. What they cannot do is known from here on."""
+    """Have the hosts: made, reserved or listed.
+
+    What they cannot do is told after ``emulate`` only: a route may still take what a host's settings refused.
+    """
     campaign.the_testbed.provision()
     campaign.the_archive.record(hosts=campaign.the_testbed.host_facts())
-    campaign.say_limitations()
 
 
 def deploy(campaign: Campaign) -> None:
@@ -118,6 +120,7 @@ def deploy(campaign: Campaign) -> None:
         hosts=len(campaign.the_scenario.topology.hosts),
         provider=testbed.provider(),
         service_dirs=[resources.layers_services_dir()],
+        tell=campaign.console.doing,
     )
     campaign.session = campaign.scope.enter_context(session)
     session.infrastructure()
@@ -136,7 +139,7 @@ def prepare(campaign: Campaign) -> None:
 
 
 def train(campaign: Campaign) -> None:
-    """The workflow's launch: the workers measure their links, then train."""
+    """The workflow's launch: the workers begin, measure their links, then train."""
     testbed = campaign.the_testbed
     campaign.launched = True
 
@@ -146,7 +149,7 @@ def train(campaign: Campaign) -> None:
 
     try:
         with (
-            follow.followed(testbed.rank0, campaign.console.progress),
+            follow.followed(testbed.rank0, campaign.console.doing, campaign.console.progress),
             follow.watched(testbed.emulation_failure, lost),
         ):
             campaign.the_session.workflow("launch")
@@ -223,8 +226,8 @@ STEPS: tuple[Step[Campaign], ...] = (
     Step(name="provision", what="making, reserving or listing the hosts", act=provision),
     Step(name="deploy", what="reaching the hosts and deploying services", act=deploy),
     Step(name="emulate", what="shaping the network", act=emulate),
-    Step(name="prepare", what="sending the scenario to the hosts", act=prepare),
-    Step(name="train", what="measuring links, then training", act=train),
+    Step(name="prepare", what="the workflow's prepare", act=prepare),
+    Step(name="train", what="starting workers, measuring links, then training", act=train),
     Step(name="collect", what="collecting traces", act=collected, always=True),
     Step(name="release", what="releasing the hosts", act=release, always=True),
     Step(name="verify", what="comparing links with what was requested", act=verify, always=True),

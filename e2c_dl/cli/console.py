@@ -7,9 +7,11 @@ import time
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
 
 _PLAIN_EVERY_S = 5.0
+_DOING_EVERY_S = 1.0  # of one and the same thing: a line per link of hundreds would hide the rest
 
 
 def open_console(quiet: bool = False) -> PlainConsole:
@@ -21,13 +23,16 @@ def open_console(quiet: bool = False) -> PlainConsole:
 
 
 class PlainConsole:
-    """One line per step, one line of progress every few seconds."""
+    """One line per step and per part of it that is under way, one line of progress every few seconds."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._last_s = 0.0
+        self._step = ("", "")
+        self._doing, self._told_s = "", 0.0
 
     def step(self, name: str, what: str) -> None:
+        self._step, self._doing = (name, what), ""
         self._line(f"{name:<9} {what}")
 
     def done(self, name: str, seconds: float) -> None:
@@ -38,6 +43,13 @@ class PlainConsole:
 
     def say(self, line: str) -> None:
         self._line(f"{'':<9} {line}")
+
+    def doing(self, doing: Doing) -> None:
+        now = time.monotonic()
+        if doing.what == self._doing and now - self._told_s < _DOING_EVERY_S:
+            return
+        self._doing, self._told_s = doing.what, now
+        self._line(f"{self._step[0]:<9} {doing.described()}")
 
     def progress(self, progress: Where) -> None:
         now = time.monotonic()
@@ -62,18 +74,20 @@ class QuietConsole(PlainConsole):
     def say(self, line: str) -> None:
         """Says nothing."""
 
+    def doing(self, doing: Doing) -> None:
+        """Says nothing."""
+
     def progress(self, progress: Where) -> None:
         """Says nothing."""
 
 
 class LiveConsole(PlainConsole):
-    """A tick per finished step, and a moving bar while training."""
+    """A tick per finished step, what of it is under way, and a moving bar while that, or training, is counted."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(terminal)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._step = ("", "")
 
     def step(self, name: str, what: str) -> None:
         self._step = (name, what)
@@ -96,15 +110,18 @@ class LiveConsole(PlainConsole):
         self._terminal.print(f"[red]✗ {name:<9}[/]", end=" ")
         self._terminal.print(why, markup=False, soft_wrap=True)
 
+    def doing(self, doing: Doing) -> None:
+        self._show(doing.described(), doing.done, doing.of)
+
     def progress(self, progress: Where) -> None:
+        self._show(described(progress), progress.iteration, progress.iterations)
+
+    def _show(self, text: str, completed: int, total: int) -> None:
+        """``total`` 0: the bar only moves to and fro."""
         if self._bar is not None and self._task is not None:
-            self._bar.start_task(self._task)
-            self._bar.update(
-                self._task,
-                completed=progress.iteration,
-                total=progress.iterations,
-                description=described(progress),
-            )
+            if total:
+                self._bar.start_task(self._task)
+            self._bar.update(self._task, completed=completed, total=total or None, description=text)
 
     def _close(self) -> None:
         if self._bar is not None:

@@ -6,6 +6,7 @@ whose ``hosts`` matches nothing would be skipped without a word, and a misspelt 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from e2c_dl.scenario.bandwidth_traces import FOLDER
@@ -54,7 +55,7 @@ def check_traces_sent(document: Document, found: Findings) -> None:
     """
     texts = list(_texts(document.value))
     # Looked for in the text: any module of Ansible may copy.
-    if any("/*.yaml" in text for text in texts) and not any(f"/{FOLDER}" in text for text in texts):
+    if any("/*.yaml" in text for text in texts) and not any(re.search(rf"\b{FOLDER}\b", text) for text in texts):
         problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
         remedy = "add the task of 'e2c-dl init' that sends it"
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))

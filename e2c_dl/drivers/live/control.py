@@ -48,7 +48,8 @@ class Aborted(TrainingError):
 class Control:
     """One rank's connection to the coordinator; made by :meth:`join`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coordinator: str) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rank: int, coordinator: str) -> None:
+        self.rank = rank
         self._reader, self._writer, self._coordinator = reader, writer, coordinator
         self._gathering: dict[str, asyncio.Future[list[Any]]] = {}
         self._ended: asyncio.Future[Aborted] = asyncio.get_running_loop().create_future()
@@ -75,7 +76,7 @@ class Control:
                     ) from error
                 await asyncio.sleep(_RETRY_S)
         reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
-        return cls(reader, writer, names[0])
+        return cls(reader, writer, rank, names[0])
 
     async def gather(self, name: str, value: Any, within_s: float | None = WITHIN_S) -> list[Any]:
         """What each rank gave under ``name``, by rank, once all have; each ``name`` is used once.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2c_dl.archive.records import Cause
+from e2c_dl.archive.records import Cause, Doing
 from e2c_dl.drivers.live.control import LARGEST_LINE_BYTES
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.deadlines import Deadline
@@ -21,6 +21,12 @@ from e2c_dl.worlds.live import handshake
 from e2c_dl.worlds.live.door import Door
 from e2c_dl.worlds.live.sockets import SocketOptions, listener
 
+SAID = {  # gathering, whose end all wait for -> what they do until then
+    "joined": "workers joining",
+    "imported": "importing torch, building the model",
+    "clocks": "aligning clocks",
+    "start": "connecting workers",
+}
 LEAST_WITHIN_S = 10.0  # however close together ranks came so far
 
 
@@ -34,11 +40,15 @@ class _Gathering:
 
 
 class Coordinator:
-    """Serves the ranks called ``names`` (hosts, by rank) from the running event loop, until closed."""
+    """Serves the ranks called ``names`` (hosts, by rank) from the running event loop, until closed.
 
-    def __init__(self, names: Sequence[str], key: bytes) -> None:
+    ``tell`` hears who has joined, and who has come to each gathering that is in ``SAID``.
+    """
+
+    def __init__(self, names: Sequence[str], key: bytes, tell: Callable[[Doing], None] = lambda _: None) -> None:
         self._names = names
         self._key = key
+        self._say = tell
         self._joined: set[int] = set()  # ranks
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._gatherings: dict[str, _Gathering] = {}
@@ -79,6 +89,7 @@ class Coordinator:
 
     def _admit(self, connection: socket.socket, rank: int) -> None:
         self._joined.add(rank)
+        self._progressed("joined", self._joined)
         serving = asyncio.get_running_loop().create_task(self._serve(connection, rank))
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
@@ -116,6 +127,7 @@ class Coordinator:
         loop = asyncio.get_running_loop()
         gathering = self._gatherings.setdefault(name, _Gathering(begun_s=loop.time()))
         gathering.values[rank] = value
+        self._progressed(name, gathering.values)
         deadline = self._deadlines.setdefault(name.partition(" ")[0], Deadline())
         if len(gathering.values) == len(self._names):
             deadline.came(loop.time() - gathering.begun_s)
@@ -127,6 +139,11 @@ class Coordinator:
         elif gathering.timer is None and within_s is not None:
             wait_s = min(within_s, max(deadline.seconds or within_s, LEAST_WITHIN_S))
             gathering.timer = loop.call_later(wait_s, self._late, name, gathering, wait_s)
+
+    def _progressed(self, name: str, came: Collection[int]) -> None:
+        if (what := SAID.get(name)) is not None:
+            waiting = tuple(each for rank, each in enumerate(self._names) if rank not in came)
+            self._say(Doing(what=what, done=len(came), of=len(self._names), waiting=waiting))
 
     def _late(self, name: str, gathering: _Gathering, within_s: float) -> None:
         rank = min(set(range(len(self._names))) - gathering.values.keys())

@@ -1,6 +1,7 @@
 """Measuring the links that training uses, before it starts, beside what was requested; writes ``links.json``.
 
-All ranks compute the same rounds, in which no host takes part in two measurements, and wait for each other after each.
+All ranks compute the same rounds, in which no host and no bottleneck takes part in two measurements, and wait for each
+other after each.
 Responders are awake only until the last round: while training nothing listens but training.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from e2c_dl import strategies
+from e2c_dl.archive.records import Doing
+from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.emulation.measuring.expected import alone
@@ -19,7 +22,7 @@ from e2c_dl.errors import FidelityError
 from e2c_dl.topology import Pair
 
 
-async def measure(assignment: Assignment, control: Control) -> None:
+async def measure(assignment: Assignment, control: Control, tell: Tell) -> None:
     """Measure this host's links, all hosts together. Writes one row per outgoing link: LinkFidelity as JSON.
 
     Raises: FidelityError on every rank, if any rank is strict and any link deviates; EmulationError, Aborted.
@@ -28,11 +31,15 @@ async def measure(assignment: Assignment, control: Control) -> None:
     rows: list[LinkFidelity] = []
     with Responder(assignment.own.data_address, 0) as responder:
         ports = await control.gather("responders", responder.port)
-        for number, pairs in enumerate(rounds(links)):
+        bottlenecks = assignment.scenario.emulated_topology().bottlenecks
+        done = 0
+        for number, pairs in enumerate(rounds(links, bottlenecks)):
+            tell(Doing(what="measuring links", done=done, of=len(links)))
             for src, dst in pairs:
                 if src == assignment.own.name:
                     rows.append(await asyncio.to_thread(_measured, assignment, dst, ports))
             await control.barrier(f"measured {number}")
+            done += len(pairs)
     assignment.records.write_links([row.to_json() for row in rows])
     await _strictly(assignment, control, rows)
 

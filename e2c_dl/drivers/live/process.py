@@ -16,13 +16,13 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, WorkerOutcome
 from e2c_dl.drivers.live import members
 from e2c_dl.drivers.live.control import Aborted
+from e2c_dl.drivers.live.detached import PID
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.progress import ProgressLog
 from e2c_dl.drivers.live.train import train
-from e2c_dl.errors import ArchiveError, E2cDlError, FidelityError, InputError, PeerLost
+from e2c_dl.errors import ArchiveError, E2cDlError, FidelityError, PeerLost
 from e2c_dl.strategies.base import Evaluation
 
-PID = "worker.pid"
 STANDARD_ERROR = 2
 STOPPED = 128 + signal.SIGTERM
 
@@ -63,24 +63,6 @@ def _worked(run_dir: Path, service_id: str) -> tuple[WorkerOutcome, int]:
     progress.close()
     _write(run_dir, ended)
     return ended, ending.exit_status
-
-
-def stop_worker(run_dir: Path) -> int:
-    """Ask the worker of ``run_dir`` to stop; 0 also if it has ended already. Raises: InputError if there was none."""
-    path = run_dir / PID
-    try:
-        pid = int(path.read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except FileNotFoundError as error:
-        if path.exists():
-            return 0
-        raise InputError(f"{path}: does not exist: no worker was started there; name its run directory") from error
-    except ValueError as error:
-        raise InputError(f"{path}: does not hold a process id; end the worker by hand") from error
-    if b"e2c_dl.drivers.live" in command and os.fsencode(run_dir.name) in b"/".join(command).split(b"/"):
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
-    return 0
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,38 @@
-"""How far a worker has come, written while it trains: ``progress.jsonl``."""
+"""Logs of how far a worker has come: ``setup.jsonl`` until it trains, then ``progress.jsonl``."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from io import RawIOBase
+from pathlib import Path
 from typing import Any
 
-from e2c_dl.archive.host_records import HostRecords, progress_line
-from e2c_dl.archive.records import Progress
+from e2c_dl.archive.host_records import HostRecords, report_line
+from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds import live
+
+
+class SetupLog:
+    """Appends a :class:`~e2c_dl.archive.records.Doing` per line. Raises: TrainingError if it cannot be created."""
+
+    def __init__(self, records: HostRecords) -> None:
+        try:
+            self._file = records.setup_file.open("wb", buffering=0)
+        except OSError as error:
+            raise TrainingError(
+                f"{records.setup_file}: cannot be written: {error.strerror}; make room there"
+            ) from error
+
+    def tell(self, doing: Doing) -> None:
+        """Append one line, if there is room: a run does not end for what only says how it goes on."""
+        with suppress(OSError):
+            self._file.write(report_line(doing))
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
 
 
 class ProgressLog:
@@ -19,10 +43,7 @@ class ProgressLog:
         self._rank, self._iterations = rank, iterations
         self._path = records.progress_file
         self._begin = self._last = time.monotonic()
-        try:
-            self._file = self._path.open("wb", buffering=0)  # who follows it sees every line at once
-        except OSError as error:
-            raise TrainingError(f"{self._path}: cannot be written: {error.strerror}; make room there") from error
+        self._file = _opened(self._path)
 
     @property
     def seconds(self) -> float:
@@ -49,6 +70,13 @@ class ProgressLog:
     def _append(self, **known: Any) -> None:
         line = Progress.at(self.iterations_done, self._iterations, self.seconds, rank=self._rank, **known)
         try:
-            self._file.write(progress_line(line))
+            self._file.write(report_line(line))
         except OSError as error:
             raise TrainingError(f"{self._path}: cannot be written: {error.strerror}; make room there") from error
+
+
+def _opened(path: Path) -> RawIOBase:
+    try:
+        return path.open("wb", buffering=0)  # who follows it sees every line at once
+    except OSError as error:
+        raise TrainingError(f"{path}: cannot be written: {error.strerror}; make room there") from error

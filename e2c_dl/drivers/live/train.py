@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts
+from e2c_dl.drivers.live.calibrating import PREPARED_WITHIN_S, Tell, calibrate
 from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.clocks import Clocks
 from e2c_dl.drivers.live.control import Aborted, Control
@@ -22,9 +23,10 @@ from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.metrics import Metrics, device_with
-from e2c_dl.drivers.live.progress import ProgressLog
+from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
 from e2c_dl.drivers.live.stored import stored_segments_s
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
+from e2c_dl.importing import uncollected
 from e2c_dl.strategies.base import Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
@@ -33,7 +35,6 @@ from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
 if TYPE_CHECKING:  # torch takes seconds to import: that happens when all have joined
     from e2c_dl.training.compute import TorchCompute
 
-PREPARED_WITHIN_S = 180.0  # importing torch on slow, busy hosts
 SMALL_BYTES = 1 << 16  # a message may be larger than a small model
 
 
@@ -46,9 +47,10 @@ async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | N
     """
     key = take(assignment.run_dir)
     async with AsyncExitStack() as resources:
-        control = await _join(assignment, resources, key)
+        tell = _teller(assignment, resources)
+        control = await _join(assignment, resources, key, tell)
         try:
-            evaluation = await control.guard(_steps(assignment, control, resources, progress, key))
+            evaluation = await control.guard(_steps(assignment, control, resources, progress, key, tell))
             await control.leave()
             return evaluation
         except Aborted:
@@ -73,11 +75,20 @@ async def _told(control: Control, error: Exception) -> Aborted | None:
     return await control.fail(" ".join(str(error).split()) or type(error).__name__, cause=cause, exit_code=exit_code)
 
 
-async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes) -> Control:
+def _teller(assignment: Assignment, resources: AsyncExitStack) -> Tell:
+    """What takes the account of setting up: of all ranks, from rank 0, as it is where all of them meet."""
+    if assignment.rank:
+        return lambda _: None
+    log = SetupLog(assignment.records)
+    resources.callback(log.close)
+    return log.tell
+
+
+async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes, tell: Tell) -> Control:
     names = [member.name for member in assignment.members]
     first = assignment.members[0]
     if assignment.rank == 0:
-        coordinator = Coordinator(names, key)
+        coordinator = Coordinator(names, key, tell)
         resources.push_async_callback(coordinator.close)
         await coordinator.listen(first.address, first.control_port)
     control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names, key=key)
@@ -86,7 +97,7 @@ async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes) -
 
 
 async def _steps(
-    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog, key: bytes
+    assignment: Assignment, control: Control, resources: AsyncExitStack, progress: ProgressLog, key: bytes, tell: Tell
 ) -> Evaluation | None:
     training = assignment.scenario.training
     strategy = strategies.load(training.strategy)(**training.strategy_settings)
@@ -102,10 +113,10 @@ async def _steps(
     device = own.data_device or device_with(own.data_address)
     resources.callback(Metrics(records.metrics_file, device, clock=emulation.clock).close)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
-    compute = await _prepare(assignment, control, thread, emulation)
+    compute = await _prepare(assignment, control, thread, emulation, tell)
     resources.callback(compute.pacing.stop)
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
-    await measure(assignment, control)
+    await measure(assignment, control, tell)
     await _start_emulation(assignment, emulation)
     layers = [member.host.layer for member in assignment.members]
     network = _listen(assignment, recorder, key, compute.parameters.nbytes)
@@ -141,12 +152,14 @@ async def _start_emulation(assignment: Assignment, emulation: HostChanges) -> No
 
 
 async def _prepare(
-    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostChanges
+    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostChanges, tell: Tell
 ) -> TorchCompute:
     """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
     what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
     before what was measured."""
     compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
+    calibrated_s = tuple(await calibrate(compute, control, thread, tell))
+    facts = replace(facts, compute=replace(facts.compute, calibrated_s=calibrated_s))
     assignment.records.write_facts(facts)  # before the others are here: a run that ends now has them
     batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
     mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts.compute.calibrated_s}
@@ -162,16 +175,15 @@ async def _prepare(
 
 def _torch(assignment: Assignment, emulation: HostChanges) -> tuple[TorchCompute, HostFacts]:
     """(compute, facts), in the compute thread."""
-    from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
-    from e2c_dl.training.pacing import Pacing
+    with uncollected():
+        from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
+        from e2c_dl.training.pacing import Pacing
 
     make_deterministic()
     training = assignment.scenario.training
     compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
     sizes = [where.stop - where.start for where in compute.buckets]
-    return compute, host_facts(
-        torch_facts(), ComputeFacts.of(sizes, calibrated_s=tuple(compute.calibrate()), speed=assignment.own.speed)
-    )
+    return compute, host_facts(torch_facts(), ComputeFacts.of(sizes, speed=assignment.own.speed))
 
 
 def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:

@@ -23,7 +23,7 @@ from e2c_dl.emulation.measuring.measured import Interval, Measured, median_inter
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.emulation.measuring.prober import Prober, Sent
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Link, Pair
+from e2c_dl.topology import Bottleneck, Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
 
 CAP_BPS = 300e6
@@ -39,17 +39,23 @@ RATE_TRIES = 3
 JITTERS = 6  # times the jitter, plus the delay: later than the last frame hardly any other arrives
 
 
-def rounds(links: Iterable[Pair]) -> list[list[Pair]]:
-    """``links`` in rounds that no host is in twice; the order of ``links`` does not matter. Greedy: few, not fewest."""
-    filled: list[list[Pair]] = []
+def rounds(links: Iterable[Pair], bottlenecks: Iterable[Bottleneck] = ()) -> list[list[Pair]]:
+    """``links`` in rounds whose members share nothing: no host is in a round twice, no bottleneck either.
+
+    The order of ``links`` does not matter. Greedy: few, not fewest.
+    """
+    shared = {pair: f"bottleneck {each.name}" for each in bottlenecks for pair in each.links}
+    filled: list[tuple[list[Pair], set[str]]] = []  # (members, what they use)
     for link in sorted(set(links)):
-        for members in filled:
-            if not {*link} & {host for pair in members for host in pair}:
+        uses = {*link, shared.get(link, link[0])}
+        for members, used in filled:
+            if not uses & used:
                 members.append(link)
+                used |= uses
                 break
         else:
-            filled.append([link])
-    return filled
+            filled.append(([link], uses))
+    return [members for members, _ in filled]
 
 
 def requested_round_trip_s(there: Link, back: Link) -> float:

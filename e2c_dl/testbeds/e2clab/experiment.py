@@ -6,21 +6,22 @@ what they raise into one line with the cause, and keeps E2Clab's own log beside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from e2c_dl.archive.records import Doing
 from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
-from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.e2clab import tasks, upstream
 
 
 class Session:
     """E2Clab's three acts on one scenario folder, with our services and, if given, our provider.
 
     A context manager: while in it, this process and E2Clab are as ``upstream.patched`` says. ``scenario_dir`` must be
-    a copy of the run's own: E2Clab writes into it.
+    a copy of the run's own: E2Clab writes into it. ``tell`` hears of every Ansible task, host by host.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Session:
         hosts: int,
         provider: type[Any] | None,
         service_dirs: Sequence[Path],
+        tell: Callable[[Doing], None] = lambda _: None,
     ) -> None:
         self._scenario_dir, self._artifacts_dir = scenario_dir, artifacts_dir
         places = {"ANSIBLE_SSH_CONTROL_PATH_DIR": "ssh", "ANSIBLE_LOCAL_TEMP": "ansible"}
@@ -42,12 +44,14 @@ class Session:
             hosts=hosts,
             environ={name: str(state_dir / place) for name, place in places.items()},
         )
+        self._tell = tell
         self._stack = ExitStack()
         self._experiment: Any = None
 
     def __enter__(self) -> Session:
         with ExitStack() as stack:  # if E2Clab refuses the scenario, everything is put back all the same
             stack.enter_context(self._patched)
+            stack.enter_context(tasks.told(self._tell))
             from e2clab.experiment import Experiment
 
             (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it

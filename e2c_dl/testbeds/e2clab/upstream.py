@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.importing import uncollected
 
 SUPPORTED = "3.7"
 SUBSTITUTED = "G5k"
@@ -68,7 +69,7 @@ def check() -> str:
         raise TestbedError("E2Clab is not installed; pip install 'e2c_dl[deploy]'") from error
     if not version.startswith(SUPPORTED + "."):
         raise TestbedError(f"E2Clab {version} is installed, but {SUPPORTED}.x is needed; pip install 'e2c_dl[deploy]'")
-    with environment(ANSIBLE_SETTINGS):
+    with environment(ANSIBLE_SETTINGS), uncollected():
         for module, name in _PRIVATE:
             if not hasattr(importlib.import_module(module), name):
                 raise TestbedError(f"E2Clab {version} has no {module}.{name}; pip install 'e2clab==3.7.0'")

@@ -105,6 +105,13 @@ def test_rounds_measure_every_link_once_and_no_host_twice_at_a_time() -> None:
     assert rounds([]) == []
 
 
+def test_links_of_a_bottleneck_are_measured_one_after_the_other() -> None:
+    links = [("a", "b"), ("c", "d"), ("e", "f")]
+    uplink = Bottleneck(name="uplink", rate_bps=1e6, links=(("a", "b"), ("c", "d")))
+    assert rounds(links) == [links]
+    assert rounds(links, [uplink]) == [[("a", "b"), ("e", "f")], [("c", "d")]]
+
+
 def test_a_ping_takes_both_delays_and_its_own_time_on_both_links() -> None:
     there, back = Link(rate_bps=PING_FRAME_BYTES * 8 * 100, delay_s=0.02), Link(delay_s=0.03)
     assert requested_round_trip_s(there, back) == pytest.approx(0.05 + 0.01)

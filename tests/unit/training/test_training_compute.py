@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +120,30 @@ def test_optimizers_are_torchs_to_the_bit(settings: dict[str, object], reference
         functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
     assert np.array_equal(compute.parameters, flattened(model))
+
+
+def test_what_a_worker_does_leaves_torchs_compiler_unimported() -> None:
+    """It costs each worker seconds of CPU time before it trains: more than importing torch."""
+    program = """
+import sys
+from e2c_dl.scenario.model import Training
+from e2c_dl.training.compute import TorchCompute, make_deterministic
+make_deterministic()
+for optimizer in ("sgd", "adamw"):
+    training = Training(
+        strategy="allreduce", model="cnn", dataset="digits", iterations=1, batch_sizes=(8,), learning_rate=0.1,
+        momentum=0.9 * (optimizer == "sgd"), seed=3, dtype="float32", evaluate_every=0, bucket_bytes=16384,
+        optimizer=optimizer,
+    )
+    compute = TorchCompute(training, rank=0, size=1)
+    compute.calibrate()
+    compute.gradient(0, 8, lambda *_: None)
+    compute.step()
+    compute.evaluate()
+print([name for name in ("torch._dynamo", "torch._inductor") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_an_unknown_optimizer_is_refused() -> None:

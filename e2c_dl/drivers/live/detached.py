@@ -1,0 +1,139 @@
+"""A worker that goes on by itself: begun by one command, waited for by another, as the workflow's launch needs it.
+
+::
+
+    begin   scenario/, members.json and run.key from standard input -> the worker, in a session of its own; returns at
+            once
+    wait    "training" while it does, at most so long at a time; else how it ended, and that as exit status
+
+What goes wrong in ``begin`` is told by ``wait``: the launch hides all that ``begin`` says, as its input holds the key.
+Imports nothing heavy: on hosts that share a machine, every second of CPU time here is one of all of them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from e2c_dl.archive import layout
+from e2c_dl.errors import InputError, TrainingError
+
+PID = "worker.pid"
+SCENARIO, MEMBERS, KEY = "scenario", "members.json", "run.key"
+TRAINING = "training"
+_LOOK_EVERY_S = 0.2
+
+
+def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
+    """Start the worker ``service_id``, which goes on when this process has ended.
+
+    ``told`` is a JSON object: ``scenario`` (its files, a tar.gz in base64), ``members`` (what members.json holds) and
+    ``key`` (the run's). Raises: InputError if it is none; OSError if ``run_dir`` cannot be written.
+    """
+    try:
+        content = json.load(told)
+        packed = binascii.a2b_base64(content["scenario"])
+        members, key = json.dumps(content["members"], indent=1), str(content["key"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError("begin: standard input is not a JSON object with 'scenario', 'members' and 'key'") from error
+    for left in (PID, layout.OUTCOME):  # of an earlier launch in the same place
+        (run_dir / left).unlink(missing_ok=True)
+    _unpack(packed, run_dir / SCENARIO)
+    (run_dir / MEMBERS).write_text(members + "\n")
+    _write_secret(run_dir / KEY, key)
+    with (run_dir / layout.WORKER_LOG).open("ab") as log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "e2c_dl.drivers.live", "train", str(run_dir), service_id],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    (run_dir / PID).write_text(f"{worker.pid}\n")
+
+
+def wait(run_dir: Path, within_s: float) -> str | None:
+    """None while the worker of ``run_dir`` goes on, after ``within_s``; else, at once, its last word: empty if all went
+    well.
+
+    Raises: TrainingError if none was started, or it ended without a word.
+    """
+    path = run_dir / PID
+    try:
+        pid = int(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{run_dir}: no worker was started there: {_why_not(run_dir)}") from error
+    deadline_s = time.monotonic() + within_s
+    while goes_on(pid, run_dir):
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(_LOOK_EVERY_S)
+    ended = _outcome(run_dir)
+    return f"{ended['status']}: {ended['reason']}" if ended["reason"] else ""
+
+
+def stop(run_dir: Path) -> None:
+    """Ask the worker of ``run_dir`` to stop, if it has not ended already. Raises: InputError if there was none."""
+    path = run_dir / PID
+    try:
+        pid = int(path.read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: does not exist: no worker was started there; name its run directory") from error
+    except ValueError as error:
+        raise InputError(f"{path}: does not hold a process id; end the worker by hand") from error
+    if goes_on(pid, run_dir):
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
+
+
+def goes_on(pid: int, run_dir: Path) -> bool:
+    """Whether process ``pid`` is the worker of ``run_dir``: numbers are given again."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"e2c_dl.drivers.live" in command and os.fsencode(run_dir.name) in b"/".join(command).split(b"/")
+
+
+def _outcome(run_dir: Path) -> dict[str, Any]:
+    try:
+        ended: dict[str, Any] = json.loads((run_dir / layout.OUTCOME).read_text())
+        return ended
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"{run_dir}: its worker ended without an outcome, as one that was killed does; see its worker.log"
+        ) from error
+
+
+def _why_not(run_dir: Path) -> str:
+    """Tried once more, for its reason."""
+    probe = run_dir / ".room"
+    try:
+        probe.write_text(" " * 4096)
+        probe.unlink()
+    except OSError as error:
+        return f"it cannot be written: {error.strerror}; make room there"
+    try:
+        return (run_dir / layout.WORKER_LOG).read_text().strip().splitlines()[-1]
+    except (OSError, IndexError):
+        return "the workflow's launch did not come to it; look into e2clab.log"
+
+
+def _unpack(packed: bytes, into: Path) -> None:
+    """By the program: Python's module takes longer to import than all else here. Raises: InputError, OSError."""
+    into.mkdir(parents=True, exist_ok=True)
+    argv = ["tar", "--extract", "--gzip", "--no-same-owner", "--directory", str(into)]
+    done = subprocess.run(argv, input=packed, capture_output=True, check=False)
+    if done.returncode:
+        raise InputError(f"{into}: the scenario cannot be unpacked: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _write_secret(path: Path, key: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key)
