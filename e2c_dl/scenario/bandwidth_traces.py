@@ -88,21 +88,19 @@ def _fits(entry: os.stat_result) -> bool:
 
 def _lines(field: Field, path: Path) -> list[str]:
     """Raises: ScenarioError at ``field``, if there is no such file or it is not to be read."""
+    said = described(field.value)
     try:
-        if os.path.islink(path.parent):
+        if os.path.islink(path.parent):  # it may lead out of the scenario, and copies of it leave links out
             raise field.error(f"the folder {FOLDER} is a link", "put the files themselves there")
         if not _fits(path.lstat()):
-            raise field.error(
-                "is no regular file, or a large one", f"put a file of at most {MAX_BYTES >> 20} MiB there"
-            )
+            remedy = f"put a file of at most {MAX_BYTES >> 20} MiB there"
+            raise field.error("is no regular file, or a large one", remedy)
         return path.read_bytes().decode("ascii").splitlines()
     except OSError as error:
-        problem = f"{described(field.value)} cannot be read: {error.strerror}"
-        raise field.error(problem, f"put it into the scenario's folder {FOLDER}") from error
-    except UnicodeDecodeError as error:
-        raise field.error(
-            f"{described(field.value)} is no plain text", "name a CSV file or a Mahimahi trace"
-        ) from error
+        remedy = f"put it into the scenario's folder {FOLDER}"
+        raise field.error(f"{said} cannot be read: {error.strerror}", remedy) from error
+    except UnicodeDecodeError as error:  # a compressed one, say
+        raise field.error(f"{said} is no plain text", "name a CSV file or a Mahimahi trace") from error
 
 
 def _of_csv(name: str, lines: Sequence[str]) -> Iterator[Segment]:
@@ -117,9 +115,8 @@ def _of_csv(name: str, lines: Sequence[str]) -> Iterator[Segment]:
         remedy = f"begin with a line such as time_s,rate_bps (or {', '.join(_FACTORS)})"
         raise ScenarioError(name, "", "its first line names no time_s or not one rate", remedy, line=1)
     at, of = header.index("time_s"), header.index(titles[0])
-    points = [
-        (_number(name, number, row, at), _rate(name, number, row, of) * _FACTORS[titles[0]]) for number, row in rows[1:]
-    ]
+    factor = _FACTORS[titles[0]]
+    points = [(_number(name, line, row, at), _number(name, line, row, of, 0) * factor) for line, row in rows[1:]]
     if len(points) < 2:
         raise ScenarioError(name, "", "holds fewer than two rates", "write at least two lines below the header")
     begin_s = points[0][0]
@@ -133,22 +130,17 @@ def _of_csv(name: str, lines: Sequence[str]) -> Iterator[Segment]:
         yield segment_s - begin_s, until_s - begin_s, rate_bps
 
 
-def _number(name: str, line: int, row: Sequence[str], column: int) -> float:
+def _number(name: str, line: int, row: Sequence[str], column: int, least: float = -math.inf) -> float:
     text = row[column].strip() if column < len(row) else ""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not math.isfinite(number):  # float() also reads nan and inf
         raise ScenarioError(name, "", f"{described(text)} is no number", "write a decimal number", line=line)
+    if number < least:
+        raise ScenarioError(name, "", f"a rate of {number:g}", "write a rate of 0 or more", line=line)
     return number
-
-
-def _rate(name: str, line: int, row: Sequence[str], column: int) -> float:
-    rate = _number(name, line, row, column)
-    if rate < 0:
-        raise ScenarioError(name, "", f"a rate of {rate:g}", "write a rate of 0 or more", line=line)
-    return rate
 
 
 def _of_mahimahi(name: str, lines: Sequence[str], window_s: float) -> Iterator[Segment]:
@@ -183,6 +175,7 @@ def _averaged(segments: Sequence[Segment], window_s: float) -> Iterator[Segment]
     window = 0
     for begin_s, end_s, rate_bps in segments:
         while begin_s < end_s:
+            # The last window takes all the rest: its edge may be rounded to before the end of the trace.
             if begin_s >= edges[window + 1] and window + 2 < len(edges):
                 window += 1
             until_s = min(end_s, edges[window + 1]) if window + 2 < len(edges) else end_s
@@ -206,10 +199,8 @@ def _schedule(segments: Sequence[Segment]) -> Schedule:
         if not points or points[-1][1] != held:
             points.append((begin_s, held))
     length_s = segments[-1][1]
-    ends = [*(begin_s for begin_s, _ in points[1:]), length_s]
-    rates = [
-        held or max(units.RATE_MIN_BPS, _FRAME_BITS / (end_s - begin_s))
-        for (begin_s, held), end_s in zip(points, ends, strict=True)
-    ]
-    times = [begin_s for begin_s, _ in points]
-    return Schedule(points=tuple(zip(times, rates, strict=True)), period_s=length_s)
+    rated = tuple(
+        (begin_s, held or max(units.RATE_MIN_BPS, _FRAME_BITS / (end_s - begin_s)))
+        for (begin_s, held), (end_s, _) in pairwise([*points, (length_s, 0.0)])
+    )
+    return Schedule(points=rated, period_s=length_s)

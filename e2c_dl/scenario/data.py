@@ -1,4 +1,4 @@
-"""What is trained on, and how it is divided over the ranks, as a scenario spells it.
+"""Data sets and their division over the ranks, as a scenario spells them.
 
 ::
 
@@ -62,6 +62,7 @@ def parse_dataset(text: str) -> DataSource:
         return DataSource(kind=text)
     kind, _, rest = text.partition(":")
     if kind == "images":
+        # Python's int() reads digits of all scripts, and refuses thousands of them.
         if not (rest.isascii() and rest.isdigit() and 1 <= int(rest[:9]) <= _MAX_PIXELS):
             raise ValueError(f"{text[:60]!r} names no size; write pixels from 1 to {_MAX_PIXELS}, such as images:64")
         return DataSource(kind=kind, pixels=int(rest))
@@ -76,9 +77,8 @@ def _teacher(text: str, rest: str) -> DataSource:
     example = "such as teacher:5000:3x32x32:10"
     match = _TEACHER.fullmatch(rest)
     if match is None:
-        raise ValueError(
-            f"{text[:60]!r} is not understood; write samples, channels x height x width, classes, {example}"
-        )
+        form = f"samples, channels x height x width, classes, {example}"
+        raise ValueError(f"{text[:60]!r} is not understood; write {form}")
     samples, channels, height, width, classes = (int(group) for group in match.groups())
     values = samples * channels * height * width
     if not 0 < values <= _MAX_VALUES or samples < 10 or classes < 2:

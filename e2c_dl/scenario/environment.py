@@ -6,10 +6,10 @@ and for environments other than Grid'5000. ``e2clab`` itself is not needed to ch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 
-from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.keys import matching, one_of
 
 G5K = "g5k"
 OTHER_ENVIRONMENTS = ("iotlab", "chameleoncloud", "chameleonedge", "scalewayinstances")
@@ -17,17 +17,13 @@ OTHER_ENVIRONMENTS = ("iotlab", "chameleoncloud", "chameleonedge", "scalewayinst
 Checks = Mapping[str, Callable[[Field], object]]
 """What to ask of the value at each key that may be there; each raises ScenarioError."""
 
-_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_WALLTIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]")
-_RESERVATION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
-
 
 def check_environment(environment: Field, found: Findings) -> None:
     """Notes in ``found`` what is wrong with ``environment:``."""
     fields = found.attempt(environment.fields) or {}
     for name in OTHER_ENVIRONMENTS:
         if name in fields:
-            found.errors.append(fields[name].error(*only_g5k(name)))
+            found.errors.append(fields[name].error(*only_g5k(name)))  # known to E2Clab, so not "unknown key"
     checks = {"job_name": _job_name, "walltime": _walltime, "cluster": Field.text, G5K: Field.fields}
     _check(environment, found, {**checks, **dict.fromkeys(OTHER_ENVIRONMENTS, Field.fields)})
     if G5K in fields:
@@ -64,22 +60,8 @@ def texts(field: Field) -> tuple[str, ...]:
 
 def _check(field: Field, found: Findings, checks: Checks, required: Iterable[str] = ()) -> None:
     for key, inner in field.keys(found, known=checks, required=required).items():
-        if key in checks:
+        if key in checks:  # unknown ones are noted already
             found.attempt(checks[key], inner)
-
-
-def _one_of(*choices: str) -> Callable[[Field], str]:
-    return lambda field: field.one_of(choices)
-
-
-def _matching(pattern: re.Pattern[str], remedy: str) -> Callable[[Field], str]:
-    def check(field: Field) -> str:
-        text = field.text()
-        if not pattern.fullmatch(text):
-            raise field.error(f"{described(text)} does not read as it should", remedy)
-        return text
-
-    return check
 
 
 def _number(field: Field) -> float:
@@ -90,10 +72,14 @@ def _number_of(*choices: int) -> Callable[[Field], float]:
     return lambda field: field.number(lambda value: value in choices, f"out of {', '.join(map(str, choices))}")
 
 
-_job_name = _matching(_JOB_NAME, "write up to 63 letters, digits, dots, '-' or '_'")
-_walltime = _matching(_WALLTIME, 'write it as "hh:mm:ss", in quotes, less than 24 hours')
+_JOB_NAME_REMEDY = "write up to 63 letters, digits, dots, '-' or '_'"
+_WALLTIME_REMEDY = 'write it as "hh:mm:ss", in quotes, less than 24 hours'  # bare, YAML reads 10:00:00 as 36000
+_RESERVATION_REMEDY = 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'  # unquoted, YAML makes it a date
+_job_name = matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "job name", _JOB_NAME_REMEDY).read
+_walltime = matching(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]", "walltime", _WALLTIME_REMEDY).read
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ipv = _number_of(4, 6)
-_step = _one_of("prepare", "launch", "finalize")
+_step = one_of(("prepare", "launch", "finalize")).read
 
 
 def _each(checks: Checks, required: Iterable[str]) -> Callable[[Field], None]:
@@ -103,8 +89,7 @@ def _each(checks: Checks, required: Iterable[str]) -> Callable[[Field], None]:
         for item in field.items():
             found = Findings()
             _check(item, found, checks, required)
-            if found.errors:
-                raise found.errors[0]
+            found.check()
 
     return check_all
 
@@ -135,10 +120,10 @@ def _check_kwollect(manager: Field) -> None:
         raise manager.error("end needs start", "add start")
 
 
-_FIREWALL_RULE: Checks = {"services": Field.items, "ports": Field.items, "proto": _one_of("tcp+udp", "all")}
+_FIREWALL_RULE: Checks = {"services": Field.items, "ports": Field.items, "proto": one_of(("tcp+udp", "all")).read}
 _PROFILE: Checks = {
     "name": Field.text,
-    "archi": _one_of("a8", "m3", "custom"),
+    "archi": one_of(("a8", "m3", "custom")).read,
     **dict.fromkeys(("current", "power", "voltage"), Field.boolean),
     "period": _number_of(140, 204, 332, 588, 1100, 2116, 4156, 8244),
     "average": _number_of(1, 4, 16, 64, 128, 256, 512, 1024),
@@ -146,8 +131,8 @@ _PROFILE: Checks = {
 _G5K_CHECKS: Checks = {
     "job_name": _job_name,
     "walltime": _walltime,
-    "queue": _one_of("default", "production", "besteffort", "testing"),
-    "reservation": _matching(_RESERVATION, 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'),
+    "queue": one_of(("default", "production", "besteffort", "testing")).read,
+    "reservation": matching(_DATE, "date and time", _RESERVATION_REMEDY).read,
     "job_type": texts,
     "env_name": Field.text,
     "cluster": Field.text,
@@ -158,17 +143,17 @@ _G5K_CHECKS: Checks = {
 }
 
 _MONITORING: Checks = {
-    "type": _one_of("dstat", "tpg", "tig"),
-    "provider": _one_of(G5K, "chameleoncloud"),
+    "type": one_of(("dstat", "tpg", "tig")).read,
+    "provider": one_of((G5K, "chameleoncloud")).read,
     "cluster": Field.text,
     "servers": Field.items,
-    "network": _one_of("shared", "private"),
+    "network": one_of(("shared", "private")).read,
     "agent_conf": Field.text,
     "options": Field.text,
     "ipv": _ipv,
 }
 _PROVENANCE: Checks = {
-    "provider": _one_of(G5K, *OTHER_ENVIRONMENTS),
+    "provider": one_of((G5K, *OTHER_ENVIRONMENTS)).read,
     "cluster": Field.text,
     "servers": texts,
     "dataflow_spec": Field.text,

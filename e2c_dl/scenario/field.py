@@ -14,7 +14,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from e2c_dl.errors import ScenarioError
@@ -46,6 +46,18 @@ class Findings:
         self.errors += other.errors
         self.remarks += other.remarks
 
+    def each(self, entries: Iterable[T]) -> Iterator[tuple[T, Findings]]:
+        """Every entry with findings of its own; they are taken over when the next one is asked for."""
+        for entry in entries:
+            own = Findings()  # apart: whether this entry is sound must not depend on those before it
+            yield entry, own
+            self.take(own)
+
+    def check(self) -> None:
+        """Raises: ScenarioError, the first that was noted."""
+        if self.errors:
+            raise self.errors[0]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # equal values at two places are two
 class Field:
@@ -57,9 +69,8 @@ class Field:
 
     def error(self, problem: str, remedy: str) -> ScenarioError:
         """An error about this value, to be raised."""
-        return ScenarioError(
-            self.document.file, spelled(self.path), problem, remedy, line=self.document.line(self.path)
-        )
+        line = self.document.line(self.path)  # looked up now: few values ever need it
+        return ScenarioError(self.document.file, spelled(self.path), problem, remedy, line=line)
 
     def fields(self) -> dict[str, Field]:
         """The values of this mapping by key. Raises: ScenarioError, if it is none or has a key that is no text."""
@@ -107,7 +118,7 @@ class Field:
 
     def key(self) -> Field:
         """The key at which this value stands, as a value to ask: a pattern or a time may stand there."""
-        return Field(document=self.document, path=self.path, value=self.path[-1])
+        return replace(self, value=self.path[-1])
 
     def text(self) -> str:
         """This value if it is text with something in it. Raises: ScenarioError."""
@@ -137,9 +148,10 @@ class Field:
     def number(self, valid: Callable[[float], bool], range_: str) -> float:
         """This value if it is a finite number and ``valid``; ``range_`` says what is. Raises: ScenarioError."""
         remedy = f"write a number {range_}"
+        # YAML 1.1 knows 1e-3 as text: its floats have a point.
         if isinstance(self.value, str) and re.fullmatch(r"[0-9]+[eE][-+]?[0-9]+", self.value):
             raise self.error(f"{described(self.value)} is text to YAML", "write a decimal point, such as 1.0e-3")
-        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):  # so is True
             raise self.error(f"expected a number, not {described(self.value)}", remedy)
         # Compared before converting: an integer may be too large for a float.
         if not (abs(self.value) < 1e300 and math.isfinite(self.value) and valid(float(self.value))):
@@ -162,7 +174,7 @@ class Field:
             raise self.error(problem, remedy) from error
 
     def _inner(self, step: str | int, value: object) -> Field:
-        return Field(document=self.document, path=(*self.path, step), value=value)
+        return replace(self, path=(*self.path, step), value=value)
 
 
 def spelled(path: Sequence[str | int]) -> str:
@@ -184,7 +196,7 @@ def described(value: object) -> str:
         return "nothing"
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else f"{value[:57]}...")
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, which it is to Python
         return str(value).lower()
     if isinstance(value, int):
         return f"{value}" if value.bit_length() <= 64 else "a huge number"  # Python refuses to print over 4300 digits
@@ -196,7 +208,7 @@ def described(value: object) -> str:
 
 def closest(word: str, known: Sequence[str]) -> str | None:
     """The one of ``known`` that ``word`` most likely was meant to be, None if it resembles none."""
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for name in known}  # difflib takes another case for another letter
     # Cut: difflib takes time that grows with the square of the length.
     close = difflib.get_close_matches(word[:80].lower(), names, n=1, cutoff=0.6)
     return names[close[0]] if close else None

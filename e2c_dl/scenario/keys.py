@@ -1,4 +1,4 @@
-"""What may stand at a key of a scenario's file: how its value is read and what a JSON Schema says of it, said once.
+"""Keys of a scenario's file: how the value of each is read and what a JSON Schema says of it, said once.
 
 ::
 
@@ -76,7 +76,7 @@ class Keys(dict[str, Key]):
             if name in fields:
                 before = len(found.errors)
                 value = found.attempt(key.kind.read, fields[name])
-                if len(found.errors) == before:
+                if len(found.errors) == before:  # not "is not None": null may be a value
                     values[name] = value
         return values
 
@@ -84,8 +84,7 @@ class Keys(dict[str, Key]):
         """The same. Raises: ScenarioError, the first of what is wrong."""
         own = Findings()
         values = self.gather(field, own)
-        if own.errors:
-            raise own.errors[0]
+        own.check()
         return values
 
     @property

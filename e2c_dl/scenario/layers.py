@@ -60,10 +60,10 @@ def read_layers(document: Document, services: frozenset[str], found: Findings) -
     """
     top = Field(document=document, value=document.value)
     fields = top.keys(found, known=("environment", "layers", *MANAGERS), required=("environment", "layers"))
-    environment = Findings()
+    environment = Findings()  # apart: clusters are asked for only where it is sound
     if "environment" in fields:
         check_environment(fields["environment"], environment)
-    found.errors += environment.errors
+    found.take(environment)
     for name in MANAGERS:
         if name in fields:
             check_manager(name, fields[name], found)
@@ -89,7 +89,7 @@ def _layers(field: Field, services: frozenset[str], found: Findings) -> list[tup
             items = own.attempt(inner["services"].items) or []
             read = [own.attempt(_service, item, services, seen, own) for item in items]
             layers.append((name or "", [service for service in read if service is not None]))
-    found.errors += own.errors
+    found.take(own)
     return None if own.errors else layers
 
 
@@ -110,7 +110,7 @@ def _service(entry: Field, services: frozenset[str], seen: set[int], found: Find
     if id(entry.value) in seen:
         problem = "an alias of a whole service, to which E2Clab gives one and the same number"
         raise entry.error(problem, "write '<<: *alias' in a mapping of its own, or use quantity or repeat")
-    seen.add(id(entry.value))
+    seen.add(id(entry.value))  # PyYAML makes one object of an anchor and its aliases
     name = _service_name(entry.required("name"), services)
     if name == TRAINER:  # other services read keys of their own from their entry
         entry.keys(found, known=_SERVICE_KEYS)
@@ -154,7 +154,7 @@ def _check_cluster(layers: list[tuple[str, list[Service]]], environment: Field) 
 
 def _numbered(field: Field, layers: list[tuple[str, list[Service]]]) -> Layers:
     count = sum(service.hosts * service.copies for _, services in layers for service in services)
-    if count > MAX_HOSTS:
+    if count > MAX_HOSTS:  # before any is made: repeat and quantity multiply
         raise field.error(f"{count} hosts are asked for", f"ask for at most {MAX_HOSTS}")
     hosts: list[Host] = []
     trainers: list[Field] = []

@@ -69,8 +69,7 @@ def load(
     """
     found = Findings()
     scenario = _scenario(path, services, strategies, used_links, found)
-    if found.errors:
-        raise found.errors[0]
+    found.check()
     if scenario is None:
         raise ScenarioError(str(path), "", "cannot be read", "report this: no reason was found")
     return scenario if name is None else replace(scenario, name=name)
@@ -154,13 +153,9 @@ def _scenario(
             pairs = used_links(training.strategy, len(ranks))
         return [(ranks[src].name, ranks[dst].name) for src, dst in pairs]
 
-    design = Design(
-        folder=path,
-        hosts=None if layers is None else layers.hosts,
-        links=links,
-        iterations=None if training is None else training.iterations,
-        used_pairs=used_pairs,
-    )
+    hosts = None if layers is None else layers.hosts
+    iterations = None if training is None else training.iterations
+    design = Design(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
     said = read_emulation(documents[EMULATION], design, found)
     if found.errors or layers is None or training is None or links is None:
         return None
@@ -189,7 +184,7 @@ def _links(
 ) -> Mapping[Pair, Link] | None:
     """The links; None after noting errors. Checks the workflow's files on the way: they need the hosts alone."""
     hosts = None if layers is None else layers.hosts
-    own = Findings()
+    own = Findings()  # apart: links of a network.yaml with errors are not to be used
     network, workflow, workflow_env = documents[NETWORK], documents[WORKFLOW], documents[WORKFLOW_ENV]
     links = None if network is None else read_network(network, hosts, own)
     found.take(own)

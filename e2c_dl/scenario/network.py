@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from e2c_dl import units
 from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, JitterMisfit, check_jitter
+from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, check_jitter
 from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed
+from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed, unread
 from e2c_dl.scenario.patterns import between, both_ways, select
 from e2c_dl.topology import Distribution, Host, Link, Pair
 
@@ -30,8 +30,7 @@ def read_network(document: Document, hosts: Sequence[Host] | None, found: Findin
     links: dict[Pair, Link] = {}
     if networks is None or networks.value is None:  # "networks:" alone is E2Clab's way to shape nothing
         return links
-    for entry in found.attempt(networks.items) or []:
-        own = Findings()
+    for entry, own in found.each(found.attempt(networks.items) or []):
         said = RULE.gather(entry, own)
         sound = not own.errors
         if hosts is not None and isinstance(entry.value, dict):  # also of a wrong rule, patterns are looked at
@@ -40,7 +39,6 @@ def read_network(document: Document, hosts: Sequence[Host] | None, found: Findin
                 link = replace(said["delay"], rate_bps=said["rate"], loss=said.get("loss", 0.0))
                 # As a whole: a key of an earlier rule does not shine through.
                 links.update(dict.fromkeys(both_ways(pairs) if said.get("symmetric") else pairs, link))
-        found.take(own)
     return links
 
 
@@ -58,22 +56,15 @@ def _delayed(field: Field) -> Link:
             problem = f"{described(field.value)} is not emulated: a delay, its jitter and one distribution are"
             names = ", ".join(DISTRIBUTIONS)
             raise field.error(problem, f"write e.g. '10ms 2ms distribution normal', or one of {names}")
-    delay_s, jitter_s = (_word(field, word).quantity(units.parse_delay) for word in (words[0], jitter))
+    delay_s, jitter_s = (replace(field, value=word).quantity(units.parse_delay) for word in (words[0], jitter))
     link = Link(delay_s=delay_s, jitter_s=jitter_s, distribution=distribution)
-    try:
-        check_jitter(link)
-    except JitterMisfit as misfit:
-        raise field.error(f"{described(field.value)}: {misfit.problem}", misfit.remedy) from misfit
+    check_jitter(link, field, described(field.value))
     return link
-
-
-def _word(field: Field, word: str) -> Field:
-    """One word of ``field``'s text, as a value to ask."""
-    return Field(document=field.document, path=field.path, value=word)
 
 
 def _pairs(entry: Field, hosts: Sequence[Host], found: Findings) -> list[Pair] | None:
     """Every (source, destination) that the rule speaks of; None after noting errors. Raises: ScenarioError."""
+    # Both are looked at, so that two wrong patterns are said at once.
     ends = [found.attempt(select, field, hosts) for field in (entry.get("src"), entry.get("dst")) if field is not None]
     if len(ends) < 2 or ends[0] is None or ends[1] is None:
         return None
@@ -81,8 +72,8 @@ def _pairs(entry: Field, hosts: Sequence[Host], found: Findings) -> list[Pair] |
 
 
 RULE = Keys(
-    src=needed(Kind(read=lambda field: field, schema={})),  # read when the hosts are known
-    dst=needed(Kind(read=lambda field: field, schema={})),
+    src=needed(unread({})),  # read when the hosts are known
+    dst=needed(unread({})),
     delay=needed(Kind(read=_delayed, schema={})),
     rate=needed(RATE),
     loss=Key(LOSS),

@@ -30,24 +30,12 @@ from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, needed
 from e2c_dl.topology import Host, Pair
 
 RANDOM = "random"
-HOST = Kind(
-    read=Field.text,
-    schema={
-        "type": "string",
-        "minLength": 1,
-        "description": "A host's name (edge-1) or a pattern over layer.service.number.machine (edge.*, edge.*:fog.*).",
-    },
-)
-PLACE = Kind(
-    read=Field.text,
-    schema={**HOST.schema, "description": "A host's name, a pattern, or random: drawn by the seed."},
-)
+_HOSTS = "A host's name (edge-1) or a pattern over layer.service.number.machine (edge.*, edge.*:fog.*)."
+_PLACES = "A host's name, a pattern, or random: drawn by the seed."
+HOST = Kind(read=Field.text, schema={"type": "string", "minLength": 1, "description": _HOSTS})
+PLACE = Kind(read=Field.text, schema={**HOST.schema, "description": _PLACES})
 SYMMETRIC = Key(BOOLEAN, "Also the links back.", default=False)
-LINKS = Keys(
-    src=needed(HOST, "Where the links begin."),
-    dst=needed(HOST, "Where they end."),
-    symmetric=SYMMETRIC,
-)
+LINKS = Keys(src=needed(HOST, "Where the links begin."), dst=needed(HOST, "Where they end."), symmetric=SYMMETRIC)
 """The keys by which an entry of ``emulation.yaml`` names directed links."""
 
 _EVERY = ("all", "*")
@@ -65,16 +53,13 @@ def select(pattern: Field, hosts: Sequence[Host]) -> tuple[Host, ...]:
         raise pattern.error(f"{described(pattern.text())} names nothing", _choices(hosts))
     plain = [word for word in words if word[0] not in "!&"]
     kept, dropped = ([word[1:] for word in words if word[0] == sign] for sign in "&!")
-    for word in (*plain, *kept, *dropped):
+    for word in (*plain, *kept, *dropped):  # each part by itself: one of a union that matches nothing is a slip
         _check_word(pattern, word, hosts)
     if dropped and (not plain or any(word in _EVERY for word in plain)):
         problem = f"{described(pattern.text())}: E2Clab would still select the left-out hosts by their bare layer"
         raise pattern.error(problem, "write '*.*' for all, such as *.*:!edge.*")
-    selected = tuple(
-        host
-        for host in hosts
-        if _any(plain or ["all"], host) and all(_any([word], host) for word in kept) and not _any(dropped, host)
-    )
+    able = [host for host in hosts if _any(plain or ["all"], host) and not _any(dropped, host)]
+    selected = tuple(host for host in able if all(_any([word], host) for word in kept))
     if not selected:
         raise pattern.error(f"{described(pattern.text())} matches no host", _choices(hosts))
     return selected

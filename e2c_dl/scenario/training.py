@@ -7,6 +7,7 @@ its own ``env:`` only. All must agree, but for ``batch_size``: a slow layer may 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from e2c_dl import strategies, units
@@ -24,28 +25,6 @@ DTYPES = ("float32", "float64")
 MAX_ITERATIONS = 10_000_000
 MAX_BUCKET_BYTES = 2**30
 
-DEFAULTS: Mapping[str, Any] = {
-    "strategy_settings": {},
-    "model": "cnn",
-    "dataset": "digits",
-    "data_dir": None,
-    "partition": "iid",
-    "iterations": 100,
-    "batch_size": 32,  # samples of this host, per iteration
-    "batching": "fixed",
-    "optimizer": "sgd",
-    "learning_rate": 0.05,
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "seed": 1,
-    "dtype": "float32",
-    "evaluate_every": 10,  # iterations; 0: only at the end
-    "bucket_bytes": "128KiB",
-}
-"""What holds where ``env:`` says nothing. The strategy has no default: it is what a scenario is about."""
-
-KEYS = ("strategy", *DEFAULTS)
-
 
 def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Findings) -> Training | None:
     """The training that all ``trainers``, services by rank, ask for; None after noting why there is none.
@@ -59,7 +38,7 @@ def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Fin
         if env is not None and id(env.value) not in settings:  # an alias is the same value, and said wrong once
             settings[id(env.value)] = _settings(env, names, own)
     for env in envs[1:]:
-        if not own.errors and env is not None and envs[0] is not None:
+        if not own.errors and env is not None and envs[0] is not None:  # wrong values would disagree as well
             _check_agreement(envs[0], settings[id(envs[0].value)], env, settings[id(env.value)], own)
     found.take(own)
     if own.errors:
@@ -78,20 +57,18 @@ def default_training(strategy: str) -> Training:
 
 def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, Any]:
     """Every key's value, defaults included; notes in ``found`` what is wrong."""
-    readers = {"strategy": one_of(sorted(names)).read, **_READERS}
+    readers = {"strategy": one_of(sorted(names)).read, **{key: read for key, (_, read) in _ENV.items() if read}}
     fields = env.keys(found, known=KEYS, required=["strategy"])
-    asked = {key: fields.get(key) or _default(env, key) for key in KEYS if key in fields or key in DEFAULTS}
+    # A default stands where the key would: an error about it, such as a missing data_dir, names a line that is there.
+    absent = {key: replace(env, path=(*env.path, key), value=DEFAULTS[key]) for key in DEFAULTS if key not in fields}
+    asked = {key: field for key in KEYS if (field := fields.get(key) or absent.get(key))}
     before = len(found.errors)
     values = {key: found.attempt(readers[key], field) for key, field in asked.items() if key in readers}
-    if len(found.errors) == before and "strategy" in values:
+    if len(found.errors) == before and "strategy" in values:  # sound one by one, so they may be asked together
         found.attempt(_check_together, asked, values)
         settings = found.attempt(_strategy_settings, asked["strategy_settings"], str(values["strategy"]))
         values["strategy_settings"] = settings
     return values
-
-
-def _default(env: Field, key: str) -> Field:
-    return Field(document=env.document, path=(*env.path, key), value=DEFAULTS[key])
 
 
 def _model(field: Field) -> str:
@@ -119,7 +96,7 @@ def _data_dir(field: Field) -> str | None:
 
 
 def _bucket_bytes(field: Field) -> int:
-    if not isinstance(field.value, str):
+    if not isinstance(field.value, str):  # a bare number is bytes
         return field.integer(1, MAX_BUCKET_BYTES)
     size = field.quantity(units.parse_size)
     if size > MAX_BUCKET_BYTES:
@@ -127,23 +104,28 @@ def _bucket_bytes(field: Field) -> int:
     return size
 
 
-_READERS: Mapping[str, Callable[[Field], object]] = {
-    "model": _model,
-    "dataset": _spelled(parse_dataset),
-    "data_dir": _data_dir,
-    "partition": _spelled(parse_partition),
-    "iterations": integer(1, MAX_ITERATIONS).read,
-    "batch_size": integer(1, 1_000_000).read,
-    "batching": one_of(BATCHINGS).read,
-    "optimizer": one_of(OPTIMIZERS).read,
-    "learning_rate": number(0, 1000, above=True).read,
-    "momentum": number(0, 1, below=True).read,
-    "weight_decay": number(0, 1000).read,
-    "seed": integer(0, 2**32 - 1).read,
-    "dtype": one_of(DTYPES).read,
-    "evaluate_every": integer(0, MAX_ITERATIONS).read,
-    "bucket_bytes": _bucket_bytes,
+# Key -> what holds where ``env:`` says nothing, and how its value is read. Behind the readers, which it names.
+_ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
+    "strategy_settings": ({}, None),  # read last: what may be in it is the strategy's to say
+    "model": ("cnn", _model),
+    "dataset": ("digits", _spelled(parse_dataset)),
+    "data_dir": (None, _data_dir),
+    "partition": ("iid", _spelled(parse_partition)),
+    "iterations": (100, integer(1, MAX_ITERATIONS).read),
+    "batch_size": (32, integer(1, 1_000_000).read),  # samples of this host, per iteration
+    "batching": ("fixed", one_of(BATCHINGS).read),
+    "optimizer": ("sgd", one_of(OPTIMIZERS).read),
+    "learning_rate": (0.05, number(0, 1000, above=True).read),
+    "momentum": (0.0, number(0, 1, below=True).read),
+    "weight_decay": (0.0, number(0, 1000).read),
+    "seed": (1, integer(0, 2**32 - 1).read),
+    "dtype": ("float32", one_of(DTYPES).read),
+    "evaluate_every": (10, integer(0, MAX_ITERATIONS).read),  # iterations; 0: only at the end
+    "bucket_bytes": ("128KiB", _bucket_bytes),
 }
+DEFAULTS: Mapping[str, Any] = {key: default for key, (default, _) in _ENV.items()}
+"""What holds where ``env:`` says nothing. The strategy has no default: it is what a scenario is about."""
+KEYS = ("strategy", *DEFAULTS)
 
 
 def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> None:
@@ -181,11 +163,10 @@ def _strategy_settings(field: Field, strategy: str) -> Mapping[str, Setting]:
             raise field.required(key).error(f"is no longer a setting of {strategy!r}", remedy)
     found = Findings()
     fields = field.keys(found, known=known)
-    if found.errors:
-        raise found.errors[0]
+    found.check()
     settings = {key: _setting(inner, known[key]) for key, inner in fields.items()}
     try:
-        strategies.load(strategy)(**settings)
+        strategies.load(strategy)(**settings)  # made and thrown away: only its constructor knows what it refuses
     except InputError as error:
         problem, _, remedy = str(error).rpartition("; ")
         raise field.error(problem.removeprefix(f"strategy {strategy!r}: "), remedy) from error
@@ -195,7 +176,7 @@ def _strategy_settings(field: Field, strategy: str) -> Mapping[str, Setting]:
 def _setting(field: Field, default: Setting) -> Setting:
     """The value, of the kind of ``default``. Raises: ScenarioError."""
     value = field.value
-    if isinstance(default, bool):
+    if isinstance(default, bool):  # before int, which it is to Python
         return field.boolean()
     if isinstance(default, str):
         return field.text()

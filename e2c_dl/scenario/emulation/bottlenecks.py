@@ -34,8 +34,7 @@ def read_bottlenecks(
     """The bottlenecks in the order of the file, noting in ``found`` what is wrong."""
     bottlenecks: list[Bottleneck] = []
     owners: dict[Pair, str] = {}
-    for entry in found.attempt(section.items) or []:
-        own = Findings()
+    for entry, own in found.each(found.attempt(section.items) or []):
         said = BOTTLENECK.gather(entry, own)
         name = said.get("name", "")
         if name in (each.name for each in bottlenecks):
@@ -48,7 +47,6 @@ def read_bottlenecks(
             bottlenecks.append(
                 Bottleneck(name=name, rate_bps=said["rate"], links=tuple(sorted(pairs)), queue_bytes=waiting)
             )
-        found.take(own)
     return tuple(bottlenecks)
 
 
@@ -57,15 +55,13 @@ def _pairs(
 ) -> list[Pair]:
     """The links, each once; which bottleneck has which is kept in ``owners``."""
     pairs: dict[Pair, None] = {}
-    for entry in entries:
-        own = Findings()
+    for entry, own in found.each(entries):
         LINKS.fields(entry, own)
         selected = own.attempt(pairs_of, entry, hosts, own) if not own.errors else None
-        taken = [pair for pair in selected or () if owners.get(pair, name) != name]
+        taken = [pair for pair in selected or () if owners.get(pair, name) != name]  # twice in one is harmless
         if taken:
             problem = f"{shown(taken[0])} is in bottleneck {owners[taken[0]]} already"
             own.errors.append(entry.error(problem, "leave each link in one bottleneck"))
-        found.take(own)
         pairs.update(dict.fromkeys(selected or ()))
     if not entries or not (pairs or found.errors):  # all of its links may have been remarks
         found.errors.append(field.error("names no link", "write e.g. [{src: edge.*, dst: cloud.*}]"))
@@ -77,7 +73,6 @@ def _queue_bytes(queue: Queue, entry: Field, rate_bps: float, pairs: Sequence[Pa
     # Of the longest of its links: a queue made for a short one would drop what a long one needs on its way.
     delay_s = max(links.get(pair, Link()).delay_s for pair in pairs)
     if queue.bdp is not None and delay_s == 0:
-        raise entry.required("queue").error(
-            "its links have no delay, so their bdp is 0", "write e.g. 64KiB or 200 frames"
-        )
+        problem = "its links have no delay, so their bdp is 0"
+        raise entry.required("queue").error(problem, "write e.g. 64KiB or 200 frames")
     return queue.bytes_at(rate_bps, delay_s)

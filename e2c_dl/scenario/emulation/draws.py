@@ -15,7 +15,7 @@ from typing import TypeVar
 from e2c_dl import units
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.scenario.patterns import shown
+from e2c_dl.scenario.patterns import both_ways, shown
 from e2c_dl.topology import Host, Pair
 
 T = TypeVar("T")
@@ -108,11 +108,8 @@ def drawn(entries: Sequence[Planned], seed: int, ground: Ground, found: Findings
                 if host in drawing.killed:
                     found.errors.append(entry.where.place.error(f"{host} is killed already", "name another host"))
                 drawing.killed.add(host)
-    return tuple(fault for entry in entries for fault in _times(entry, random.Random(_stream(seed, entry)), drawing))
-
-
-def _stream(seed: int, entry: Planned) -> str:
-    return f"{seed}:faults:{entry.index}"
+    streams = (random.Random(f"{seed}:faults:{entry.index}") for entry in entries)
+    return tuple(fault for entry, rng in zip(entries, streams, strict=True) for fault in _times(entry, rng, drawing))
 
 
 def _times(entry: Planned, rng: random.Random, drawing: _Drawing) -> Iterator[Fault]:
@@ -152,7 +149,7 @@ def _place(entry: Planned, rng: random.Random, drawing: _Drawing) -> tuple[tuple
 def _random_host(entry: Planned, rng: random.Random, drawing: _Drawing) -> list[str]:
     # Other faults may befall a host that is killed later, or twice.
     free = [host for host in drawing.ground.training if entry.kind is not FaultKind.KILL or host not in drawing.killed]
-    hosts = _draw(free, rng, entry, drawing.found)
+    hosts = draw(free, rng, entry.where.place, drawing.found)
     if entry.kind is FaultKind.KILL:
         drawing.killed.update(hosts)
     return hosts
@@ -163,16 +160,16 @@ def _random_link(
 ) -> list[Pair]:
     ground = drawing.ground
     could = [pair for pair in ground.used_pairs() if entry.kind is FaultKind.CUT or pair in ground.least_rate_bps]
-    pairs = _draw([pair for pair in could if pair not in taken], rng, entry, drawing.found)
-    return [*pairs, *((dst, src) for src, dst in pairs)] if symmetric else pairs
+    pairs = draw([pair for pair in could if pair not in taken], rng, entry.where.place, drawing.found)
+    return both_ways(pairs) if symmetric else pairs
 
 
-def _draw(free: Sequence[T], rng: random.Random, entry: Planned, found: Findings) -> list[T]:
+def draw(free: Sequence[T], rng: random.Random, place: Field, found: Findings) -> list[T]:
     """One of ``free``; none after noting that there is none."""
     number = rng.random()  # of Python's draws only this one is promised to stay the same in later versions
     if free:
         return [free[int(number * len(free))]]
-    found.errors.append(entry.where.place.error("nothing is left to draw from", "remove one of the random ones"))
+    found.errors.append(place.error("nothing is left to draw from", "remove one of the random ones"))
     return []
 
 

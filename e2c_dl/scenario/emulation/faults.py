@@ -113,10 +113,8 @@ _KNOWN = (*FORMS, "at", "for", "repeat", *_VALUES)
 def read_faults(section: Field, seed: int | None, ground: Ground, found: Findings) -> tuple[Fault, ...]:
     """The faults in the order of the file, noting in ``found`` what is wrong; none without a seed."""
     entries = []
-    for index, item in enumerate(found.attempt(section.items) or []):
-        own = Findings()
-        entry = _entry(item, index, ground, own)
-        found.take(own)
+    for index, (item, own) in enumerate(found.each(found.attempt(section.items) or [])):
+        entry = _entry(item, index, ground, own)  # by its place in the file, sound or not: draws of others stay
         if entry is not None and not own.errors:
             entries.append(entry)
     return () if seed is None else drawn(entries, seed, ground, found)
@@ -140,7 +138,7 @@ def _entry(item: Field, index: int, ground: Ground, found: Findings) -> Planned 
     value = said[0] if said else None
     where = found.attempt(_where, name, fields[name], ground)
     repeat = None
-    if "repeat" in fields and moment is not None and not found.errors:
+    if "repeat" in fields and moment is not None and not found.errors:  # what is wrong with for is said first
         repeat = found.attempt(_repeat, fields["repeat"], moment, for_s)
     if moment is None or where is None or found.errors:
         return None
@@ -174,7 +172,7 @@ def _moment(field: Field, iterations: int) -> Moment:
     if len(ends) != 2:
         raise between.error(f"expected two moments, not {len(ends)}", "write e.g. [10s, 60s]")
     (low, iteration), (high, other) = (_at(end, iterations) for end in ends)
-    if iteration is not other:
+    if iteration is not other:  # nobody knows beforehand which of them comes first
         raise between.error("one is a time and one an iteration", "write two of one kind")
     if not low < high:
         raise between.error("the second is not after the first", "write the earlier one first")
@@ -200,7 +198,7 @@ def _at(field: Field, iterations: int) -> tuple[float, bool]:
     text = field.text()
     match = _ITERATION.fullmatch(text)
     if match is None:
-        if "iteration" in text:
+        if "iteration" in text:  # else it would be called a time without a unit
             raise field.error(f"{described(text)} is no iteration", "write e.g. iteration 30")
         return SPAN.read(field), False
     if int(match[1]) >= iterations:
@@ -224,6 +222,7 @@ def _where(name: str, field: Field, ground: Ground) -> Place:
         return _links(name, field, ground)
     if field.text() == RANDOM:
         return Place(drawn=(False,), place=field)
+    # Of a pattern, hosts without a rank are left out: faults of hosts happen to workers and their traces.
     training = tuple(host.name for host in hosts_of(field, ground.hosts) if host.rank is not None)
     if not training:
         raise field.error(f"{described(field.value)} does not train: there is no worker", "name a host that trains")
@@ -249,9 +248,10 @@ def _links(name: str, field: Field, ground: Ground) -> Place:
 
 def _across(field: Field, hosts: Sequence[Host]) -> tuple[Pair, ...]:
     """All links between the sides of a partition. Raises: ScenarioError."""
+    patterns = [side.items() for side in field.items()]
     sides = [
-        {host.name: None for pattern in side.items() for host in hosts_of(pattern, hosts)} for side in field.items()
-    ]
+        {host.name: None for pattern in side for host in hosts_of(pattern, hosts)} for side in patterns
+    ]  # in order
     if len(sides) < 2 or not all(sides):
         raise field.error("has not two sides with hosts in them", "write e.g. [[edge.*], [fog.*, cloud.*]]")
     everyone = [name for side in sides for name in side]

@@ -101,13 +101,11 @@ def read_emulation(document: Document | None, design: Design, found: Findings) -
 def names_traces(document: Document | None) -> bool:
     """Whether a schedule plays a recorded trace."""
     said = document.value.get("schedules") if document is not None and isinstance(document.value, dict) else None
-    entries = [
-        entry
-        for section in (said.values() if isinstance(said, dict) else ())
-        for entry in (section if isinstance(section, list) else ())
-        if isinstance(entry, dict)
-    ]
-    return any(isinstance(entry.get("rate"), dict) and "trace" in entry["rate"] for entry in entries)
+    sections = said.values() if isinstance(said, dict) else ()
+    # Looked at as it stands, sound or not: the workflow is checked before this file is read.
+    entries = [entry for section in sections if isinstance(section, list) for entry in section]
+    rates = [entry.get("rate") for entry in entries if isinstance(entry, dict)]
+    return any(isinstance(rate, dict) and "trace" in rate for rate in rates)
 
 
 def _on_links(
@@ -121,10 +119,8 @@ def _on_links(
         said = replace(said, bottlenecks=read_bottlenecks(sections["bottlenecks"], said.links, every, own))
     # A schedule of a bottleneck that was not understood would be called unknown.
     if "schedules" in sections and not own.errors:
-        read = schedules.read_schedules(
-            sections["schedules"], every, said.links, said.bottlenecks, said.compute, design.folder, own
-        )
-        said = replace(said, schedules=read)
+        section, on = sections["schedules"], (every, said.links, said.bottlenecks, said.compute)
+        said = replace(said, schedules=schedules.read_schedules(section, *on, design.folder, own))
     found.take(own)
     return said
 
@@ -135,12 +131,8 @@ def _injected(section: Field, said: Emulation, design: Design, every: Sequence[H
     injected = injection.read_injected(fields, seed, every, said.links, design.used_pairs, found)
     if "faults" not in fields:
         return injected
-    ground = Ground(
-        hosts=every,
-        used_pairs=design.used_pairs,
-        least_rate_bps=_least_rates_bps(said, injected),
-        iterations=design.iterations or 0,
-    )
+    least_bps, iterations = _least_rates_bps(said, injected), design.iterations or 0
+    ground = Ground(hosts=every, used_pairs=design.used_pairs, least_rate_bps=least_bps, iterations=iterations)
     return replace(injected, faults=faults.read_faults(fields["faults"], seed, ground, found))
 
 
@@ -151,5 +143,6 @@ def _least_rates_bps(said: Emulation, injected: Injected) -> dict[Pair, float]:
         schedule = said.schedules.links.get(pair)
         rate_bps = schedule.rate_bps.least if schedule is not None and schedule.rate_bps is not None else link.rate_bps
         if rate_bps is not None:
+            # A fault comes on top of both, at whatever moment: the emulator must have a rate for the worst.
             least[pair] = rate_bps * injected.links.get(pair, 1.0)
     return least

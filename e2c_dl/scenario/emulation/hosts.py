@@ -31,10 +31,9 @@ CORES = number(0, MAX_CORES, above=True)
 
 
 def _cores_or_null(field: Field) -> float | None:
-    return None if field.value is None else field.number(lambda n: 0 < n <= MAX_CORES, _CORES_RANGE)
+    range_ = f"above 0, at most {MAX_CORES:g}, or null"  # that of CORES names no null
+    return None if field.value is None else field.number(lambda n: 0 < n <= MAX_CORES, range_)
 
-
-_CORES_RANGE = f"above 0, at most {MAX_CORES:g}, or null"
 
 COMPUTE = Keys(
     method=Key(
@@ -59,11 +58,7 @@ TCP = Keys(
         "Any that the kernel has: cubic, reno, bbr.",
         default=DEFAULT_TCP.congestion_control,
     ),
-    slow_start_after_idle=Key(
-        BOOLEAN,
-        "Whether a connection that paused begins slowly again.",
-        default=DEFAULT_TCP.slow_start_after_idle,
-    ),
+    slow_start_after_idle=Key(BOOLEAN, "Whether a connection that paused begins slowly again.", default=False),
 )
 
 
@@ -75,7 +70,7 @@ def read_compute(section: Field, hosts: Sequence[Host] | None, found: Findings) 
         factor = found.attempt(FACTOR.read, field)
         chosen = found.attempt(hosts_of, field.key(), hosts) if hosts is not None else None
         if factor is not None and chosen is not None:
-            factors.update({host.name: factor for host in chosen})
+            factors.update({host.name: factor for host in chosen})  # in order of the file: the last holds
     return replace(DEFAULT_COMPUTE, **said, factors=MappingProxyType(factors))
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
+from e2c_dl.scenario.emulation.draws import draw
 from e2c_dl.scenario.emulation.hosts import MAX_FACTOR
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.keys import Keys, integer, needed, number
@@ -38,10 +39,7 @@ NOTHING = Injected(seed=0, compute=MappingProxyType({}), links=MappingProxyType(
 MORE_TIMES_SLOWER = number(1, MAX_FACTOR, above=True)
 RATE_FACTOR = number(0, 1, above=True, below=True)
 SEED = integer(0, 2**32 - 1)
-HOSTS = Keys(
-    host=needed(PLACE),
-    factor=needed(MORE_TIMES_SLOWER, "Times slower than designed, all the time."),
-)
+HOSTS = Keys(host=needed(PLACE), factor=needed(MORE_TIMES_SLOWER, "Times slower than designed, all the time."))
 LINKS = Keys(
     src=needed(PLACE, "Where the links begin."),
     dst=needed(PLACE, "Where they end."),
@@ -72,23 +70,22 @@ def read_injected(
     ``used_pairs`` tells the directed links that training uses, in a fixed order; it is asked only to draw one.
     """
     ranks = [host.name for host in hosts if host.rank is not None]
+    rated = {pair for pair, link in links.items() if link.rate_bps is not None}
 
     def named_hosts(entry: Field) -> list[str]:
         return [host.name for host in hosts_of(entry.required("host"), hosts)]
-
-    rated = {pair for pair, link in links.items() if link.rate_bps is not None}
-
-    def named_links(entry: Field) -> list[Pair]:
-        return rated_pairs(entry, hosts, rated)
-
-    def slowable() -> list[Pair]:
-        return [pair for pair in used_pairs() if pair in rated]
 
     # Sound lines are placed even if others are wrong, so that what is wrong with their places is said, too.
     slow_hosts = _entries(fields.get("compute"), HOSTS, found)
     slow_links = _entries(fields.get("links"), LINKS, found)
     compute = _place(f"{seed}:compute", slow_hosts, named_hosts, lambda: ranks, found)
-    slowed = _place(f"{seed}:links", slow_links, named_links, slowable, found)
+    slowed = _place(
+        f"{seed}:links",
+        slow_links,
+        lambda entry: rated_pairs(entry, hosts, rated),
+        lambda: [pair for pair in used_pairs() if pair in rated],  # asked late: the strategy is imported for it
+        found,
+    )
     for pair, entry in slowed.items():
         found.attempt(_check_rate, entry, links[pair])
     return Injected(
@@ -102,11 +99,9 @@ def _entries(field: Field | None, keys: Keys, found: Findings) -> list[_Entry]:
     """The sound lines of the list ``field``, of places and, as the last key, a factor; the others are noted."""
     *places, factor = keys
     entries = []
-    for index, item in enumerate(found.attempt(field.items) or []) if field else ():
-        own = Findings()
+    for index, (item, own) in enumerate(found.each((found.attempt(field.items) or []) if field else ())):
         said = keys.gather(item, own)
         drawn = own.attempt(is_drawn, item, places) if not own.errors else None
-        found.take(own)
         if drawn is not None:
             entries.append(_Entry(field=item, index=index, factor=said[factor], drawn=drawn))
     return entries
@@ -137,11 +132,9 @@ def _place(
     for entry in entries:
         if entry.drawn:
             free = [element for element in candidates() if element not in placed]
-            if free:
-                # Of Python's draws only random() is promised to stay the same in later versions.
-                placed[free[int(random.Random(f"{stream}:{entry.index}").random() * len(free))]] = entry
-            else:
-                found.errors.append(entry.field.error("nothing is left to draw from", "remove one of the random ones"))
+            # A stream for each entry, by its number: another entry added behind does not move the ones before.
+            rng = random.Random(f"{stream}:{entry.index}")
+            placed.update(dict.fromkeys(draw(free, rng, entry.field, found), entry))
     return placed
 
 
@@ -157,5 +150,5 @@ def rated_pairs(entry: Field, hosts: Sequence[Host], rated: Container[Pair]) -> 
 
 def _check_rate(entry: _Entry, link: Link) -> None:
     rate_bps = link.slowed(entry.factor).rate_bps
-    if rate_bps is not None and rate_bps < RATE_MIN_BPS:
+    if rate_bps is not None and rate_bps < RATE_MIN_BPS:  # what units.parse_rate would refuse, too
         raise entry.field.error(f"leaves {format_rate(rate_bps)}", f"leave at least {format_rate(RATE_MIN_BPS)}")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from e2c_dl import units
-from e2c_dl.errors import E2cDlError, ScenarioError
+from e2c_dl.errors import ScenarioError
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.keys import DELAY, LOSS, SHARE, Key, Keys, Kind, needed, one_of
 from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
@@ -31,14 +31,6 @@ DISTRIBUTIONS = tuple(distribution.value for distribution in Distribution)
 
 _FRAMES = re.compile(r"\s*([0-9]{1,9})\s+frames?\s*")
 _BDP = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s+bdp\s*")
-
-
-class JitterMisfit(E2cDlError):
-    """A link's jitter does not fit its delay. Never seen by users: becomes a ScenarioError where its place is known."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.problem, self.remedy = problem, remedy
-        super().__init__(f"{problem}; {remedy}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +57,7 @@ def read_links(
         values = _entry(entry, found)
         pairs = found.attempt(pairs_of, entry, hosts, found) if values else None
         for pair in pairs or ():
-            said.setdefault(pair, {}).update(values)
+            said.setdefault(pair, {}).update(values)  # with their places: an error names the entry that holds
     links = dict(designed)
     misfits: dict[tuple[int, str], ScenarioError] = {}
     for pair, values in said.items():
@@ -94,16 +86,18 @@ def read_queue(field: Field) -> Queue:
     return Queue(size_bytes=size_bytes)
 
 
-def check_jitter(link: Link) -> None:
-    """Raises: JitterMisfit, if jitter would be cut off at no delay at all."""
+def check_jitter(link: Link, place: Field, what: str, remedy: str = "") -> None:
+    """Raises: ScenarioError at ``place``, of ``what``, if the link's jitter would be cut off at no delay at all."""
     if link.jitter_s == 0:
         return
     delay, jitter = units.format_delay(link.delay_s), units.format_delay(link.jitter_s)
     if link.delay_s == 0:
-        raise JitterMisfit(f"jitter of {jitter} on a link without delay", "give it a delay in network.yaml")
+        problem = f"{what}: jitter of {jitter} on a link without delay"
+        raise place.error(problem, remedy or "give it a delay in network.yaml")
+    # The others have tails, of which some is cut off however narrow they are.
     if link.distribution is Distribution.UNIFORM and link.jitter_s > link.delay_s:
-        problem = f"uniform jitter of {jitter} around a delay of {delay} would be cut off at 0"
-        raise JitterMisfit(problem, f"write at most {delay}, or distribution: normal")
+        problem = f"{what}: uniform jitter of {jitter} around a delay of {delay} would be cut off at 0"
+        raise place.error(problem, remedy or f"write at most {delay}, or distribution: normal")
 
 
 def _entry(entry: Field, found: Findings) -> dict[str, tuple[Field, Any]]:
@@ -130,14 +124,12 @@ def _refined(pair: Pair, link: Link, values: Mapping[str, tuple[Field, Any]]) ->
     )
     if "distribution" in fields and refined.jitter_s == 0:
         raise fields["distribution"].error(f"{shown(pair)} has no jitter to distribute", "add jitter, such as 2ms")
-    try:
-        check_jitter(refined)
-    except JitterMisfit as misfit:
-        place = fields.get("jitter") or fields["distribution"]
-        raise place.error(f"{shown(pair)}: {misfit.problem}", misfit.remedy) from misfit
+    if place := fields.get("jitter") or fields.get("distribution"):  # else it is network.yaml's, and checked there
+        check_jitter(refined, place, shown(pair))
     if refined.burst is not None and refined.loss > 0:
         problem = f"{shown(pair)} already loses {units.format_loss(refined.loss)}, independently"
         raise fields["burst"].error(problem, "remove loss from its rule in network.yaml, or burst here")
+    # netem reorders by sending some segments at once, so others must wait.
     if refined.reorder > 0 and refined.delay_s == 0:
         problem = f"{shown(pair)} has no delay that a segment could skip"
         raise fields["reorder"].error(problem, "give it a delay in network.yaml, or remove reorder")

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.emulation.hosts import FACTOR, MAX_CORES, MAX_FACTOR
-from e2c_dl.scenario.emulation.links import JitterMisfit, check_jitter
+from e2c_dl.scenario.emulation.links import check_jitter
 from e2c_dl.scenario.emulation.schedule_forms import CORES_OVER_TIME, DELAYS, FACTORS, LOSSES, RATES, Forms
 from e2c_dl.scenario.field import Field, Findings, described, instead
 from e2c_dl.scenario.keys import SPAN, Key, Keys, Kind, listed, needed, number
@@ -107,8 +107,7 @@ def _links(
 ) -> dict[Pair, LinkSchedule]:
     schedules: dict[Pair, LinkSchedule] = {}
     taken: dict[tuple[Pair, str], Field] = {}
-    for entry in entries:
-        own = Findings()
+    for entry, own in found.each(entries):
         fields = LINK.fields(entry, own)
         named = [key for key in OF_LINKS if key in fields]
         if not own.errors and not named:
@@ -122,7 +121,6 @@ def _links(
                 schedules[pair] = dataclasses.replace(schedules.get(pair, LinkSchedule()), **{_FIELDS[key]: schedule})
             if own.errors:
                 break  # the first link stands for all that the entry speaks of
-        found.take(own)
     return schedules
 
 
@@ -143,10 +141,10 @@ def _check_links(
         if loss is not None and link.burst is not None:
             raise fields["loss"].error(f"{shown(pair)} loses in bursts", "remove burst from its links, or loss here")
         if delay is not None:
-            try:
-                check_jitter(dataclasses.replace(link, delay_s=delay.least))
-            except JitterMisfit as misfit:
-                raise fields["delay"].error(f"{shown(pair)}: {misfit.problem}", "keep the delay longer") from misfit
+            shortest = dataclasses.replace(
+                link, delay_s=delay.least
+            )  # jitter is of the link, and does not shrink with it
+            check_jitter(shortest, fields["delay"], shown(pair), "keep the delay longer")
             if link.reorder > 0 and delay.least == 0:
                 raise fields["delay"].error(f"{shown(pair)} reorders, which takes a delay", "keep it above 0ms")
 
@@ -157,8 +155,7 @@ def _bottlenecks(
     names = [bottleneck.name for bottleneck in bottlenecks]
     schedules: dict[str, Schedule] = {}
     taken: dict[str, Field] = {}
-    for entry in entries:
-        own = Findings()
+    for entry, own in found.each(entries):
         fields = BOTTLENECK.fields(entry, own)
         name = own.attempt(fields["name"].text) if "name" in fields else None
         if name is not None and name not in names:
@@ -168,7 +165,6 @@ def _bottlenecks(
         if name is not None and schedule is not None and not own.errors:
             own.attempt(_claim, taken, name, entry, f"{name} has a schedule")
             schedules[name] = schedule
-        found.take(own)
     return schedules
 
 
@@ -176,21 +172,19 @@ def _compute(
     entries: Sequence[Field], hosts: Sequence[Host], compute: ComputeEmulation, folder: Path, found: Findings
 ) -> dict[str, Schedule]:
     schedules: dict[str, Schedule] = {}
-    taken: dict[str, Field] = {}
-    for entry in entries:
-        own = Findings()
+    taken: dict[str, Field] = {}  # apart from schedules: what is said twice names the line that said it first
+    for entry, own in found.each(entries):
         fields = entry.keys(own, known=("host", "factor", "cores"), required=["host"])
         if not own.errors and ("factor" in fields) == ("cores" in fields):
             own.errors.append(entry.error("names neither or both of factor and cores", "write one of them"))
         chosen = own.attempt(hosts_of, fields["host"], hosts) if "host" in fields else None
         schedule = None
-        if "factor" in fields and not own.errors:
+        if not own.errors and "factor" in fields:
             schedule = FACTORS.read(fields["factor"], own, folder)
-        elif "cores" in fields and not own.errors:
+        elif not own.errors:
             schedule = _of_cores(fields["cores"], compute.cores, folder, own)
         if schedule is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
             schedules.update({host.name: schedule for host in chosen})
-        found.take(own)
     return schedules
 
 
@@ -200,7 +194,7 @@ def _of_cores(field: Field, reference: float | None, folder: Path, found: Findin
         remedy = "write 'cores:' under 'compute:', what a host of factor 1 gets, or a factor here"
         found.errors.append(field.error("cores of what, compute.cores does not say", remedy))
         return None
-    least = reference / MAX_FACTOR
+    least = reference / MAX_FACTOR  # and at most the reference: a host is slowed, never made faster
 
     def cores(each: Field) -> float:
         return each.number(
@@ -219,6 +213,7 @@ def _of_cores(field: Field, reference: float | None, folder: Path, found: Findin
 def _subdivided(schedule: Schedule) -> Iterator[tuple[float, float]]:
     """The points of a ramp, and so many between them that lines between their reciprocals are close to a ramp of it."""
     for (begin_s, begin), (end_s, end) in pairwise(schedule.points):
+        # A factor is 1 / cores, of which a straight line would be slow too early: many short lines in its place.
         count = max(1, math.ceil(abs(math.log(end / begin)) / math.log(RATIO_STEP)))
         for index in range(count):
             value = begin * (end / begin) ** (index / count)
@@ -230,15 +225,13 @@ def _subdivided(schedule: Schedule) -> Iterator[tuple[float, float]]:
 def _thermal(entries: Sequence[Field], hosts: Sequence[Host], found: Findings) -> dict[str, Thermal]:
     devices: dict[str, Thermal] = {}
     taken: dict[str, Field] = {}
-    for entry in entries:
-        own = Findings()
+    for entry, own in found.each(entries):
         said = THERMAL.gather(entry, own)
         chosen = own.attempt(hosts_of, entry.required("host"), hosts) if "host" in said else None
         values = {_THERMAL[key][0]: value for key, value in said.items() if key != "host"}
         device = own.attempt(_device, entry, values) if not own.errors else None
         if device is not None and chosen is not None and own.attempt(_claim_hosts, taken, chosen, entry):
             devices.update({host.name: device for host in chosen})
-        found.take(own)
     return devices
 
 

@@ -40,7 +40,7 @@ LAYERS_CASES = [
     ("layers:", "layer:", "layer: unknown key", "did you mean 'layers'?"),
     ("cluster: paradoxe", "clutser: paradoxe", "environment.g5k.clutser: unknown key", "'cluster'"),
     ("cluster: paradoxe", "queue: default", "environment: no cluster", "add 'cluster:'"),
-    ("cluster: paradoxe", "cluster: p, walltime: '24:00:00'", "walltime: '24:00:00' does not", "hh:mm:ss"),
+    ("cluster: paradoxe", "cluster: p, walltime: '24:00:00'", "walltime: '24:00:00' is no walltime", "hh:mm:ss"),
     ("cluster: paradoxe", "cluster: p, walltime: 12:00:00", "expected text, not 43200", "in quotes"),
     ("cluster: paradoxe", "cluster: p, env_name: debian11-big", "env_name needs a job of type deploy", "[deploy]"),
     ("cluster: paradoxe", "cluster: p, queue: besteffrot", "'besteffrot' is not known", "'besteffort'"),
