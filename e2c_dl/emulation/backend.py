@@ -22,4 +22,4 @@ class Backend(Enum):
     @classmethod
     def least(cls, backends: Iterable[Backend]) -> Backend:
         """What all of ``backends`` can do."""
-        return min(backends, key=list(cls).index)
+        return min(backends, key=list(cls).index)  # members stand in this order

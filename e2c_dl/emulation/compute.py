@@ -1,4 +1,4 @@
-"""How hosts that share one machine are made as slow as a scenario says, without asking for more cores than there are.
+"""Emulation of slow hosts on one shared machine: quota or pacing of each, asking for no more cores than there are.
 
 ::
 
@@ -110,6 +110,7 @@ def plan(
             raise EmulationError(f"compute: {host} has factor {factor:g}; give a positive number")
     hosts = _Hosts(factors=factors, fastest={**factors, **least}, changing=tuple(least))
     base = 1.0 if cores is None else cores
+    # A sum of shares that is just what can be given must not fail by the last bit of a float.
     fits = base * hosts.demand <= usable * (1 + 1e-9) and hosts.within_a_core(base)
     asked = f"{base * hosts.demand:.2f} cores asked for, {usable:.2f} of {machine_cores:g} can be given"
     if method == "auto":

@@ -30,13 +30,9 @@ class KernelLinks:
         self._topology, self._config, self._device, self._netem = topology, config, device, netem
 
     def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
-        host, addresses = self._config.host, self._config.addresses
-        commands = tc.changes(
-            self._topology, host, self._device, addresses, links, bottlenecks, netem=self._netem
-        )  # fmt: skip
-        if not commands:
-            return None
-        return on_host.run(commands)
+        where = (self._config.host, self._device, self._config.addresses)
+        commands = tc.changes(self._topology, *where, links, bottlenecks, netem=self._netem)
+        return on_host.run(commands) if commands else None
 
 
 class NoLinks:

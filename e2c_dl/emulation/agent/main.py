@@ -21,7 +21,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
@@ -59,17 +59,12 @@ class Agent:
         self._acted_s = -math.inf
         self._killed = False
 
-    def due_s(self) -> float:
-        """When, after the last action, something may change next, as far as it is known now."""
-        changes_s = self._over_time.next_change_s(
-            self._duties.links, self._duties.bottlenecks, self._acted_s, self.begun
-        )
-        own = self.begun.windows((*self._duties.pauses, *self._duties.kills))
-        return min([changes_s, *(window.next_edge_s(self._acted_s) for window in own)])
-
-    def begin(self, log: ChangeLog) -> None:
-        """Training begins: whatever is scheduled for its first moment is put in force."""
-        self.act(0.0, log)
+    def due_s(self, after_s: float | None = None) -> float:
+        """When, after that or else after the last action, something may change next, as far as it is known now."""
+        duties, after_s = self._duties, self._acted_s if after_s is None else after_s
+        changes_s = self._over_time.next_change_s(duties.links, duties.bottlenecks, after_s, self.begun)
+        own = self.begun.windows((*duties.pauses, *duties.kills))
+        return min([changes_s, *(window.next_edge_s(after_s) for window in own)])
 
     def iteration(self, number: int, began: Sequence[int], at_s: float, log: ChangeLog) -> None:
         """The worker began iteration ``number``, and the faults of the numbers ``began`` with it."""
@@ -81,7 +76,7 @@ class Agent:
         due_s = self.due_s()
         if due_s > now_s:
             return
-        while (next_s := self._after(due_s)) <= now_s:
+        while (next_s := self.due_s(due_s)) <= now_s:  # the last moment that passed counts, not each on the way
             due_s = next_s
         self.act(due_s, log)
 
@@ -104,13 +99,6 @@ class Agent:
         """Leave no worker stopped behind."""
         if self._worker.stopped:
             self._worker.resume()
-
-    def _after(self, moment_s: float) -> float:
-        before, self._acted_s = self._acted_s, moment_s
-        try:
-            return self.due_s()
-        finally:
-            self._acted_s = before
 
     def _bottlenecks(self, moment_s: float, log: ChangeLog) -> None:
         for name in self._duties.bottlenecks:
@@ -163,7 +151,7 @@ def serve(agent: Agent, scenario: Scenario, host: str, told: Input, log: ChangeL
             if heard.iteration is None:
                 began, log.began_ns = True, heard.at_ns
                 clock.reset(skews(faults, heard.at_ns, agent.begun))
-                agent.begin(log)
+                agent.act(0.0, log)  # what is scheduled for the first moment of training
                 continue
             if numbers := agent.begun.begin(own, heard.iteration, at_s):
                 clock.reset(skews(faults, log.began_ns, agent.begun))  # first: what is logged is of the clock as it is
@@ -185,7 +173,7 @@ def main() -> int:
         clock = TraceClock(time.monotonic_ns)
         log = ChangeLog(Path(config.log), config.host, clock.own_ns)
     except E2cDlError as error:
-        _answer({"error": str(error)})
+        print(json.dumps({"error": str(error)}), flush=True)
         return error.exit_code
     duties = Duties.of(scenario, config.host, relay=config.backend == Backend.RELAY.value)
     agent = Agent(scenario, config.host, duties, links, WorkerProcess(config.worker_pid))
@@ -193,7 +181,7 @@ def main() -> int:
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection takes milliseconds
-    _answer({"ready": True, "scheduler": scheduler, "links": how})
+    print(json.dumps({"ready": True, "scheduler": scheduler, "links": how}), flush=True)  # the worker waits for it
     try:
         serve(agent, scenario, config.host, told, log, clock)
     except (E2cDlError, OSError) as error:
@@ -202,10 +190,6 @@ def main() -> int:
     finally:
         agent.resume()
     return 0
-
-
-def _answer(message: Mapping[str, object]) -> None:
-    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int) -> bool:
     """This process is killed when its parent ends. False: the parent, whose pid is given, has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    return os.getppid() == parent
+    return os.getppid() == parent  # one that ended before the prctl sends no signal
 
 
 class WorkerProcess:
@@ -63,7 +63,7 @@ def _guard(worker: int) -> tuple[int, int]:
         return pid, kept
     try:  # in the guard, which is never to come back
         os.close(kept)
-        os.read(waiting, 1)
+        os.read(waiting, 1)  # returns when the agent's end is closed, whatever ended the agent
         os.kill(worker, signal.SIGCONT)
     finally:
-        os._exit(0)
+        os._exit(0)  # no clean-up of what belongs to the agent

@@ -82,7 +82,7 @@ def open_socket(address: str, port: int) -> socket.socket:
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         try:
-            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)  # beyond net.core.rmem_max
         except PermissionError:  # not root: as large as is allowed; what overflows is counted
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -98,7 +98,7 @@ def open_socket(address: str, port: int) -> socket.socket:
 def receive(opened: socket.socket) -> Arrival | None:
     """The next datagram; None if there is none now."""
     try:
-        datagram, ancillary, _, sender = opened.recvmsg(2048, _ANCILLARY_BYTES)
+        datagram, ancillary, _, sender = opened.recvmsg(2048, _ANCILLARY_BYTES)  # more than a full frame
     except BlockingIOError:
         return None
     at_ns = overflowed = 0

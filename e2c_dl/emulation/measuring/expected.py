@@ -1,4 +1,4 @@
-"""What a link that is exactly as requested looks like when it is measured: medians, spreads, bursts.
+"""Expected measurements of a link that is exactly as requested: medians, spreads, bursts.
 
 ::
 
@@ -25,8 +25,8 @@ PARETO_SHAPE = 3.0
 def alone(topology: Topology, src: str, dst: str) -> Link:
     """``src`` -> ``dst`` as it is while nobody else sends: no faster than the bottleneck that it passes."""
     link = topology.link(src, dst)
-    rates = [shared.rate_bps for shared in topology.bottlenecks if (src, dst) in shared.links]
-    return replace(link, rate_bps=min([*rates, *([] if link.rate_bps is None else [link.rate_bps])], default=None))
+    rates = [link.rate_bps, *(shared.rate_bps for shared in topology.bottlenecks if (src, dst) in shared.links)]
+    return replace(link, rate_bps=min((rate_bps for rate_bps in rates if rate_bps is not None), default=None))
 
 
 def shares(topology: Topology, bottleneck: Bottleneck, sum_bps: float) -> dict[Pair, float]:

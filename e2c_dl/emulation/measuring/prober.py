@@ -110,6 +110,7 @@ class Prober:
             )
         return trips_s
 
+    # Real time, not monotonic: arrivals bear the kernel's real-time stamps.
     def _ping(self, train: int, number: int) -> float | None:
         """Seconds on the network; the time in which the other side was not yet awake is taken off."""
         sent_ns = time.time_ns()

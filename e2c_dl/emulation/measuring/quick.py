@@ -21,7 +21,7 @@ from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.measuring.measured import Interval, Measured, median_interval
 from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.prober import Prober, Sent
+from e2c_dl.emulation.measuring.prober import Prober
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
@@ -131,10 +131,10 @@ def frame_rate(
         sent, result = prober.train(frame_bytes, pace_bps, frames, head_s)
         if rates_bps := block_rates_bps(result, frame_bytes):
             seen.append((statistics.median(rates_bps), median_interval(rates_bps)))
-            if not is_floor(sent, result, link):
-                return *seen[-1], False
-        if kept_pace(sent, pace_bps):
-            break  # the sender did all it could: another train would show the same
+            if sent.held_back or result.passed < SATURATED * _passing(link):
+                return *seen[-1], False  # not all came through that the link does not lose: it was the limit
+        if sent.rate_bps >= SATURATED * pace_bps:
+            break  # the sender did all it could: another train would show the same; else it had to wait for a core
     if not seen:
         raise EmulationError(f"measuring: too few of {frames} frames reached {prober.peer}; is its rate near zero?")
     return *max(seen), True  # what a stalled machine held back says nothing of the link
@@ -151,16 +151,6 @@ def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, in
     enough = int(pace_bps * seconds / 8 / MIN_FRAMES)  # bytes of a frame, if that many are to fit
     frame_bytes = min(FULL_FRAME_BYTES, max(MIN_FRAME_BYTES, enough))
     return frame_bytes, pace_bps, max(2, int(pace_bps * seconds / 8 / frame_bytes))
-
-
-def kept_pace(sent: Sent, pace_bps: float) -> bool:
-    """Whether the sender did what it was asked to; else it had to wait for a core, and another train may tell more."""
-    return sent.rate_bps >= SATURATED * pace_bps
-
-
-def is_floor(sent: Sent, result: TrainResult, link: Link) -> bool:
-    """Whether all came through that ``link`` does not lose: then it could have carried more."""
-    return not sent.held_back and result.passed >= SATURATED * _passing(link)
 
 
 def _passing(link: Link) -> float:

@@ -46,7 +46,7 @@ class Responder:
     def close(self) -> None:
         """Ends the thread; may be called again."""
         if self._thread.is_alive():
-            self._wake.send(b"x")
+            self._wake.send(b"x")  # select waits without a time-out
             self._thread.join()
         for opened in (self._wake, self._stop, self._socket, self._listening):
             opened.close()

@@ -18,7 +18,7 @@ from typing import Any
 
 from e2c_dl.emulation.measuring import expected, stream
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
-from e2c_dl.emulation.measuring.measured import Interval, Measured, RateFrom, Share, fraction_interval, median_interval
+from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share, fraction_interval, median_interval
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.emulation.measuring.prober import Prober
 from e2c_dl.emulation.measuring.quick import (
@@ -63,8 +63,8 @@ def measure_thoroughly(
     goodput = _goodput(src_address, peer, there, back)
     rate_from = RateFrom.UDP
     if floor and goodput.steady_bps * goodput.frame_factor > rate_bps:
-        factor, rate_from = goodput.frame_factor, RateFrom.TCP
-        rate_bps, rate_interval = goodput.steady_bps * factor, _times(goodput.steady_interval_bps, factor)
+        factor, (low_bps, high_bps), rate_from = goodput.frame_factor, goodput.steady_interval_bps, RateFrom.TCP
+        rate_bps, rate_interval = goodput.steady_bps * factor, (low_bps * factor, high_bps * factor)
         floor = there.rate_bps is None  # TCP fills what there is
     quartiles = statistics.quantiles(trips_s, n=4)
     lost = max(0, loss_sent - result.arrived)
@@ -136,7 +136,3 @@ def _shape(result: TrainResult) -> dict[str, Any]:
         # Frames for which the socket had no room are missing without being lost: then the runs mean nothing.
         "loss_burst": result.lost_in_runs / result.lost_runs if result.lost_runs and not result.overflowed else None,
     }
-
-
-def _times(interval: Interval, factor: float) -> Interval:
-    return interval[0] * factor, interval[1] * factor

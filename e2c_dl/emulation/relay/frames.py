@@ -84,6 +84,7 @@ def cut(buffer: bytes, form: FrameShape, first: int, count: int) -> bytes:
     if gso_type == GSO_TCPV4:
         _rewrite_ipv4(head, first, end - begin)
     else:
+        # IPv6 counts its payload without its own header: Ethernet's 14 and its 40 bytes come off.
         struct.pack_into("!H", head, VNET_BYTES + ETHERNET_BYTES + 4, form.headers_bytes - 54 + end - begin)
     _rewrite_tcp(head, tcp, begin, last=end == form.payload_bytes)
     struct.pack_into("!H", head, tcp + _TCP_CHECKSUM, _pseudo_sum(head, gso_type, body - tcp + end - begin))
@@ -106,7 +107,7 @@ def _rewrite_ipv4(head: bytearray, first: int, payload_bytes: int) -> None:
     identification = struct.unpack_from("!H", head, ip + 4)[0]
     length = len(head) - ip + payload_bytes
     struct.pack_into("!HH", head, ip + 2, length, (identification + first) & 0xFFFF)
-    struct.pack_into("!H", head, ip + 10, 0)
+    struct.pack_into("!H", head, ip + 10, 0)  # its own checksum counts as 0 (RFC 791)
     header = bytes(head[ip : ip + (head[ip] & 0x0F) * 4])
     struct.pack_into("!H", head, ip + 10, ~internet_sum(header) & 0xFFFF)
 

@@ -53,12 +53,9 @@ class LossModel:
                 self._marked -= count
             else:
                 self._clear -= count
-            if runs and runs[-1][2] == marked:  # callers cut frames at runs: no more than needed
-                first_before, count_before, _ = runs.pop()
-                runs.append((first_before, count_before + count, marked))
-            else:
-                runs.append((first, count, marked))
+            begin = runs.pop()[0] if runs and runs[-1][2] == marked else first  # callers cut frames at runs: join them
             first += count
+            runs.append((begin, first - begin, marked))
         return runs
 
     def _draw(self) -> None:
@@ -104,4 +101,4 @@ def _gap(probability: float, rng: random.Random) -> int:
         return FOREVER
     if probability >= 1:
         return 0
-    return int(min(FOREVER, math.log(1 - rng.random()) / math.log1p(-probability)))
+    return int(min(FOREVER, math.log(1 - rng.random()) / math.log1p(-probability)))  # random() may be 0, but never 1

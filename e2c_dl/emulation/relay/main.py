@@ -25,7 +25,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from e2c_dl.emulation.priority import raise_priority
@@ -148,12 +147,12 @@ def main() -> int:
         relay = Relay(config, taps, scheduler := raise_priority())
         write_report(path := Path(config.report_path), relay.report(final=False))
     except (EmulationError, OSError) as error:
-        _answer({"error": str(error)})
+        print(json.dumps({"error": str(error)}), flush=True)
         return 1
     gc.collect()
     gc.freeze()
     gc.disable()  # a collection takes milliseconds; the loop makes no cycles
-    _answer({"ready": True, "scheduler": scheduler})
+    print(json.dumps({"ready": True, "scheduler": scheduler}), flush=True)
     reports = BackgroundReports(path, lambda: overruns(config.hosts))
     relay.run(stop, reports)
     relay.close()
@@ -174,10 +173,6 @@ def _stop_socket() -> socket.socket:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # without a handler it would kill before the byte is written
     return stop
-
-
-def _answer(message: Mapping[str, object]) -> None:
-    print(json.dumps(message), flush=True)
 
 
 def _cpu_s() -> float:

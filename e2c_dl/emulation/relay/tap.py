@@ -38,7 +38,7 @@ def open_tap(host: RelayHost) -> int:
     """
     with _inside(host):  # a device appears in the namespace of the thread that makes it
         try:
-            descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # the relay reads until nothing is left
         except OSError as error:
             raise EmulationError(
                 f"relay: cannot open {TUN} ({error.strerror}); load the kernel's tun module (modprobe tun) and "

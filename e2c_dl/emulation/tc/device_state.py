@@ -1,4 +1,4 @@
-"""What ``tc`` says is in force on a device, as values; and where that differs from the commands that were run.
+"""State of a device as ``tc`` shows it, as values; and where that differs from the commands that were run.
 
 ::
 
@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from e2c_dl.emulation.tc.link_class import CUT, Command
@@ -31,6 +31,21 @@ _FILTER = re.compile(r"\bfh (?P<handle>[0-9a-f]+:[0-9a-f]*:[0-9a-f]+) .*?(?:flow
 _MATCH = re.compile(r"^\s+match (?P<address>[0-9a-f]{8})/ffffffff at (?:12|16)$")
 _RATE = re.compile(r"^(\d+)([KMGT]?)bit$")
 _RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+_INGRESS = ("ingress", "clsact")
+_GEMODEL = ("p", "r", "loss_in_bad", "loss_in_good")
+_WORDS = {  # word of a command -> what the numbers behind it are
+    "limit": ("limit",),
+    "delay": ("delay_s", "jitter_s"),
+    "random": ("loss",),
+    "gemodel": _GEMODEL,
+    "reorder": ("reorder",),
+}
+_OPTIONS = (  # the same in tc's JSON: group, key, name
+    *(("delay", "delay", "delay_s"), ("delay", "jitter", "jitter_s")),
+    *(("loss-random", "loss", "loss"), ("reorder", "reorder", "reorder")),
+    *(("loss-gemodel", key, name) for key, name in zip(("p", "r", "1-h", "1-k"), _GEMODEL, strict=True)),
+)
 
 PRINTED = 1.1e-3  # relative error of a printed rate
 EXACT = 1e-5  # of everything else, and the least difference of a fraction or of seconds that counts
@@ -100,29 +115,20 @@ def read(device: str, qdiscs: str, classes: str, filters: str, arriving: str = "
 
     Raises: EmulationError for what tc never says.
     """
-    leaves: dict[str, Leaf] = {}
-    root, ingress = None, False
     try:
-        for entry in json.loads(qdiscs or "[]"):
-            if entry["kind"] in ("ingress", "clsact"):
-                ingress = True
-            elif entry.get("root"):
-                root = entry["kind"]
-            else:
-                leaves[entry["handle"]] = _leaf(entry)
+        entries = json.loads(qdiscs or "[]")
+        ingress = any(entry["kind"] in _INGRESS for entry in entries)
+        root = next((entry["kind"] for entry in entries if entry.get("root")), None)
+        below = [entry for entry in entries if entry["kind"] not in _INGRESS and not entry.get("root")]
+        leaves = {entry["handle"]: _leaf(entry) for entry in below}
     except (ValueError, KeyError, TypeError) as error:
         raise EmulationError(
             f"tc on {device}: its list of queues is unreadable ({error}); iproute2 5 is needed"
         ) from error
     return DeviceState(
-        device=device,
-        root=root,
-        ingress=ingress,
-        classes=_classes(classes),
-        leaves=leaves,
-        filters=_filters(filters),
-        arriving=_filters(arriving),
-    )
+        device=device, root=root, ingress=ingress, leaves=leaves,
+        classes=_classes(classes), filters=_filters(filters), arriving=_filters(arriving),
+    )  # fmt: skip
 
 
 def deviations(commands: Sequence[Command], states: Mapping[str, DeviceState]) -> tuple[str, ...]:
@@ -147,23 +153,11 @@ def deviations(commands: Sequence[Command], states: Mapping[str, DeviceState]) -
 
 def asked_of_leaf(command: Command) -> tuple[str, dict[str, float]]:
     """(kind, parameters) that a ``tc qdisc`` command gives a leaf."""
-    words = list(command[command.index("handle") + 2 :])
+    kind, *words = command[command.index("handle") + 2 :]
     asked: dict[str, float] = {}
-    kind = words.pop(0)
-    while words:
-        word = words.pop(0)
-        if word == "limit":
-            asked["limit"] = float(words.pop(0))
-        elif word == "delay":
-            asked["delay_s"] = _seconds(words.pop(0))
-            if words and words[0].endswith("us"):
-                asked["jitter_s"] = _seconds(words.pop(0))
-        elif word == "reorder":
-            asked["reorder"] = _fraction(words.pop(0))
-        elif word == "random":
-            asked["loss"] = _fraction(words.pop(0))
-        elif word == "gemodel":
-            asked |= {name: _fraction(words.pop(0)) for name in ("p", "r", "loss_in_bad", "loss_in_good")}
+    for at, word in enumerate(words):
+        values = takewhile(lambda value: value[0].isdigit(), words[at + 1 :])  # a delay may stand without a jitter
+        asked |= dict(zip(_WORDS.get(word, ()), map(_number, values), strict=False))
     return kind, asked
 
 
@@ -173,33 +167,25 @@ def _deviation(command: Command, states: Mapping[str, DeviceState]) -> str | Non
     said = " ".join(command)
     if state is None:
         return f"{said}: the device is not there"
+    found: Rates | Match | Leaf | str | None
     if command[1] == "class":
-        found = state.classes.get(words["classid"])
+        found = rates = state.classes.get(words["classid"])
         asked, ceil = _bps(words["rate"]), _bps(words.get("ceil", words["rate"]))
-        if found is None or not (_near(found.rate_bps, asked, PRINTED) and _near(found.ceil_bps, ceil, PRINTED)):
-            return f"{said}: in force is {found}"
+        same = rates is not None and _near(rates.rate_bps, asked, PRINTED) and _near(rates.ceil_bps, ceil, PRINTED)
     elif command[1] == "filter":
-        return _filter_deviation(said, words, state)
+        found = (state.arriving if words["parent"] == "ffff:" else state.filters).get(words["handle"])
+        address = (words.get("dst") or words["src"]).removesuffix("/32")
+        same = found == Match(address=address, flow=words.get("flowid"))
     elif "ingress" in command:
-        return None if state.ingress else f"{said}: there is none"
+        found, same = None, state.ingress
     elif "root" in command:
-        kind = command[command.index("handle") + 2]
-        return None if state.root == kind else f"{said}: in force is {state.root}"
+        found = state.root
+        same = found == command[command.index("handle") + 2]
     else:
         kind, parameters = asked_of_leaf(command)
-        leaf = state.leaves.get(words["handle"])
-        if leaf is None or leaf.kind != kind or not _same(leaf.parameters, parameters):
-            return f"{said}: in force is {leaf}"
-    return None
-
-
-def _filter_deviation(said: str, words: Mapping[str, str], state: DeviceState) -> str | None:
-    filters = state.arriving if words["parent"] == "ffff:" else state.filters
-    found = filters.get(words["handle"])
-    address = (words.get("dst") or words["src"]).removesuffix("/32")
-    if found is None or found.address != address or found.flow != words.get("flowid"):
-        return f"{said}: in force is {found}"
-    return None
+        found = leaf = state.leaves.get(words["handle"])
+        same = leaf is not None and leaf.kind == kind and _same(leaf.parameters, parameters)
+    return None if same else f"{said}: in force is {found}"
 
 
 def _words(command: Command) -> dict[str, str]:
@@ -220,29 +206,19 @@ def _near(found: float, asked: float, relative: float) -> bool:
 def _leaf(entry: Mapping[str, Any]) -> Leaf:
     options = entry.get("options", {})
     parameters = {"limit": float(options["limit"])} if "limit" in options else {}
-    delay, burst = options.get("delay", {}), options.get("loss-gemodel", {})
-    named = {
-        "delay_s": delay.get("delay"),
-        "jitter_s": delay.get("jitter"),
-        "loss": options.get("loss-random", {}).get("loss"),
-        "reorder": options.get("reorder", {}).get("reorder"),
-        "p": burst.get("p"),
-        "r": burst.get("r"),
-        "loss_in_bad": burst.get("1-h"),
-        "loss_in_good": burst.get("1-k"),
-    }
-    parameters |= {name: float(value) for name, value in named.items() if value is not None}
+    for group, key, name in _OPTIONS:
+        if (value := options.get(group, {}).get(key)) is not None:
+            parameters[name] = float(value)
     counters = {name: int(entry[name]) for name in ("packets", "bytes", "drops", "qlen") if name in entry}
     return Leaf(kind=entry["kind"], parent=entry.get("parent"), parameters=parameters, counters=counters)
 
 
 def _classes(text: str) -> dict[str, Rates]:
-    found = {}
-    for line in text.splitlines():
-        if match := _CLASS.match(line):
-            rates = {name: _bps(match[key]) for name, key in (("rate_bps", "rate"), ("ceil_bps", "ceil"))}
-            found[match["flow"]] = Rates(parent=match["parent"], **rates)
-    return found
+    found = filter(None, map(_CLASS.match, text.splitlines()))
+    return {
+        one["flow"]: Rates(parent=one["parent"], rate_bps=_bps(one["rate"]), ceil_bps=_bps(one["ceil"]))
+        for one in found
+    }
 
 
 def _filters(text: str) -> dict[str, Match]:
@@ -264,9 +240,8 @@ def _bps(text: str) -> float:
     return float(match[1]) * _RATE_UNITS[match[2]]
 
 
-def _seconds(text: str) -> float:
-    return float(text.removesuffix("us")) / 1e6
-
-
-def _fraction(text: str) -> float:
-    return float(text.removesuffix("%")) / 100
+def _number(text: str) -> float:
+    for unit, scale in (("us", 1e6), ("%", 100)):  # the units in which link_class writes times and fractions
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) / scale
+    return float(text)

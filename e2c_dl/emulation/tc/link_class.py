@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from e2c_dl.emulation.link_values import default_queue_bytes
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
+from e2c_dl.topology import Bottleneck, Distribution, Link
 from e2c_dl.units import FULL_FRAME_BYTES
 
 Command = tuple[str, ...]
@@ -30,7 +30,7 @@ SHARE_BPS = 1000
 """What HTB guarantees to each link of a bottleneck, its own rate being the ceiling: next to nothing, since guaranteed
 rates are granted even where the bottleneck is full. The rest is lent in turns."""
 
-CUT = "2000"  # class and leaf into which the filters of links that are cut lead
+CUT = "2000"  # class and leaf of links that are cut: beyond those of links (to fff) and of bottlenecks (from 1000)
 
 PARETO_SCALE = math.sqrt(0.75)
 """netem's table of the Pareto distribution is (x - 1.5) * 4/3; times this it has the standard deviation 1.
@@ -87,22 +87,12 @@ def beyond_htb(link: Link) -> tuple[str, ...]:
 
 def set_up(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
     """Class, leaf and filter of a link that does not stand yet."""
-    on = ("dev", place.device)
-    return [
-        _class("add", place, link),
-        ("tc", "qdisc", "add", *on, "parent", place.flow, "handle", place.leaf, *_leaf(place, link, netem=netem)),
-        _filter("add", place, link),
-    ]
+    return _rendered("add", "add", place, link, netem=netem)
 
 
 def changed(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
     """The same link in place, whatever it was before."""
-    on = ("dev", place.device)
-    return [
-        _class("change", place, link),
-        ("tc", "qdisc", "change", *on, "parent", place.flow, "handle", place.leaf, *_leaf(place, link, netem=netem)),
-        _filter("replace", place, link),
-    ]
+    return _rendered("change", "replace", place, link, netem=netem)
 
 
 def cut(device: str) -> list[Command]:
@@ -125,17 +115,16 @@ def htb(rate_bps: float | None, share_bps: float | None = None) -> Command:
     return ("htb", *rates, "quantum", str(FULL_FRAME_BYTES))
 
 
-def _class(verb: str, place: LinkPlace, link: Link) -> Command:
-    parent = "1:" if place.within is None else place.within.flow
-    share_bps = None if place.within is None else SHARE_BPS
-    on = ("dev", place.device, "parent", parent, "classid", place.flow)
-    return ("tc", "class", verb, *on, *htb(link.rate_bps, share_bps))
-
-
-def _filter(verb: str, place: LinkPlace, link: Link) -> Command:
+def _rendered(verb: str, filter_verb: str, place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
+    on, match = ("dev", place.device), ("match", "ip", "dst", f"{place.address}/32")
+    parent, share_bps = ("1:", None) if place.within is None else (place.within.flow, SHARE_BPS)
+    number = ("protocol", "ip", "prio", "1", "handle", f"800::{place.number:x}")  # its own: it can be replaced by it
     flow = f"1:{CUT}" if link.down else place.flow
-    on = ("dev", place.device, "parent", "1:", "protocol", "ip", "prio", "1", "handle", f"800::{place.number:x}")
-    return ("tc", "filter", verb, *on, "u32", "match", "ip", "dst", f"{place.address}/32", "flowid", flow)
+    return [
+        ("tc", "class", verb, *on, "parent", parent, "classid", place.flow, *htb(link.rate_bps, share_bps)),
+        ("tc", "qdisc", verb, *on, "parent", place.flow, "handle", place.leaf, *_leaf(place, link, netem=netem)),
+        ("tc", "filter", filter_verb, *on, "parent", "1:", *number, "u32", *match, "flowid", flow),
+    ]
 
 
 def _leaf(place: LinkPlace, link: Link, *, netem: bool) -> Command:
@@ -176,18 +165,14 @@ def _delay(link: Link) -> Command:
 
 def _loss(link: Link) -> Command:
     if link.burst is not None:
-        return ("loss", "gemodel", *map(_percent, _chain(link.burst)))
+        burst = link.burst
+        chain = (burst.good_to_bad, burst.bad_to_good, burst.loss_in_bad, burst.loss_in_good)  # netem's p, r, 1-h, 1-k
+        return ("loss", "gemodel", *map(_percent, chain))
     return ("loss", "random", _percent(link.loss)) if link.loss else ()
 
 
-def _chain(burst: BurstLoss) -> tuple[float, float, float, float]:
-    """In netem's order: p, r, 1-h, 1-k."""
-    return burst.good_to_bad, burst.bad_to_good, burst.loss_in_bad, burst.loss_in_good
-
-
 def _reorder(link: Link) -> Command:
-    # netem refuses it without a delay.
-    return ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()
+    return ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()  # refused without a delay
 
 
 def _time(seconds: float) -> str:

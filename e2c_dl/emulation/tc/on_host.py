@@ -44,6 +44,7 @@ def run(commands: Sequence[tc.Command]) -> int:
     for command in commands:
         if len(command) < 2 or command[0] not in _PROGRAMS or not all(map(_WORD.match, command)):
             raise EmulationError(f"tc: {' '.join(command)!r} is no command of tc or ip")
+    # Not sorted by program: an IFB device must be there before tc names it, and gone after.
     for program, group in groupby(filter(_has_object, commands), key=lambda command: command[0]):
         _batch(program, list(group))
     return time.monotonic_ns()  # before it is read back, which takes longer than the change

@@ -33,8 +33,6 @@ from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair, Topology
 from e2c_dl.units import FULL_FRAME_BYTES
 
-__all__ = ["Command", "changes", "clear", "commands", "needs_netem", "unsupported"]
-
 MAX_SEGMENTS = 65535  # the kernel's own limit of segments per frame
 MAX_DESTINATIONS = 0xFFF  # that the numbers of classes leave room for
 
@@ -95,14 +93,12 @@ def commands(
         return clear(device)
     rendered: list[Command] = list(_emptied(device))
     if outgoing:
+        # default 0: what no filter matches (ARP, IPv6, hosts without a link) goes straight out.
         rendered.append(("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "0"))
         rendered += link_class.cut(device)
         rendered += shared_class.shared_classes(device, leaving)
         for number, dst in enumerate(outgoing, 1):
-            address = _address(addresses, (host, dst), dst)
-            at = link_class.LinkPlace(
-                device=device, number=number, address=address, within=_within(leaving, (host, dst))
-            )
+            at = _place(device, number, addresses, leaving, (host, dst))
             rendered += link_class.set_up(at, topology.link(host, dst), netem=netem)
         segments = min(_segments(topology.link(host, dst), netem=netem) for dst in outgoing)
         # A frame that is segmented later would hold a slow link for up to 0.5 s: make the kernel build smaller ones.
@@ -136,7 +132,8 @@ def changes(
     rendered: list[Command] = []
     for name in sorted(bottlenecks):
         if not any(each.name == name for each in topology.bottlenecks):
-            raise EmulationError(f"tc: bottleneck {name} was not set up; those that were: {_names(topology)}")
+            known = ", ".join(each.name for each in topology.bottlenecks) or "none"
+            raise EmulationError(f"tc: bottleneck {name} was not set up; those that were: {known}")
     rendered += shared_class.changed(device, leaving, arriving, bottlenecks)
     for (src, dst), link in sorted(links.items()):
         if src != host:
@@ -149,9 +146,8 @@ def changes(
                 f"tc: {src} -> {dst}: netem cannot change the distribution of jitter from "
                 f"{before.distribution.value} to {link.distribution.value} in place; set the link up anew"
             )
-        address = _address(addresses, (src, dst), dst)
         number = outgoing.index(dst) + 1  # as when it was set up
-        at = link_class.LinkPlace(device=device, number=number, address=address, within=_within(leaving, (src, dst)))
+        at = _place(device, number, addresses, leaving, (src, dst))
         rendered += link_class.changed(at, link, netem=netem)
     return tuple(rendered)
 
@@ -170,8 +166,7 @@ def clear(device: str) -> tuple[Command, ...]:
 
 def _emptied(device: str) -> tuple[Command, ...]:
     return (
-        # Replacing by another kind always works; deleting fails where nothing stands, replacing HTB by HTB where HTB
-        # does.
+        # Replacing by another kind always works; deleting fails where nothing is, replacing HTB by HTB where HTB is.
         ("tc", "qdisc", "replace", "dev", device, "root", "handle", "2:", "pfifo"),
         ("tc", "qdisc", "del", "dev", device, "ingress"),
         ("ip", "link", "del", "dev", shared_class.ifb(device)),
@@ -187,11 +182,12 @@ def _outgoing(topology: Topology, host: str) -> list[str]:
     return found
 
 
-def _within(leaving: tuple[Bottleneck, ...], pair: Pair) -> link_class.Within | None:
-    for number, each in enumerate(leaving, 1):
-        if pair in each.links:
-            return link_class.Within(number=number, bottleneck=each)
-    return None
+def _place(
+    device: str, number: int, addresses: Mapping[str, str], leaving: tuple[Bottleneck, ...], pair: Pair
+) -> link_class.LinkPlace:
+    around = (link_class.Within(number=n, bottleneck=each) for n, each in enumerate(leaving, 1) if pair in each.links)
+    address = _address(addresses, pair, pair[1])
+    return link_class.LinkPlace(device=device, number=number, address=address, within=next(around, None))
 
 
 def _address(addresses: Mapping[str, str], pair: Pair, name: str) -> str:
@@ -208,7 +204,3 @@ def _segments(link: Link, *, netem: bool) -> int:
     if link.rate_bps is None:
         return MAX_SEGMENTS
     return max(1, min(MAX_SEGMENTS, int(link.rate_bps * HOLD_S / 8 / FULL_FRAME_BYTES)))
-
-
-def _names(topology: Topology) -> str:
-    return ", ".join(each.name for each in topology.bottlenecks) or "none"

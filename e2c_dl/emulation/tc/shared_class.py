@@ -56,7 +56,7 @@ def ifb(device: str) -> str:
 
 def shared_classes(device: str, shared: tuple[Bottleneck, ...]) -> list[Command]:
     """The classes above those of the links."""
-    return [_shared_class("add", device, number, each.rate_bps) for number, each in enumerate(shared, 1)]
+    return [_class("add", device, Within.flow_of(number), each.rate_bps) for number, each in enumerate(shared, 1)]
 
 
 def arriving_set_up(
@@ -87,16 +87,9 @@ def changed(
     device: str, leaves: tuple[Bottleneck, ...], arrives: tuple[Bottleneck, ...], rates_bps: Mapping[str, float]
 ) -> list[Command]:
     """Those of ``rates_bps`` (name -> bits per second) that stand at this host, in place."""
-    rendered = [
-        _shared_class("change", device, number, rates_bps[each.name])
-        for number, each in enumerate(leaves, 1)
-        if each.name in rates_bps
-    ]
-    for number, each in enumerate(arrives, 1):
-        if each.name in rates_bps:
-            on = ("dev", ifb(device), "parent", "1:", "classid", f"1:{number:x}")
-            rendered.append(("tc", "class", "change", *on, *htb(rates_bps[each.name])))
-    return rendered
+    places = [(device, Within.flow_of(number), each.name) for number, each in enumerate(leaves, 1)]
+    places += [(ifb(device), f"1:{number:x}", each.name) for number, each in enumerate(arrives, 1)]
+    return [_class("change", on, flow, rates_bps[name]) for on, flow, name in places if name in rates_bps]
 
 
 def _at(topology: Topology, host: str, which: End) -> tuple[Bottleneck, ...]:
@@ -110,8 +103,7 @@ def _at(topology: Topology, host: str, which: End) -> tuple[Bottleneck, ...]:
     return tuple(found)
 
 
-def _shared_class(verb: str, device: str, number: int, rate_bps: float) -> Command:
-    flow = Within.flow_of(number)
+def _class(verb: str, device: str, flow: str, rate_bps: float) -> Command:
     return ("tc", "class", verb, "dev", device, "parent", "1:", "classid", flow, *htb(rate_bps))
 
 
@@ -120,6 +112,6 @@ def _arriving_class(through: str, number: int, each: Bottleneck, delay_s: float)
     flow = f"1:{number:x}"
     limit = ("bfifo", "limit", str(max(FULL_FRAME_BYTES, waiting_bytes)))
     return [
-        ("tc", "class", "add", "dev", through, "parent", "1:", "classid", flow, *htb(each.rate_bps)),
+        _class("add", through, flow, each.rate_bps),
         ("tc", "qdisc", "add", "dev", through, "parent", flow, "handle", f"1{number:x}:", *limit),
     ]
