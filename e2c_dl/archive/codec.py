@@ -31,7 +31,7 @@ def decode(
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as wrong:
         raise error(f"{where}: {wrong}; {remedy}") from wrong
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:  # JSON nested too deeply recurses
         raise error(f"{where}: is not valid JSON ({wrong}); {remedy}") from wrong
 
 

@@ -11,13 +11,13 @@ The metadata follow from run.json and from which files there are; making them ag
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.run import Outcome, Run, to_bytes
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 
 CRATE_VERSION = "1.1"
@@ -27,7 +27,7 @@ STATUS = {
     Outcome.RUNNING: "http://schema.org/ActiveActionStatus",
     Outcome.FINISHED: "http://schema.org/CompletedActionStatus",
     Outcome.FAILED: "http://schema.org/FailedActionStatus",
-    Outcome.INTERRUPTED: "http://schema.org/FailedActionStatus",
+    Outcome.INTERRUPTED: "http://schema.org/FailedActionStatus",  # schema.org knows no other
 }
 FORMATS = {
     ".json": "application/json",
@@ -59,7 +59,7 @@ DESCRIPTIONS = {
 def metadata(run: Run, names: Sequence[str], root: Path) -> dict[str, Any]:
     """The JSON-LD of the archive ``root`` that holds the files ``names``. Raises: ArchiveError without rocrate."""
     try:
-        from rocrate.rocrate import ROCrate
+        from rocrate.rocrate import ROCrate  # only sealing needs it: an archive is read without
     except ImportError as error:
         raise ArchiveError("sealing an archive needs rocrate; install e2c_dl[report]") from error
     crate = ROCrate(version=CRATE_VERSION)
@@ -74,12 +74,10 @@ def write(run: Run, names: Sequence[str], root: Path) -> None:
     """ro-crate-metadata.json stands in ``root``, replaced in one step. Raises: ArchiveError."""
     path = root / layout.CRATE
     described = to_bytes(metadata(run, names, root), str(path))
-    new = path.with_name(f".{path.name}.new")
     try:
-        new.write_bytes(described)
-        os.replace(new, path)
+        with whole(path) as place:
+            place.write_bytes(described)
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
 
 
@@ -91,7 +89,7 @@ def _describe_root(crate: Any, run: Run) -> None:
         f"A distributed training run across edge, fog and cloud on testbed {run.testbed or 'unknown'}, "
         f"{run.outcome.value}: traces, emulation as requested and as measured, host metrics and report."
     )
-    crate.datePublished = run.ended or run.started
+    crate.datePublished = run.ended or run.started  # RO-Crate wants one of every crate, a killed run's too
     name, description = (run.licence, run.licence) if run.licence else ("no licence stated", NO_LICENCE)
     stated = {"@type": "CreativeWork", "name": name, "description": description}
     crate.license = crate.add(ContextEntity(crate, "#licence", properties=stated))

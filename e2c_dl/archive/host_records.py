@@ -1,4 +1,4 @@
-"""What one host leaves, file by file: in its run directory while it trains, and below ``hosts/HOST`` of the archive.
+"""Files that one host leaves: in its run directory while it trains, and below ``hosts/HOST`` of the archive.
 
 ::
 
@@ -97,7 +97,7 @@ class HostRecords:
             try:
                 os.write(descriptor, text)  # into blocks that are there already: needs none on a full disk
                 os.truncate(descriptor, len(text))
-                os.fsync(descriptor)
+                os.fsync(descriptor)  # before it has its name: a crash must not leave that on an empty file
             finally:
                 os.close(descriptor)
             (self.path / _RESERVE).rename(self.path / layout.OUTCOME)
@@ -180,7 +180,7 @@ def _table(file: Path) -> Table:
     """The columns of a CSV file of numbers by name, up to where it breaks off; NaN where a value is missing."""
     if not file.is_file():
         return {}
-    header, *lines = codec.read_text(file).split("\n")[:-1] or [""]
+    header, *lines = codec.read_text(file).split("\n")[:-1] or [""]  # a last line without its break is cut off
     names = header.split(",")
     cells = [line.split(",") for line in lines if line]
     try:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from e2c_dl.archive import layout
+from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 
-ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
-CHUNK_BYTES = 1 << 20
+ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))  # the backslash first, else it would escape the others'
+CHUNK_BYTES = 1 << 20  # traces need not fit into memory
 
 
 def files(root: Path) -> Iterator[str]:
@@ -44,7 +45,7 @@ def render(checksums: Mapping[str, str]) -> str:
 def parse(text: str) -> dict[str, str]:
     """Path -> checksum. Raises: ArchiveError for a line that is none of sha256sum's."""
     checksums: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # splitlines would cut paths at other breaks
         if not line:
             continue
         escaped = line.startswith("\\")
@@ -59,7 +60,7 @@ def read(root: Path) -> dict[str, str]:
     """The manifest of the archive at ``root``. Raises: ArchiveError if there is none or it is damaged."""
     path = root / layout.MANIFEST
     try:
-        return parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+        return parse(path.read_bytes().decode("utf-8", "surrogateescape"))  # names need not be UTF-8
     except FileNotFoundError as error:
         raise ArchiveError(f"{path}: missing; the run was not sealed, so nothing vouches for its files") from error
     except OSError as error:
@@ -69,12 +70,11 @@ def read(root: Path) -> dict[str, str]:
 def write(root: Path, checksums: Mapping[str, str]) -> None:
     """The manifest of ``root`` holds ``checksums``, replaced in one step. Raises: ArchiveError."""
     path = root / layout.MANIFEST
-    new = path.with_name(f".{path.name}.new")
+    content = render(checksums).encode("utf-8", "surrogateescape")
     try:
-        new.write_bytes(render(checksums).encode("utf-8", "surrogateescape"))
-        os.replace(new, path)
+        with whole(path) as place:
+            place.write_bytes(content)
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
 
 

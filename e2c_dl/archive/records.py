@@ -1,4 +1,4 @@
-"""What a worker leaves beside its trace, live or virtual: frozen records, each with the format it is written in.
+"""Records that a worker leaves beside its trace, live or virtual: frozen, each with the format it is written in.
 
 Every record decodes by :mod:`e2c_dl.archive.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
 """

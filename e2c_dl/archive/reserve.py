@@ -20,7 +20,7 @@ from e2c_dl.errors import ArchiveError
 
 RESERVE_BYTES = 1 << 20
 SMALLEST_RESERVE_BYTES = 1 << 15
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # a quota that is used up is a full disk to its user
 
 
 class ReservedFile:
@@ -45,25 +45,25 @@ class ReservedFile:
 
     def _replace_from_reserve(self, content: bytes) -> None:
         try:
-            descriptor = os.open(self.reserve_path, os.O_WRONLY)
+            descriptor = os.open(self.reserve_path, os.O_WRONLY)  # not O_TRUNC: it would give the blocks back
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-                file.truncate()
+                file.truncate()  # the rest of the reserve's zeros
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(self.reserve_path, self.path)
         except OSError as error:
             raise ArchiveError(f"{self.path}: the disk is full; make room, or name another --archive") from error
-        self.keep()
+        self.keep()  # the old reserve is the file now
 
     def keep(self) -> int:
         """Bytes held in reserve from now on: as many as the disk still gives, halving from 1 MiB; 0 on a full disk."""
         size = RESERVE_BYTES
         while size >= SMALLEST_RESERVE_BYTES:
             try:
-                _write(self.reserve_path, b"\0" * size)
+                _write(self.reserve_path, b"\0" * size)  # bytes, not a size: a sparse file holds no blocks
             except OSError as error:
-                self.release()
+                self.release()  # what the full disk still took of it
                 if error.errno not in FULL:
                     raise ArchiveError(f"{self.reserve_path}: cannot be written: {error.strerror}") from error
                 size //= 2

@@ -1,4 +1,4 @@
-"""What a run says of itself: the content of ``run.json``, written while it happens and read back as one frozen Run.
+"""Record of a run: the content of ``run.json``, written while it happens and read back as one frozen Run.
 
 The keys are a closed set, so that a misspelt one is found when it is written and not when it is missed. Whatever has no
 key of its own goes under ``facts``. A run.json is valid JSON at every moment of a run, and complete in the sense that
@@ -104,7 +104,7 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def to_bytes(facts: Mapping[str, Any], where: str) -> bytes:
     """``facts`` as the bytes of a JSON file. Raises: ArchiveError for values JSON does not know (NaN, objects)."""
     try:
-        text = json.dumps(plain(facts), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(plain(facts), indent=2, ensure_ascii=False, allow_nan=False)  # others' parsers refuse NaN
     except (TypeError, ValueError) as error:
         raise ArchiveError(f"{where}: a fact cannot be written as JSON: {error}; record numbers and text") from error
     # A lone surrogate (a file name that is not UTF-8) becomes \udcxx, which JSON readers turn back into itself.
@@ -116,7 +116,7 @@ def from_mapping(facts: Any, where: str) -> Run:
     if not isinstance(facts, dict):
         raise ArchiveError(f"{where}: is not a JSON object; {DAMAGED}")
     for key in facts:
-        check_key(key, where)
+        check_key(key, where)  # msgspec passes over keys it does not know
     if facts.get("format") != RUN_FORMAT:
         raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
     return convert(facts, Run, where, remedy=DAMAGED)
@@ -130,7 +130,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     file = path / RUN
     try:
         facts = json.loads(file.read_bytes())  # not by msgspec: file names that are not UTF-8 are lone surrogates here
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError) as error:  # it may name a file
         raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
     except OSError as error:
         raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Is an archive what it was when it was sealed? Every departure in one sentence.
+"""Verification that an archive is what it was when it was sealed: every departure in one sentence.
 
 Checked: every file against its checksum, files that came or went, run.json and the RO-Crate metadata as JSON. It says
 nothing of whether a run succeeded: a sealed archive of a failed run verifies.
@@ -46,10 +46,10 @@ def _crate_problems(path: Path) -> list[str]:
         kinds = {str(entity["@id"]): entity.get("@type") for entity in graph}
     except FileNotFoundError:
         return [f"{layout.CRATE}: missing"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of any shape
         return [f"{layout.CRATE}: is not RO-Crate metadata ({type(error).__name__}: {error})"]
     problems = [f"{layout.CRATE}: has no {entity!r}" for entity in ("./", layout.CRATE) if entity not in kinds]
-    described = [unquote(name) for name, kind in kinds.items() if kind == "File"]
+    described = [unquote(name) for name, kind in kinds.items() if kind == "File"]  # RO-Crate writes paths as URLs
     return problems + [f"{layout.CRATE}: describes {name}, missing" for name in described if not (path / name).exists()]
 
 
@@ -61,7 +61,7 @@ def _file_problems(path: Path, expected: dict[str, str]) -> list[str]:
     for name, digest in expected.items():
         if name not in present:
             problems[name] = f"{name}: missing"
-        elif (path / name).is_symlink() or not (path / name).is_file():
+        elif (path / name).is_symlink() or not (path / name).is_file():  # is_file follows links
             problems[name] = f"{name}: is a link or no plain file any more"
         else:
             try:

@@ -43,7 +43,7 @@ class Archive:
         ``started`` is ISO 8601 with an offset; ``facts`` as for :meth:`record`.
         Raises: ArchiveError if ``path`` exists and is not an empty directory, or cannot be written.
         """
-        made = not path.exists()
+        made = not path.exists()  # else it is not this run's to remove
         try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
@@ -85,9 +85,9 @@ class Archive:
         for key in facts:
             check_key(key, where)
         merged = merge(self._facts, plain(facts))
-        from_mapping(merged, where)
+        from_mapping(merged, where)  # a wrong type is found by who records it, not by who reads it
         self._run_file.replace(run_bytes(merged, where))
-        self._facts = merged
+        self._facts = merged  # not before: what could not be written is not recorded
 
     def happened(self, sentence: str) -> None:
         """One more sentence of ``what_happened``."""
@@ -117,7 +117,7 @@ class Archive:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
         except OSError as error:
-            target.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)  # half a copy
             raise ArchiveError(f"{source}: cannot be copied to {target}: {error.strerror}") from error
         return target
 
@@ -128,14 +128,15 @@ class Archive:
         header, no room) is kept as recorded, and ``limitations`` says so.
         Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
         """
-        _refuse_odd_files(self.path)
+        _refuse_odd_files(self.path)  # before anything is changed
         leaks.refuse(self.path, manifest.files(self.path), secrets)
         for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
             self._convert(raw, convert)
         self._run_file.release()
         try:
+            # The reserve is gone by now: the manifest would list it.
             _close(self.path, self.run)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: unsealed, it may go on to grow
             self._run_file.keep()
             raise
 
@@ -166,7 +167,7 @@ def amend(path: Path, names: Sequence[str]) -> None:
     """
     sealed = manifest.read(path)
     known = {**sealed, **dict.fromkeys(names, "")}
-    parts = sorted(name for name in known if name != CRATE and (path / name).is_file())
+    parts = sorted(name for name in known if name != CRATE and (path / name).is_file())  # a crate does not list itself
     crate.write(read_run(path), parts, path)
     manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
 

@@ -30,12 +30,12 @@ def analyse(trace: Trace, reference: Reference) -> Report:
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
-    iterations = common_iterations(trace)
+    iterations = common_iterations(trace)  # where a rank was killed, the others went on
     prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
     messages = join(prefix)
     design = Design.of(prefix, reference)  # schedules as they were while this run trained
     carried = carried_by_link(prefix, messages, iterations, design)
-    ranks = {rank.host: rank.rank for rank in prefix.ranks}
+    ranks = {rank.host: rank.rank for rank in prefix.ranks}  # links are told by hosts, replays by ranks
     stalled = stalls(prefix, carried, design)
     delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
     replay = prepare(prefix, messages, delays_ns, stalled)

@@ -39,7 +39,7 @@ def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Desi
     for shared in design.bottlenecks:
         left = design.shared(shared, carried, TWICE)
         users = {link: each for link, each in links.items() if each.pair in left}
-        if users:
+        if users:  # one that training never used would save nothing
             scale = {link: _scale(each, each.requested.own, left[each.pair]) for link, each in users.items()}
             yield Element(kind=ElementKind.SHARED, src=shared.name), WhatIf(scale=scale)
 

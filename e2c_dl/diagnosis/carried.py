@@ -86,7 +86,7 @@ class Carried:
         order = np.argsort(self.begin_s, kind="stable")
         begins_s, busy_until_s = self.begin_s[order], np.maximum.accumulate(self.end_s[order])
         from_idle = np.concatenate([[True], begins_s[1:] > busy_until_s[:-1]])
-        begins_s = np.clip(begins_s[from_idle], 0.0, end_s - length_s)
+        begins_s = np.clip(begins_s[from_idle], 0.0, end_s - length_s)  # a window lies within the run
         passed = self.passed_bits(begins_s + length_s) - self.passed_bits(begins_s)
         begin_s = float(begins_s[np.argsort(passed, kind="stable")[len(passed) // 2]])
         return begin_s, begin_s + length_s
@@ -172,7 +172,7 @@ def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:
     backward = spans["phase"] == Phase.BACKWARD
     first = np.flatnonzero(~backward & np.concatenate([[True], backward[:-1]]))
     buckets = np.add.reduceat(backward.astype(np.int64), first)
-    whole = buckets == buckets.max()
+    whole = buckets == buckets.max()  # one that breaks off has fewer
     begin_ns = spans["start_ns"][first][whole]
     end_ns = np.maximum.reduceat(spans["end_ns"], first)[whole]
     middle_s = ((begin_ns + end_ns) / 2 - began_ns) / 1e9

@@ -47,7 +47,7 @@ def stretches(changes: Iterable[ChangeInForce]) -> tuple[Stretch, ...]:
     made = []
     for change in in_order(changes, Change.LINK, Change.PAUSE, Change.RESUME):
         if change.what is Change.PAUSE or change.value.get("down"):
-            begun.setdefault(change.whom, change)
+            begun.setdefault(change.whom, change)  # cut or paused again: it began with the first
         elif change.whom in begun:
             made.append(Stretch(begun=begun.pop(change.whom), end_s=change.in_force_s))
     made += [Stretch(begun=change, end_s=math.inf) for change in begun.values()]
@@ -207,4 +207,4 @@ def _times(number: int) -> str:
 
 
 def _same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
+    return one == other or (math.isnan(one) and math.isnan(other))  # NaN equals nothing, not even itself

@@ -46,7 +46,7 @@ class Design:
         link, schedule = self.reference.topology.link(*pair), self.reference.schedules.links.get(pair, LinkSchedule())
         limited = schedule.rate_bps is not None or link.rate_bps is not None
         return Requested(
-            own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,
+            own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,  # 0.0 is never held
             delay_s=self._held(schedule.delay_s, link.delay_s),
             loses=bool(link.mean_loss) or (schedule.loss is not None and schedule.loss.greatest > 0),
         )

@@ -54,7 +54,7 @@ def pace(rank: RankTrace, iterations: int, design: Design) -> ComputePace:
     """The pace of one rank's host, warm-up left out."""
     spans, first = _gradients(rank, iterations), warm_up(iterations)
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
-    speed = design.factor(rank.host).mapped(np.reciprocal)
+    speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
     per_iteration_s = _per_iteration(spans, end_s - begin_s, iterations)[first:]
     normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)[first:]
     batch_size = design.reference.batch_sizes.get(rank.host, 1)
@@ -68,7 +68,7 @@ def pace(rank: RankTrace, iterations: int, design: Design) -> ComputePace:
 
 def _gradients(rank: RankTrace, iterations: int) -> Spans:
     spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
-    return spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
+    return spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]  # -1: of no iteration
 
 
 def _per_iteration(spans: Spans, weights: npt.NDArray[np.float64], iterations: int) -> npt.NDArray[np.float64]:

@@ -74,7 +74,7 @@ def link_departures(carried: Sequence[ObservedLink], design: Design) -> Judgemen
     shared = {line: links for line, links in several.items() if all(link.carried.pair in slow for link in links)}
     for links in shared.values():
         for link in links:
-            del slow[link.carried.pair]
+            del slow[link.carried.pair]  # blamed together, as what they share
     departures = [_departure(link, slow.get(link.pair)) for link in carried if link.pair in slow or link.added_delay_ns]
     departures += [_shared_departure(line, links, design) for line, links in shared.items()]
     return tuple(departures), tuple(limitations)
@@ -92,7 +92,7 @@ def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Jud
 
 
 def _with_added_delay(link: ObservedLink) -> ObservedLink:
-    late_ns = link.late_ns() - link.uncertainty_ns
+    late_ns = link.late_ns() - link.uncertainty_ns  # only what misaligned clocks cannot explain
     departs = late_ns > max(MIN_ADDED_DELAY_NS, float(np.median(link.requested_delay_ns)))
     return replace(link, added_delay_ns=round(late_ns)) if departs else link
 

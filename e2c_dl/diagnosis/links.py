@@ -53,7 +53,7 @@ _NS_PER_S = 1e9
 
 def in_service_order(rows: MessageArray) -> MessageArray:
     """One link's messages in the order in which they were sent: a copy."""
-    return rows[np.argsort(rows["send_start_ns"], kind="stable")]
+    return rows[np.argsort(rows["send_start_ns"], kind="stable")]  # stable: ties keep the trace's order
 
 
 def services_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -200,6 +200,6 @@ class ObservedLink:
         iterations, index = np.unique(self.rows["iteration"][idle], return_inverse=True)
         if len(iterations) < MIN_IDLE_ITERATIONS:
             return 0.0
-        shortest = np.full(len(iterations), np.inf)
+        shortest = np.full(len(iterations), np.inf)  # the least of each: any other may have queued
         np.minimum.at(shortest, index, (late - slowness * self.expected_ns)[idle])
         return max(0.0, float(np.median(shortest)))

@@ -21,7 +21,7 @@ from e2c_dl.scenario.schedule import Schedule
 Doubles = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # arrays do not compare to one bool
 class Piecewise:
     """``values[i]`` from ``starts_s[i]`` on, both of shape (moments,); moments rise."""
 

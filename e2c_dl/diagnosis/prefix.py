@@ -39,7 +39,7 @@ def common_prefix(trace: Trace) -> Trace:
 def _finished(rank: RankTrace) -> int:
     """Number of consecutive ITERATION spans from 0 on."""
     iterations = np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
-    return int((iterations == np.arange(len(iterations))).sum())
+    return int((iterations == np.arange(len(iterations))).sum())  # after a gap none is equal
 
 
 def _cut(rank: RankTrace, count: int) -> Spans:

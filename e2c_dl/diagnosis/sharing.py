@@ -36,7 +36,7 @@ def left_for(own: Mapping[Pair, Piecewise], busy: Mapping[Pair, Busy], capacity:
     whole = capacity.at(starts_s)
     needs = np.where(active, rates, np.nan)
     among = _level(needs, whole)
-    beside = _level(np.vstack([needs, np.full(len(starts_s), np.inf)]), whole)
+    beside = _level(np.vstack([needs, np.full(len(starts_s), np.inf)]), whole)  # with one more that takes all it gets
     enough = np.isinf(among)  # all together need less than there is
     unneeded = whole - np.nansum(np.where(enough, needs, 0.0), axis=0)
     found = {}
@@ -72,7 +72,7 @@ def _level(rates: Doubles, whole: Doubles) -> Doubles:
     level, given = np.full(len(whole), np.inf), np.zeros(len(whole))
     for place, need in enumerate(needs):
         there = np.isinf(level) & (place < sharers)
-        share = (whole - given) / np.maximum(sharers - place, 1)
+        share = (whole - given) / np.maximum(sharers - place, 1)  # 1: not used where none is left
         binds = there & (share < need)
         level[binds] = share[binds]
         given += np.where(there & ~binds, need, 0.0)

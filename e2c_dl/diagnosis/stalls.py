@@ -110,6 +110,7 @@ def _of_link(link: ObservedLink, watched: Mapping[str, Longs]) -> Iterator[Stall
         if not all(_was_watched(watched[host], begin_ns, end_ns) for host in link.pair):
             yield None
             continue
+        # A host that did not run for half of it stopped the link, whatever the link could have done.
         stopped = [host for host in link.pair if _overlap_ns(silences[host], begin_ns, end_ns) >= length_ns / 2]
         element = Element(kind=ElementKind.HOST, src=stopped[0]) if stopped else link.element
         yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
@@ -121,12 +122,12 @@ def _was_watched(alive_ns: Longs, begin_ns: int, end_ns: int) -> bool:
 
 def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
     together = np.minimum(silences[:, 1], end_ns) - np.maximum(silences[:, 0], begin_ns)
-    return int(np.maximum(together, 0).sum())
+    return int(np.maximum(together, 0).sum())  # those apart overlap by less than 0
 
 
 def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, Stall]]:
     element = Element(kind=ElementKind.HOST, src=rank.host)
-    speed = design.factor(rank.host).mapped(np.reciprocal)
+    speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
     spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
     for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
         begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))

@@ -97,9 +97,9 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
     ends = np.array([start_ns, end_ns], dtype=np.int64)
     bounds = np.unique(np.concatenate([ends, *(s.ravel() for s in clipped)]))
     codes = np.full(len(bounds) - 1, len(sets), dtype=np.uint8)
-    for code in reversed(range(len(sets))):
+    for code in reversed(range(len(sets))):  # the first set wins: written last
         change = np.zeros(len(bounds), dtype=np.int64)
-        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 0]), 1)
+        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 0]), 1)  # += would count a repeated index once
         np.add.at(change, np.searchsorted(bounds, clipped[code][:, 1]), -1)
         codes[np.cumsum(change)[:-1] > 0] = code
     kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))  # neighbours of one state are one interval

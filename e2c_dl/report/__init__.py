@@ -1,1 +1,1 @@
-"""What a person reads: a terminal summary and one self-contained page. The only room that plots."""
+"""Reports for people: a terminal summary and one self-contained page. The only room that plots."""

@@ -23,7 +23,7 @@ PHASES: Mapping[Phase, str] = MappingProxyType(
         Phase.EVALUATE: "#7a5195",
     }
 )
-MESSAGE = "#e69f00"
+MESSAGE = "#e69f00"  # that of propagation, which a message is
 CULPRIT = "#dc3b30"
 NEUTRAL = "#7b8490"
 SHARES = ("#56b4e9", "#009e73", "#cc79a7", "#7a5195", "#f0e442")  # of what several carry together

@@ -22,7 +22,7 @@ from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 
 INK, SOFT, PAPER = "#1b1f24", "#59636e", "#ffffff"
-DPI = 100
+DPI = 100  # of 16 by 9 inches
 HEADLINE_WIDTH = 98  # characters in a line
 
 
@@ -54,7 +54,7 @@ def _draw_states(axes: Any, report: Report) -> None:
         spent = [host.states_s.get(state, 0.0) for host in report.hosts]
         axes.barh(rows, spent, left=before, height=0.62, color=colours.STATES[state], label=state.value)
         for row, (start, length) in enumerate(zip(before, spent, strict=True)):
-            if length > 0.07 * longest:
+            if length > 0.07 * longest:  # a narrower piece has no room for a share
                 share = formatting.percent(length / report.hosts[row].wall_s)
                 look = {"color": colours.STATE_TEXT[state], "fontsize": 11, "ha": "center", "va": "center"}
                 axes.text(start + length / 2, row, share, **look)
@@ -64,7 +64,7 @@ def _draw_states(axes: Any, report: Report) -> None:
     for tick, host in zip(axes.get_yticklabels(), report.hosts, strict=True):
         tick.set_color(colours.CULPRIT if host.host in slow else INK)
         tick.set_weight("bold" if host.host in slow else "normal")
-    axes.invert_yaxis()
+    axes.invert_yaxis()  # counts from the top: rank 0 first
     axes.set_xlabel("seconds of training", fontsize=12, color=SOFT)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -78,10 +78,10 @@ def _draw_topology(axes: Any, report: Report, links: Sequence[LinkRow]) -> None:
     }
     slow_hosts = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
     for row in links:
-        if row.used and row.src in placed and row.dst in placed:
+        if row.used and row.src in placed and row.dst in placed:  # as on the page: links that training used
             colour = LOOKS[link_kind(row, slow_links)].colour
             look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 20, "connectionstyle": "arc3,rad=0.08"}
-            look |= {"shrinkA": 18, "shrinkB": 18, "color": colour, "linewidth": 3}
+            look |= {"shrinkA": 18, "shrinkB": 18, "color": colour, "linewidth": 3}  # heads end before hosts' dots
             axes.add_patch(FancyArrowPatch(placed[row.src], placed[row.dst], **look))
     for host in report.hosts:
         _draw_host(axes, host, placed[host.host], host.host in slow_hosts)
@@ -90,12 +90,12 @@ def _draw_topology(axes: Any, report: Report, links: Sequence[LinkRow]) -> None:
     for layer, x in columns.items():
         axes.text(x, top, _literal(layer).upper(), ha="center", fontsize=12, color=SOFT, weight="bold")
     axes.set(xlim=(-0.4, max(len(columns), 1) - 0.4), ylim=(0.1, top + 0.15))
-    axes.axis("off")
+    axes.axis("off")  # places mean nothing: only layers and links do
 
 
 def _draw_host(axes: Any, host: HostSummary, place: tuple[float, float], slow: bool) -> None:
     colour = colours.CULPRIT if slow else colours.STATES[State.COMPUTE]
-    axes.plot(*place, marker="o", markersize=26, color=colour, zorder=3)
+    axes.plot(*place, marker="o", markersize=26, color=colour, zorder=3)  # above the arrows
     text = f"{_literal(host.host)}\n{formatting.seconds(host.compute_per_iteration_s)}"
     look = {"fontsize": 12, "color": colours.CULPRIT if slow else INK, "ha": "left", "va": "bottom", "zorder": 4}
     axes.annotate(text, place, xytext=(14, 12), textcoords="offset points", **look)

@@ -124,4 +124,4 @@ def bottleneck_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[BottleneckFideli
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
-    return None if above is None or not below else above / below
+    return None if above is None or not below else above / below  # a rate of 0 is none to compare with

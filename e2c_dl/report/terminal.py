@@ -55,11 +55,8 @@ def summary(
     if rows:
         parts += [Text(""), _links(rows, report)]
     if changes:
-        parts += [
-            Text(""),
-            Text("What changed while it trained", style="bold"),
-            *_bullets(_first(changes, CHANGES, "element")),
-        ]
+        parts += [Text(""), Text("What changed while it trained", style="bold")]
+        parts += _bullets(_first(changes, CHANGES, "element"))
     limitations = [*report.limitations, *run.limitations]
     if limitations:
         parts += [Text(""), Text("Limitations", style="bold"), *_bullets(limitations)]
@@ -102,7 +99,7 @@ def _states(report: Report) -> Table:
     table.add_column("compute / iteration", justify="right", overflow="fold")
     for host in report.hosts[:TABLE_WORKERS]:
         table.add_row(
-            Text(host.host if host.complete else f"{host.host} (breaks off)"),
+            Text(host.host if host.complete else f"{host.host} (breaks off)"),  # Text, as brackets in a str are markup
             *(_spent(host, state) for state in State),
             formatting.seconds(host.compute_per_iteration_s),
             style="red" if host.host in culprits else None,
@@ -130,7 +127,7 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     for row in [*used, *others[:UNUSED_LINKS]]:
         table.add_row(
-            Text(f"{row.src} -> {row.dst}"),
+            Text(f"{row.src} -> {row.dst}"),  # as Text: in a str, rich takes brackets for markup
             row.designed_rate,
             row.requested_rate,
             row.measured_rate,
@@ -154,5 +151,5 @@ def _table(title: str) -> Table:
 def _places(archive: Path) -> list[Text]:
     """Where the archive and the page are: whole, however narrow the terminal."""
     page = archive / layout.REPORT_HTML
-    places = [("archive", archive)] + ([("page", page)] if page.is_file() else [])
+    places = [("archive", archive)] + ([("page", page)] if page.is_file() else [])  # the page may not be made yet
     return [Text(f"{name:<8} {place}", overflow="fold") for name, place in places]

@@ -44,7 +44,7 @@ def verdict(report: Report) -> Verdict:
         points = (*(finding.evidence for finding in report.culprits), *_bottleneck_points(report))
         headline = f"What slowed this run down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
-    points = tuple(finding.evidence for finding in report.findings)
+    points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
     headline = f"{_no_culprit(report)} {_by_design(report)}".strip()
     return Verdict(tone=Tone.HEALTHY, headline=headline, points=points, asides=_asides(report))
 
@@ -57,7 +57,7 @@ def _asides(report: Report) -> tuple[str, ...]:
             costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
             departs = [f"{formatting.times(finding.slowdown)} slower"] if finding.slowdown > 1 else []
             departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
-            saving = formatting.seconds(max(0.0, finding.saved_s))
+            saving = formatting.seconds(max(0.0, finding.saved_s))  # a replay may even end a little later
             said.append(f"also departs, costs {costs}: {', '.join([named(finding.element), *departs, saving])}")
     return tuple(said)
 
@@ -91,7 +91,7 @@ def named(element: Element) -> str:
 
 def outcome(run: Run) -> str:
     """How the run ended, in one sentence, with the first thing that happened if it did not finish."""
-    happened = f"{run.what_happened[0].rstrip('.')}." if run.what_happened else ""
+    happened = f"{run.what_happened[0].rstrip('.')}." if run.what_happened else ""  # with its full stop or without
     said = {
         Outcome.FINISHED: "The run finished.",
         Outcome.FAILED: "The run failed.",
@@ -103,7 +103,7 @@ def outcome(run: Run) -> str:
 
 def observed(finding: Finding) -> tuple[str, str]:
     """(observed, asked for) of a finding, with units."""
-    if finding.slowdown <= 1:
+    if finding.slowdown <= 1:  # it only stalled: it has no rate or time of its own
         return f"stalled for {formatting.seconds(finding.stalled_s)}", "never"
     if finding.element.kind is ElementKind.HOST:
         return (
@@ -121,7 +121,7 @@ def _no_culprit(report: Report) -> str:
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         return f"No culprit: {departures} from what was asked, none costs {(MATERIAL_SPEEDUP - 1) * 100:.0f} % or more."
-    if report.limitations:
+    if report.limitations:  # "everything" would cover what was not judged
         return "No culprit: nothing that could be judged departs from what was asked."
     return "No culprit: everything ran as asked."
 

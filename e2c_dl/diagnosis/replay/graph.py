@@ -186,7 +186,7 @@ def build(sketch: Sketch) -> Graph:
     for moment, (a, b) in enumerate(zip(sketch.first, sketch.second, strict=True)):
         if moment == ORIGIN or moment in served:
             continue
-        for earlier in {a, b}:
+        for earlier in {a, b}:  # a set: both may be one moment
             following[earlier].append(moment)
             awaited[moment] += 1
     posts = np.full(len(following), -1, dtype=np.int64)

@@ -117,7 +117,7 @@ def _sketch_rank(
 ) -> None:
     spans = rank.spans[np.isin(rank.spans["phase"], _PROGRAM)]
     free_ns = np.where(np.isin(spans["phase"], sorted(INSTANT)), spans["posted_ns"], spans["end_ns"])
-    spans = spans[np.lexsort((free_ns, spans["posted_ns"], spans["task"]))]
+    spans = spans[np.lexsort((free_ns, spans["posted_ns"], spans["task"]))]  # at one moment, what was over first
     events = [_Event(*row) for row in zip(*(spans[name].tolist() for name in _Event._fields), strict=True)]
     begun = _first_after_spawn(spans)
     spawns: dict[int, int] = {}  # row of a SPAWN -> its moment
@@ -126,7 +126,7 @@ def _sketch_rank(
     for row, event in enumerate(events):
         if event.task != task:
             task, free = event.task, ORIGIN
-            programs.unexplained += task != 0 and row not in begun
+            programs.unexplained += task != 0 and row not in begun  # nobody begins the main task
         if row in begun:  # a moment of its own: the event itself may follow two others already
             free = sketch.add(event.posted_ns, free)
             beginnings.append((free, begun[row]))

@@ -1,4 +1,4 @@
-"""Trace-driven replay: when would this run have ended if one host or one link had been faster?
+"""Trace-driven replay of a run: when it would have ended, had one host or one link been faster.
 
 The model is happens-before with observed durations. A moment follows::
 
@@ -98,7 +98,7 @@ class Replay:
 
     def run_ns(self, change: WhatIf = UNCHANGED) -> int:
         """Run time after ``change``. Raises: KeyError, if an element is not in the run."""
-        scale = np.ones(len(self.elements) + 1)
+        scale = np.ones(len(self.elements) + 1)  # the last is of moments without an element, -1
         less_delay = np.zeros(len(self.elements) + 1, dtype=np.int64)
         for element, factor in change.scale.items():
             scale[self._index[element]] = factor

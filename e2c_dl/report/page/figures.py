@@ -40,7 +40,7 @@ def literal(text: str) -> str:
 def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
     """A bar per worker, rank 0 on top: seconds in each state. ``culprits`` are names of hosts to mark."""
     longest = max((host.wall_s for host in hosts), default=0.0)
-    rows = list(range(len(hosts)))
+    rows = list(range(len(hosts)))  # numbers, not names: equal categories would be one bar
     figure = go.Figure()
     for state in State:
         spent = [host.states_s.get(state, 0.0) for host in hosts]
@@ -54,7 +54,7 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
         ]
         figure.add_bar(
             orientation="h", y=rows, x=spent, name=state.value, marker_color=colours.STATES[state], text=shown,
-            textposition="inside", insidetextanchor="middle", textangle=0,
+            textposition="inside", insidetextanchor="middle", textangle=0,  # Plotly turns text that does not fit
             textfont={"color": colours.STATE_TEXT[state], "size": 12}, hovertext=hover, hoverinfo="text",
         )  # fmt: skip
     names = [label(host.host, host.host in culprits) for host in hosts]
@@ -77,7 +77,7 @@ def bottlenecks(report: Report) -> Any:
         marker_color=[colours.CULPRIT if b.element in blamed else colours.STATES[State.COMPUTE] for b in shown],
         text=[f"{formatting.seconds(b.saved_s)}  ({formatting.percent(_share(b, report))})" for b in shown],
         textposition="outside",
-        cliponaxis=False,
+        cliponaxis=False,  # the longest bar's text stands beyond the axis
         hovertext=[f"{literal(named(b.element))}: the run would be {b.speedup:.2f} times faster" for b in shown],
         hoverinfo="text",
         showlegend=False,
@@ -93,7 +93,7 @@ def bottlenecks(report: Report) -> Any:
 def progress(rows: Sequence[Progress]) -> Any:
     """Loss and, where evaluated, accuracy over seconds of training; rows as in progress.jsonl."""
     figure = make_subplots(specs=[[{"secondary_y": True}]])
-    loss = [row for row in rows if row.loss is not None]
+    loss = [row for row in rows if row.loss is not None]  # the final evaluation's line has none
     accuracy = [row for row in rows if row.accuracy is not None]
     for chosen, key, colour, mode, secondary in (
         (loss, "loss", colours.STATES[State.COMPUTE], "lines", False),
@@ -120,16 +120,16 @@ def progress(rows: Sequence[Progress]) -> Any:
 def framed(figure: Any) -> Any:
     """``figure`` itself, with the frame that all figures share."""
     figure.update_layout(
-        template="none",
-        paper_bgcolor="rgba(0,0,0,0)",
+        template="none",  # its own colours would not follow the page's scheme
+        paper_bgcolor="rgba(0,0,0,0)",  # the card behind it shows, light or dark
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 13},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         margin={"l": 10, "r": 44, "t": 36, "b": 10},
         modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": "#9aa3ad", "activecolor": "#0072b2"},
-        hoverlabel={"align": "left"},
+        hoverlabel={"align": "left"},  # several lines of figures
     )
-    figure.update_xaxes(automargin=True, zeroline=False, title_font_size=13)
+    figure.update_xaxes(automargin=True, zeroline=False, title_font_size=13)  # names and numbers may be of any length
     figure.update_yaxes(automargin=True, zeroline=False, title_font_size=13)
     return figure
 

@@ -30,6 +30,7 @@ from e2c_dl.report.page.style import CSS, SCRIPT
 from e2c_dl.report.page.timeline import timeline
 from e2c_dl.report.rows import bottleneck_rows, link_rows
 
+# Inline: Plotly sets styles as it draws. Images: what its camera button makes.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
@@ -49,14 +50,15 @@ def write_report(archive: ReadArchive, diagnosis: Diagnosis) -> Path:
 
     Raises: ArchiveError if a piece of the archive is damaged or the files cannot be written.
     """
+    # A name that is not UTF-8 is a lone surrogate: it must not be what ends the report.
     page = build(source(archive, diagnosis)).encode(errors="backslashreplace")
     written = {layout.REPORT_JSON: diagnosis.report.to_json(), layout.REPORT_HTML: page}
-    for name, content in written.items():
+    for name, content in written.items():  # both are made by now: failing to draw leaves the old
         try:
             (archive.path / name).write_bytes(content)
         except OSError as error:
             raise ArchiveError(f"{archive.path / name}: cannot be written: {error.strerror}") from error
-    if (archive.path / layout.MANIFEST).is_file():
+    if (archive.path / layout.MANIFEST).is_file():  # else nothing vouches for any file yet
         amend(archive.path, tuple(written))
     return archive.path / layout.REPORT_HTML
 
@@ -144,7 +146,7 @@ def _timeline(activity: Activity, hosts: set[str], links: set[tuple[str, str]]) 
 def embedded(name: str, figure: Any, title: str) -> str:
     """The place where ``figure`` appears, and its data beside it; ``name`` is its id."""
     data = figure.to_json().replace("<", "\\u003c")  # cannot end its script element
-    height = int(figure.layout.height)
+    height = int(figure.layout.height)  # kept free, so that nothing jumps when it is drawn
     return (
         f'<div class="figure" id="{name}" role="img" aria-label="{escape(title)}" style="min-height:{height}px"></div>'
         f'<script type="application/json" id="{name}-data">{data}</script>'

@@ -60,11 +60,11 @@ def positions(hosts: Sequence[HostSummary]) -> dict[str, Point]:
     layers: dict[str, list[str]] = {}
     for host in hosts:
         layers.setdefault(host.layer, []).append(host.host)
-    tallest = max((len(names) for names in layers.values()), default=0)
+    tallest = max((len(names) for names in layers.values()), default=0)  # columns of fewer hosts are spread as high
     placed: dict[str, Point] = {}
     for column, names in enumerate(layers.values()):
         gap = tallest / len(names)
-        downwards = names if column % 2 == 0 else names[::-1]
+        downwards = names if column % 2 == 0 else names[::-1]  # every second column upwards, for rings
         placed.update({name: (float(column), tallest - gap * (i + 0.5)) for i, name in enumerate(downwards)})
     return placed
 
@@ -83,16 +83,16 @@ def topology(
     for row in used:
         kind = link_kind(row, slow_links)
         figure.add_trace(_arrow(row, placed, LOOKS[kind], first=kind not in named))
-        figure.add_annotation(_head(row, placed, LOOKS[kind]))
-        named.add(kind)
-    if len(used) <= LABELLED_LINKS:
+        figure.add_annotation(_head(row, placed, LOOKS[kind]))  # a line of Plotly's has no head
+        named.add(kind)  # each kind once in the legend
+    if len(used) <= LABELLED_LINKS:  # of more, labels would cover each other
         figure.add_trace(_labels(used, placed))
-    figure.add_trace(_nodes(hosts, placed, slow_hosts))
+    figure.add_trace(_nodes(hosts, placed, slow_hosts))  # last: above the links
     _add_layers(figure, hosts, placed)
     columns = len({host.layer for host in hosts})
     tallest = max((y for _, y in placed.values()), default=0.0) + 0.5
     figure.update_layout(height=min(TALLEST_PX, round(110 + ROW_PX * tallest)), hovermode="closest", dragmode=False)
-    middle, half = (columns - 1) / 2, max(columns, FEWEST_COLUMNS) / 2
+    middle, half = (columns - 1) / 2, max(columns, FEWEST_COLUMNS) / 2  # few columns are not pulled apart
     figure.update_xaxes(visible=False, fixedrange=True, range=[middle - half, middle + half])
     figure.update_yaxes(visible=False, fixedrange=True, range=[-0.1, tallest + 0.3])
     return framed(figure)
@@ -189,11 +189,11 @@ def _curve(start: Point, end: Point) -> tuple[list[float], list[float]]:
     """x and y of a curve from ``start`` to ``end`` that keeps to its right."""
     (x0, y0), (x1, y1) = start, end
     across, up = _right(start, end)
-    length = math.hypot(across, up) or 1.0
+    length = math.hypot(across, up) or 1.0  # 0 of two hosts at one place
     bend_px = 2 * min(BEND * length, MOST_BEND_PX)  # a curve goes half as far as its control point
     xm = (x0 + x1) / 2 + bend_px * across / length / COLUMN_PX
     ym = (y0 + y1) / 2 + bend_px * up / length / ROW_PX
-    t = np.linspace(0.0, 1.0, POINTS)
+    t = np.linspace(0.0, 1.0, POINTS)  # of a quadratic Bezier curve
     x = (1 - t) ** 2 * x0 + 2 * t * (1 - t) * xm + t**2 * x1
     y = (1 - t) ** 2 * y0 + 2 * t * (1 - t) * ym + t**2 * y1
     return x.tolist(), y.tolist()

@@ -58,7 +58,7 @@ def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
         return ""
     by_pair = {(link.src, link.dst): link for link in links}
     there = set(chain.from_iterable(by_pair))
-    order = [*(name for name in hosts if name in there), *sorted(there - set(hosts))]
+    order = [*(name for name in hosts if name in there), *sorted(there - set(hosts))]  # last: who did not train
     head = "".join(f"<th><span>{escape(name)}</span></th>" for name in order)
     rows = "".join(
         f"<tr><th>{escape(src)}</th>{''.join(_square(by_pair.get((src, dst)), src == dst) for dst in order)}</tr>"
@@ -96,7 +96,7 @@ def summary(link: LinkFidelity) -> list[str]:
         )
     if seen.reordered is not None and (seen.reordered or requested.reorder or requested.jitter_s):
         lines.append(f"out of order: {_fraction(seen.reordered)} of frames")
-    return [line.replace(" ,", ",").rstrip() for line in lines]
+    return [line.replace(" ,", ",").rstrip() for line in lines]  # an interval that is missing leaves a blank
 
 
 def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
@@ -108,7 +108,7 @@ def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, 
         "measured": [_rate(seen) for _, seen in measured],
         "TCP goodput": [_goodput(seen) for _, seen in measured],
         "round trip requested": [formatting.seconds(link.requested_round_trip_s) for link, _ in measured],
-        "measured ": [_trip(seen) for _, seen in measured],
+        "measured ": [_trip(seen) for _, seen in measured],  # blanks tell columns of one name apart
         "loss requested": [_fraction(link.requested.mean_loss) for link, _ in measured],
         "measured  ": [_loss(seen) for _, seen in measured],
         "lost in a row": [_burst(link, seen) for link, seen in measured],
@@ -153,11 +153,11 @@ def _square(link: LinkFidelity | None, is_diagonal: bool) -> str:
         return '<td class="self"></td>'
     if link is None or link.measured is None or link.off is None:
         return '<td class="t-"></td>'
-    shade = "t9" if link.off > 1 else f"t{min(SHADES - 1, int(link.off * SHADES))}"
-    title = escape("\n".join([*summary(link), *link.deviations()]))
+    shade = "t9" if link.off > 1 else f"t{min(SHADES - 1, int(link.off * SHADES))}"  # above 1 is beyond the tolerance
+    title = escape("\n".join([*summary(link), *link.deviations()]))  # what a square has no room for
     rate = link.measured.rate_bps / 1e6
-    shown = f"{rate:.3g}" if rate < 1000 else f"{rate / 1000:.2g}k"
-    floor = "≥" if link.measured.rate_is_floor else ""
+    shown = f"{rate:.3g}" if rate < 1000 else f"{rate / 1000:.2g}k"  # a square has room for three digits
+    floor = "≥" if link.measured.rate_is_floor else ""  # the link may carry more than was sent
     return f'<td class="{shade}" title="{title}">{floor}{shown}</td>'
 
 
@@ -223,4 +223,4 @@ def _off(value: float, interval: Interval | None) -> str:
 
 
 def _between(interval: Interval | None, shown: Callable[[float | None], str]) -> str:
-    return "" if interval is None else f"({shown(interval[0])} to {shown(interval[1])})"
+    return "" if interval is None else f"({shown(interval[0])} to {shown(interval[1])})"  # quickly measured: none

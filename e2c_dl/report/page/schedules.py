@@ -93,11 +93,11 @@ def figure(changed: Changed) -> Any:
     drawn.update_xaxes(range=[0, changed.end_s])
     drawn.for_each_xaxis(lambda axis: axis.update(matches=None if axis.anchor == "y" else "x"))
     for column in range(1, columns + 1):
-        below = (len(panels) - column) // columns + 1
+        below = (len(panels) - column) // columns + 1  # the lowest that has a plot
         drawn.update_xaxes(title_text=SECONDS, row=below, col=column)
     for panel, place in zip(panels, places, strict=True):
         if panel.window_s is not None:
-            drawn.update_xaxes(range=list(panel.window_s), matches=None, **place)
+            drawn.update_xaxes(range=list(panel.window_s), matches=None, **place)  # a closer look has a time of its own
     return drawn
 
 
@@ -106,7 +106,7 @@ def write_png(changed: Changed | None, path: Path) -> None:
 
     Raises: ArchiveError if there is nothing to plot, or ``path`` cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # the page needs none of it
     from matplotlib.figure import Figure
 
     if changed is None or not changed.panels:
@@ -140,12 +140,12 @@ def write_png(changed: Changed | None, path: Path) -> None:
 def share_colours(panels: Sequence[Panel]) -> dict[str, str]:
     """The colour of every share by its name, the same in all ``panels``; after the last colour the first again."""
     names = dict.fromkeys(name for panel in panels for name in panel.shares)
-    return dict(zip(names, cycle(colours.SHARES), strict=False))
+    return dict(zip(names, cycle(colours.SHARES), strict=False))  # cycle never ends
 
 
 def thinned(points: Points) -> Points:
     """``points``, at most MOST_POINTS of them, evenly chosen."""
-    return points[:: math.ceil(len(points) / MOST_POINTS) or 1]
+    return points[:: math.ceil(len(points) / MOST_POINTS) or 1]  # no points: a step of 0 is refused
 
 
 def reach(panel: Panel) -> tuple[float, float]:
@@ -154,7 +154,7 @@ def reach(panel: Panel) -> tuple[float, float]:
     values = [value for _, value in panel.requested if not math.isnan(value)]
     values += [mark.value for mark in panel.marks if mark.value is not None]
     values += measured if panel.joined else measured[: math.ceil(panel.bulk * len(measured))]
-    return min(0.0, *values, 0.0), ROOM * max(0.0, *values, 0.0) or 1.0
+    return min(0.0, *values, 0.0), ROOM * max(0.0, *values, 0.0) or 1.0  # 0 twice: min of one number alone fails
 
 
 def _held(panel: Panel, end_s: float) -> Points:
@@ -178,7 +178,7 @@ def _add(
         there = [(mark.at_s, mark.value) for mark in panel.marks if mark.word == word and mark.value is not None]
         signs = {"mode": "markers", "marker": {"color": colours.CULPRIT, "size": 10, "symbol": symbol}}
         _trace(drawn, word, there, signs, place, named)
-    place_all: dict[str, Any] = {**place, "exclude_empty_subplots": False}
+    place_all: dict[str, Any] = {**place, "exclude_empty_subplots": False}  # a plot may have bands alone
     for begin_s, stop_s in panel.bands:
         drawn.add_vrect(x0=begin_s, x1=stop_s, fillcolor=BAND, opacity=0.3, line_width=0, layer="below", **place_all)
     for mark in _whole(panel.marks):
@@ -192,7 +192,7 @@ def _trace(drawn: Any, name: str, points: Points, look: dict[str, Any], place: d
     if not points:
         return
     x, y = zip(*points, strict=True)
-    first = name not in named
+    first = name not in named  # each name once in the legend
     named.add(name)
     hover = f"%{{x:.2f}} s: %{{y:.4g}} {name}<extra></extra>"
     line = go.Scatter(
@@ -223,7 +223,7 @@ def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> No
             axes.plot(mark.at_s, mark.value, **look)
     for mark in _whole(panel.marks):
         axes.axvline(mark.at_s, color=colours.CULPRIT, linestyle="--", label=mark.word)
-    axes.set_title(panel.title.replace("$", r"\$"), fontsize=12, loc="left")
+    axes.set_title(panel.title.replace("$", r"\$"), fontsize=12, loc="left")  # a dollar sign would begin mathematics
     axes.set(xlim=panel.window_s or (0, end_s), ylim=reach(panel), xlabel=SECONDS, ylabel=panel.unit)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -108,7 +108,7 @@ def verdict(run: Run, report: Report) -> str:
     rows = []
     for finding in report.culprits:
         now, asked = words.observed(finding)
-        slower = formatting.times(finding.slowdown) if finding.slowdown > 1 else "–"
+        slower = formatting.times(finding.slowdown) if finding.slowdown > 1 else "–"  # what only stalled is not slower
         cells = [now, asked, slower, formatting.seconds(words.saved_s(finding))]
         rows.append(("", [(words.named(finding.element), ""), *((text, "n") for text in cells)]))
     figures = table(head, rows) if rows else ""
@@ -120,7 +120,7 @@ def verdict(run: Run, report: Report) -> str:
 
 def tiles(report: Report, progress: Sequence[Progress]) -> str:
     """The key figures."""
-    accuracy = next((row.accuracy for row in reversed(progress) if row.accuracy is not None), None)
+    accuracy = next((row.accuracy for row in reversed(progress) if row.accuracy is not None), None)  # not each has one
     loss = next((row.loss for row in reversed(progress) if row.loss is not None), None)
     sent = sum(link.sent_bytes for link in report.links)
     figures = {
@@ -145,7 +145,7 @@ def states(report: Report, figure: str, culprits: Collection[str]) -> str:
     for host in report.hosts:
         spent = [_state(host.states_s.get(state, 0.0), host.wall_s) for state in State]
         per_iteration = formatting.seconds(host.compute_per_iteration_s)
-        name = host.host if host.complete else f"{host.host} (trace breaks off)"
+        name = host.host if host.complete else f"{host.host} (trace breaks off)"  # its figures are of a part
         cells = [(name, ""), (host.layer, ""), *((text, "n") for text in (*spent, per_iteration))]
         rows.append(("marked" if host.host in culprits else "", cells))
     caption = "Each worker is in exactly one state at any time. Culprits are red."

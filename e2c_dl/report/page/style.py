@@ -1,4 +1,4 @@
-"""How the page looks and the little it does by itself: style sheet and script, both embedded, nothing fetched."""
+"""Style sheet and script of the page: how it looks, the little it does by itself; embedded, nothing is fetched."""
 
 from __future__ import annotations
 

@@ -79,14 +79,14 @@ def dominant(states: Sequence[Interval], steps: int) -> list[Interval]:
     order = list(State)
     spent = np.zeros((len(order), steps))
     for code, state in enumerate(order):
-        own = np.array([(a, b) for a, b, s in states if s is state]).reshape(-1, 2)
+        own = np.array([(a, b) for a, b, s in states if s is state]).reshape(-1, 2)  # (0, 2) of none
         lengths = own[:, 1] - own[:, 0]
         after = np.cumsum(lengths)
         moments = np.concatenate([[start], own.ravel(), [end]])
         so_far = np.concatenate([[0.0], np.stack([after - lengths, after], axis=1).ravel(), [lengths.sum()]])
-        spent[code] = np.diff(np.interp(grid, moments, so_far))
+        spent[code] = np.diff(np.interp(grid, moments, so_far))  # exact, however many fall into a step
     codes = spent.argmax(axis=0)
-    kept = np.flatnonzero(np.diff(codes, prepend=-1))
+    kept = np.flatnonzero(np.diff(codes, prepend=-1))  # -1 is no code: the first is kept
     changes = np.append(grid[kept], end).tolist()
     return [(a, b, order[codes[k]]) for a, b, k in zip(changes[:-1], changes[1:], kept, strict=True)]
 
@@ -94,9 +94,9 @@ def dominant(states: Sequence[Interval], steps: int) -> list[Interval]:
 def _chosen(lanes: Sequence[Lane], culprits: Collection[str]) -> tuple[list[Lane], str]:
     if len(lanes) <= MOST_WORKERS:
         return list(lanes), ""
-    first = sorted(lanes, key=lambda lane: (lane.host not in culprits, lane.rank))[:MOST_WORKERS]
+    first = sorted(lanes, key=lambda lane: (lane.host not in culprits, lane.rank))[:MOST_WORKERS]  # culprits first
     note = f"{MOST_WORKERS} of {len(lanes)} workers are drawn: culprits, then by rank."
-    return sorted(first, key=lambda lane: lane.rank), note
+    return sorted(first, key=lambda lane: lane.rank), note  # drawn by rank, whoever was chosen
 
 
 def _stepped(lanes: Sequence[Lane]) -> tuple[list[tuple[str, Sequence[Interval]]], str]:
@@ -112,7 +112,7 @@ def _stepped(lanes: Sequence[Lane]) -> tuple[list[tuple[str, Sequence[Interval]]
 def _details(activity: Activity, lanes: Sequence[Lane]) -> tuple[list[Delivery], list[tuple[str, Piece]], str]:
     """Messages and computations to draw, of the drawn workers; and what was left out."""
     drawn = {lane.host for lane in lanes}
-    deliveries = [t for t in activity.deliveries if t.src in drawn and t.dst in drawn]
+    deliveries = [t for t in activity.deliveries if t.src in drawn and t.dst in drawn]  # both its ends have a lane
     pieces = [(lane.host, piece) for lane in lanes for piece in lane.pieces]
     if len(deliveries) + len(pieces) <= MOST_DETAILS:
         return deliveries, pieces, ""
@@ -132,10 +132,10 @@ def _places(lanes: Sequence[Lane], deliveries: Sequence[Delivery]) -> _Places:
 
 def _line(rows: Sequence[tuple[float, float, float]], points: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """x and y of one line that is drawn over each (start, end, height) and breaks between; ``points`` on each."""
-    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)  # (0, 3) of none
     xs = np.linspace(table[:, 0], table[:, 1], points, axis=1)
-    xs = np.concatenate([xs, np.full((len(table), 1), np.nan)], axis=1)
-    return xs.ravel(), np.repeat(table[:, 2], points + 1).astype(np.float32)
+    xs = np.concatenate([xs, np.full((len(table), 1), np.nan)], axis=1)  # NaN breaks the line
+    return xs.ravel(), np.repeat(table[:, 2], points + 1).astype(np.float32)  # half the bytes on the page
 
 
 def _add_states(figure: Any, state: State, lanes: Sequence[tuple[float, Sequence[Interval]]]) -> None:
@@ -158,7 +158,7 @@ def _add_pieces(figure: Any, places: _Places, pieces: Sequence[tuple[str, Piece]
         rows = [(p.start_s, p.end_s, places.workers[host] + 0.24) for host, p in own]
         facts = [(p.iteration, p.bucket, 0) for _, p in own]
         name = Phase(phase).name.lower()
-        shades = [max(p.bucket, 0) % 2 for _, p in own]
+        shades = [max(p.bucket, 0) % 2 for _, p in own]  # -1: no bucket
         hover = f"{name}, iteration %{{customdata[0]}}, bucket %{{customdata[1]}}<br>%{{x:.4f}} s<extra></extra>"
         _add_shaded(figure, rows, facts, shades, (name, colours.PHASES[phase], 6, hover))
 
@@ -197,7 +197,7 @@ def _add_shaded(
             opacity=opacity,
             line={"color": colour, "width": width},
             legendgroup=name,
-            showlegend=index == 0 and bool(rows),
+            showlegend=index == 0 and bool(rows),  # one entry for both shades
             hovertemplate=hover,
         )
 
@@ -210,7 +210,7 @@ def _add_marks(figure: Any, places: _Places, lanes: Sequence[Lane]) -> None:
     for lane in lanes:
         for iteration in lane.iterations:
             height = places.workers[lane.host]
-            x += [iteration.start_s, iteration.start_s, None]
+            x += [iteration.start_s, iteration.start_s, None]  # None breaks the stroke
             y += [height - 0.42, height + 0.38, None]
             numbers += [iteration.iteration, iteration.iteration, None]
     figure.add_scatter(
