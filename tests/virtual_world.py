@@ -23,7 +23,7 @@ from e2c_dl.worlds.virtual import (
     InMemory,
     LinkModel,
     Result,
-    SharedQueue,
+    SharedRate,
     SimulatedIteration,
     simulate,
 )  # fmt: skip
@@ -125,7 +125,7 @@ def run(
     strategy: Callable[[], Strategy], *, size: int, seed: int = 0, iterations: int = 5,
     computes: Sequence[Compute] | None = None, samples: Sequence[int] | int = 8,
     layers: Sequence[str] | None = None, factors: Sequence[float] | None = None, noise: float = 0.0,
-    links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[SharedQueue] = (),
+    links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[SharedRate] = (),
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
     on_progress: Callable[[SimulatedIteration], None] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[tuple[int, int]] = (),

@@ -20,7 +20,7 @@ import numpy as np
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live import Address, Network, SocketOptions
-from e2c_dl.worlds.live.mailbox import Key
+from e2c_dl.worlds.live.mailbox import MailKey
 
 SECRET = b"a key for two processes of a benchmark"
 
@@ -49,7 +49,7 @@ async def _send(network: Network, size_bytes: int, repeats: int) -> list[float]:
         posted.append(network.post(1, Message(kind="bulk", step=step, payload=payload), 0, time.monotonic_ns(), 0))
         if step >= 2:
             await posted[step - 2]
-    await network.mailboxes.get(Key(1, "came", -1, -1, -1))
+    await network.mailboxes.get(MailKey(1, "came", -1, -1, -1))
     return []
 
 
@@ -57,7 +57,7 @@ async def _receive(network: Network, repeats: int) -> list[float]:
     begin_s = time.monotonic()
     times_s = []
     for step in range(repeats):
-        await network.mailboxes.get(Key(0, "bulk", -1, -1, step))
+        await network.mailboxes.get(MailKey(0, "bulk", -1, -1, step))
         times_s.append(time.monotonic() - begin_s)
     await network.post(0, Message(kind="came"), 0, time.monotonic_ns(), 0)
     return times_s

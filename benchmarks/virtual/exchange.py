@@ -12,7 +12,7 @@ from typing import ClassVar
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, LinkModel
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 
 LENGTH = 25_000  # float32: 100 kB
 RATE_BPS = 1e9  # one bit per ns

@@ -22,7 +22,7 @@ from benchmarks.virtual.exchange import (
 )
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
-from e2c_dl.worlds.virtual.spans import PENDING_RECORDS, InFiles
+from e2c_dl.worlds.virtual.simulate import PENDING_RECORDS, InFiles
 
 Process = Generator[Any, Any, Any]
 

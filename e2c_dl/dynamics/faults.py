@@ -36,7 +36,7 @@ class Window:
     end_s: float  # infinity: for good
 
     def covers(self, time_s: float) -> bool:
-        return self.begin_s - SAME_S <= time_s < self.end_s - SAME_S
+        return self.begin_s - SAME_S <= time_s < self.end_s - SAME_S  # an edge that was rounded counts as reached
 
     def next_edge_s(self, time_s: float) -> float:
         """When, after ``time_s``, it begins or ends; infinity if neither comes."""
@@ -69,7 +69,7 @@ class BegunFaults:
         found = []
         for number, fault in faults:
             begin_s = fault.at_s if fault.at_s is not None else self._at_s.get(number)
-            if begin_s is not None:
+            if begin_s is not None:  # else its iteration has not begun
                 end_s = math.inf if fault.for_s is None else begin_s + fault.for_s
                 found.append(Window(fault=fault, begin_s=begin_s, end_s=end_s))
         return tuple(found)
@@ -77,7 +77,7 @@ class BegunFaults:
 
 def faults_of_kind(scenario: Scenario, *kinds: FaultKind, host: str | None = None) -> tuple[NumberedFault, ...]:
     """The faults of these ``kinds``; with ``host``, those that happen to it (not to its links)."""
-    numbered = enumerate(scenario.injected.faults)
+    numbered = enumerate(scenario.injected.faults)  # before any is left out: numbers are those of the scenario
     return tuple((number, fault) for number, fault in numbered if fault.kind in kinds and host in (None, fault.host))
 
 
@@ -100,6 +100,6 @@ def skews(faults: Iterable[NumberedFault], began_ns: int, begun: BegunFaults) ->
             found.append(Skew(begin_ns=begin_ns, step_ns=round(value * 1e9)))
         else:
             found.append(Skew(begin_ns=begin_ns, drift=value))
-            if window.fault.for_s is not None:
+            if window.fault.for_s is not None:  # a step is never taken back: what was gained stays
                 found.append(Skew(begin_ns=begin_ns + round(window.fault.for_s * 1e9), drift=-value))
-    return tuple(sorted(found, key=lambda skew: skew.begin_ns))
+    return tuple(sorted(found, key=lambda skew: skew.begin_ns))  # an end of one may come after the begin of the next

@@ -39,7 +39,7 @@ class Heat:
         else:
             target_c, threshold_c = device.ambient_c + device.rise_c, device.limit_c
             there, never = self.temperature_c >= threshold_c, target_c <= threshold_c
-        if there or never:
+        if there or never:  # a temperature approaches its target and never passes it
             return 0.0 if there else math.inf
         return device.tau_s * math.log((self.temperature_c - target_c) / (threshold_c - target_c))
 
@@ -47,11 +47,9 @@ class Heat:
         """Seconds of doing nothing after which throttling ends; infinity if it is not throttled."""
         if not self.throttled:
             return math.inf
-        above, threshold = (
-            self.temperature_c - device.ambient_c,
-            device.limit_c - device.hysteresis_c - device.ambient_c,
-        )
-        return max(0.0, device.tau_s * math.log(above / threshold))
+        above_c = self.temperature_c - device.ambient_c
+        threshold_c = device.limit_c - device.hysteresis_c - device.ambient_c
+        return max(0.0, device.tau_s * math.log(above_c / threshold_c))
 
     def busy_for(self, device: Thermal, seconds: float) -> Heat:
         """The state after computing for ``seconds``, at most :meth:`next_switch_s`, whereupon it switches."""
@@ -62,4 +60,4 @@ class Heat:
 
 
 def _towards(temperature_c: float, target_c: float, seconds: float, tau_s: float) -> float:
-    return target_c + (temperature_c - target_c) * math.exp(-max(0.0, seconds) / tau_s)
+    return target_c + (temperature_c - target_c) * math.exp(-max(0.0, seconds) / tau_s)  # no time runs back

@@ -43,7 +43,7 @@ class LinksInForce:
 
     def faults_of(self, pairs: Iterable[Pair]) -> tuple[NumberedFault, ...]:
         """The faults, numbered, that touch any of ``pairs``."""
-        wanted = set(pairs)
+        wanted = set(pairs)  # looked into for every link of every fault
         return tuple((number, fault) for number, fault in self._faults if wanted & set(fault.links))
 
     def link(self, pair: Pair, time_s: float, begun: BegunFaults) -> Link:
@@ -56,9 +56,9 @@ class LinksInForce:
         link = scenario.topology.link(*pair)
         if schedule := scenario.schedules.links.get(pair):
             link = _on_schedule(link, schedule, time_s)
-        link = link.slowed(scenario.injected.links.get(pair, 1.0))
-        for window in of_link:
-            if not window.covers(time_s):
+        link = link.slowed(scenario.injected.links.get(pair, 1.0))  # after the schedule: also its rates are slowed
+        for window in of_link:  # windows that overlap multiply
+            if not window.covers(time_s):  # over, or yet to come
                 continue
             if window.fault.kind is FaultKind.CUT:
                 link = replace(link, down=True)
@@ -84,7 +84,7 @@ class LinksInForce:
 
     def _next_of_link_s(self, pair: Pair, time_s: float, begun: BegunFaults) -> float:
         of_link = begun.windows(self.faults_of([pair]))
-        if _cut_for_good_s(of_link) <= time_s + SAME_S:
+        if _cut_for_good_s(of_link) <= time_s + SAME_S:  # nothing to come back for
             return math.inf
         moments = [window.next_edge_s(time_s) for window in of_link]
         if schedule := self._scenario.schedules.links.get(pair):

@@ -29,7 +29,7 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.trace.changes import Change
 
-HEAT_EVERY_S = 1.0
+HEAT_EVERY_S = 1.0  # as often as a host's metrics
 
 OnChange = Callable[[Change, float, float, int | None], None]
 """(compute, throttle or recover; at which second of training; the factor, or the temperature in degrees Celsius; the
@@ -107,8 +107,8 @@ class HostSpeed:
             until_s = self.next_change_s(heat.time_s, begun) - heat.time_s
             switch_s = math.inf if self.device is None else heat.next_switch_s(self.device)
             busy_s = min(cpu_s / rate, until_s, switch_s)
-            cpu_s -= busy_s * rate
-            done = busy_s not in (until_s, switch_s)
+            cpu_s -= busy_s * rate  # work is what is kept when the speed changes, not time
+            done = busy_s not in (until_s, switch_s)  # exact: min() has returned one of them as it is
             heat = self._busy_for(heat, busy_s)
             passed.append(heat)
             if done:
@@ -165,7 +165,7 @@ class ChangingSpeed:
         self._began_ns: int | None = None
         self._begun = BegunFaults() if begun is None else begun
         self._heat = host.cold
-        self._factor = math.nan
+        self._factor = math.nan  # equal to nothing, so that the first factor is told
 
     def began(self, began_ns: int) -> None:
         """Training began then."""
@@ -178,16 +178,16 @@ class ChangingSpeed:
         self._tell_factor(time_s, iteration)
 
     def ends_ns(self, begin_ns: int, cpu_s: float) -> int:
-        if self._began_ns is None:
+        if self._began_ns is None:  # calibration and warming up are paced, and leave no heat
             return begin_ns + int(cpu_s * self._host.factor(-1.0, self._begun) / self._host.base * 1e9)
         begin = self._host.idle_until(self._heat, (begin_ns - self._began_ns) / 1e9)
-        end = self._host.computed(begin, cpu_s, self._begun)[-1]
+        end = self._host.computed(begin, cpu_s, self._begun)[-1]  # only asked: the heat goes on in finished()
         return self._began_ns + round(end.time_s * 1e9)
 
     def finished(self, begin_ns: int, cpu_s: float) -> None:
         if self._began_ns is None:
             return
-        self.idle(begin_ns)
+        self.idle(begin_ns)  # it has cooled since it last computed
         for state in self._host.computed(self._heat, cpu_s, self._begun):
             self._pass(state, busy=True)
 
@@ -197,7 +197,7 @@ class ChangingSpeed:
             return
         until_s = (until_ns - self._began_ns) / 1e9
         recovers_s = self._heat.time_s + self._recovers_s()
-        for moment_s in (recovers_s, until_s):
+        for moment_s in (recovers_s, until_s):  # in two steps, as the recovery is told at its own moment
             if self._heat.time_s < moment_s <= until_s:
                 self._pass(self._host.idle_until(self._heat, moment_s), busy=False)
 
@@ -218,12 +218,12 @@ class ChangingSpeed:
 
     def _tell_factor(self, time_s: float, iteration: int | None = None) -> None:
         factor = self._host.factor(time_s, self._begun)
-        if factor != self._factor:
+        if factor != self._factor:  # windows may begin and end to no effect: nothing has changed then
             self._factor = factor
             self._on_change(Change.COMPUTE, time_s, factor, iteration)
 
     def _tell_samples(self, before: Heat, until_s: float, *, busy: bool) -> None:
-        number = math.floor(before.time_s / HEAT_EVERY_S) + 1
+        number = math.floor(before.time_s / HEAT_EVERY_S) + 1  # at whole seconds, however computing is cut into pieces
         while self._host.device is not None and number * HEAT_EVERY_S <= until_s:
             self._tell_heat(self._host.later(before, number * HEAT_EVERY_S, busy=busy))
             number += 1
@@ -235,5 +235,5 @@ class ChangingSpeed:
 
 def check_speed(value: float) -> None:
     """Raises: TrainingError for a speed that no pacing gives."""
-    if not 0 < value <= 1 + 1e-9:
+    if not 0 < value <= 1 + 1e-9:  # a 1 that was computed may be a little more
         raise TrainingError(f"speed {value}: a host can be emulated at more than 0 and at most 1 of its own speed")

@@ -93,7 +93,7 @@ def _vectors_s_per_byte(like: Vector, repetitions: int) -> dict[str, float]:
         into[:] = values
 
     def accumulate() -> None:
-        np.add(into, values, out=into)
+        np.add(into, values, out=into)  # as a Worker accumulates with factor 1
 
     def scale() -> None:
         np.multiply(into, 1.0, out=into)
@@ -103,10 +103,10 @@ def _vectors_s_per_byte(like: Vector, repetitions: int) -> dict[str, float]:
 
 
 def _median_s(call: Callable[[], object], repetitions: int) -> float:
-    call()
+    call()  # the first touches fresh memory
     seconds = []
     for _ in range(repetitions):
-        begin_ns = time.thread_time_ns()
+        begin_ns = time.thread_time_ns()  # CPU time of this thread: other programs do not count
         call()
         seconds.append((time.thread_time_ns() - begin_ns) / 1e9)
     return float(np.median(seconds))

@@ -37,8 +37,8 @@ def make_deterministic() -> None:
     torch.use_deterministic_algorithms(True) sets the same, but imports torch's compiler to tell it: one and a half
     seconds of CPU time in each worker, for what nobody here uses.
     """
-    torch.set_num_threads(1)
-    torch.set_deterministic_debug_mode("error")
+    torch.set_num_threads(1)  # two were ten times slower than one on small models
+    torch.set_deterministic_debug_mode("error")  # what has no such algorithm raises, rather than differ
 
 
 def torch_facts() -> dict[str, str | int]:
@@ -73,9 +73,9 @@ class TorchCompute:
         for index, parameter in enumerate(self._flat.tensors):
             hook = self._hook(self._flat.bucket_of[index])
             parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-        self._check_fit()
+        self._check_fit()  # torch's own message, later, would name neither model nor data set
         self._optimizer = optimizer(training, self._flat.vector)
-        self._times: SegmentTimes | None = None
+        self._times: SegmentTimes | None = None  # until calibrated: pacing knows nothing to pace by
 
     @property
     def parameters(self) -> Vector:
@@ -103,11 +103,11 @@ class TorchCompute:
         begin_ns = last_ns = time.monotonic_ns()
         paced = self.pacing.gradient(begin_ns, samples)
         images, labels = self._samples.draw(samples)
-        self._flat.gradient.zero_()
+        self._flat.gradient.zero_()  # in place: the parameters' gradients are views of it
         drawn_ns = time.monotonic_ns()
         on_segment(Phase.DATA, -1, last_ns, drawn_ns)
         loss = self._loss(images, labels)
-        paced.segment(0)
+        paced.segment(0)  # before its end is looked at: the span shall show the emulated speed
         last_ns = time.monotonic_ns()
         on_segment(Phase.FORWARD, -1, drawn_ns, last_ns)
         segment = 0
@@ -130,7 +130,7 @@ class TorchCompute:
         """Loss and accuracy on the test samples; a model that behaves otherwise in evaluation does so."""
         begin_ns, begin_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         loss, right, count = 0.0, 0, 0
-        self._flat.model.eval()
+        self._flat.model.eval()  # a model of the user's own may have dropout, or batch normalisation
         for images, labels in self._samples.tests():
             scores = self._flat.model(images)
             loss += float(functional.cross_entropy(scores, labels)) * len(labels)
@@ -147,7 +147,7 @@ class TorchCompute:
         changes neither parameters nor the stream of samples. Pacing goes by it from then on.
         """
         segments_s = self._typical(self._batch_size, repetitions)
-        fewer = self._batch_size // 2
+        fewer = self._batch_size // 2  # two sizes tell which part of the time does not depend on the size
         if self._training.batching == "fixed" or fewer == 0:
             self._times = SegmentTimes(samples=self._batch_size, seconds=segments_s, fixed=(0.0,) * len(segments_s))
         else:
@@ -170,7 +170,7 @@ class TorchCompute:
 
         Parameters and the stream of samples stay as they are; the gradient is zero afterwards.
         """
-        measured = [self._measure(samples) for _ in range(_WARM_UPS + repetitions)]
+        measured = [self._measure(samples) for _ in range(_WARM_UPS + repetitions)]  # the warm-ups are thrown away
         self._flat.gradient.zero_()
         return measured[_WARM_UPS:]
 
@@ -181,8 +181,8 @@ class TorchCompute:
         )
 
     def _measure(self, samples: int) -> list[float]:
-        marks_ns = [time.thread_time_ns()]
-        images, labels = self._samples.ahead(samples)
+        marks_ns = [time.thread_time_ns()]  # CPU time, unlike the spans': other hosts of the machine compete for it
+        images, labels = self._samples.ahead(samples)  # not drawn: training begins with the same samples
         self._flat.gradient.zero_()
         marks_ns.append(time.thread_time_ns())
         loss = self._loss(images, labels)
@@ -199,10 +199,10 @@ class TorchCompute:
         training, model = self._training, self._flat.model
         images, _ = self._samples.ahead(1)
         pair = f"model {training.model} and dataset {training.dataset}"
-        model.eval()
+        model.eval()  # batch normalisation may refuse to train on one sample
         try:
             scores = model(images)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:  # models refuse a shape in all these ways
             why = " ".join(str(error).split())
             shape = tuple(images.shape[1:])
             raise InputError(
@@ -221,7 +221,7 @@ class TorchCompute:
             loss.backward()  # type: ignore[no-untyped-call]
         finally:
             self._complete = None
-        if any(self._missing):
+        if any(self._missing):  # their buckets would never be complete, and peers wait for ever
             raise TrainingError(f"model {self._training.model}: some parameters have no gradient; use all of them")
 
     def _hook(self, bucket: int) -> Callable[[torch.Tensor], None]:

@@ -48,7 +48,7 @@ class FlatModel:
     @property
     def parameters(self) -> Vector:
         """The flat parameters, as NumPy sees them."""
-        values: Vector = self.vector.detach().numpy()
+        values: Vector = self.vector.detach().numpy()  # shares torch's memory
         return values
 
     @property
@@ -78,10 +78,10 @@ def buckets(sizes: Sequence[int], item_bytes: int, bucket_bytes: int) -> tuple[t
     where: list[slice] = []
     bucket_of = [0] * len(sizes)
     begin = end = sum(sizes)
-    for index in reversed(range(len(sizes))):
+    for index in reversed(range(len(sizes))):  # as backward completes them
         begin -= sizes[index]
         bucket_of[index] = len(where)
-        if (end - begin) * item_bytes >= bucket_bytes or index == 0:
+        if (end - begin) * item_bytes >= bucket_bytes or index == 0:  # the first layers are the last to be complete
             where.append(slice(begin, end))
             end = begin
     return tuple(where), tuple(bucket_of)

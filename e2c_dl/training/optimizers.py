@@ -21,7 +21,7 @@ from torch.optim.sgd import sgd
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Training
 
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # torch's defaults, and the paper's
 
 
 class Optimizer(Protocol):
@@ -55,7 +55,7 @@ class AdamW:
     def __init__(self, training: Training, vector: nn.Parameter) -> None:
         self._training, self._vector = training, vector
         self._means, self._squares = [torch.zeros_like(vector)], [torch.zeros_like(vector)]
-        self._steps = [torch.tensor(0.0)]
+        self._steps = [torch.tensor(0.0)]  # a tensor: torch counts in place
 
     @torch.no_grad()
     def step(self) -> None:

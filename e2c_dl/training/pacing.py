@@ -61,7 +61,7 @@ def segment_times(
     """The times of a batch of ``samples``, their fixed shares from those of a smaller batch of ``fewer``."""
     fixed = []
     for second, less in zip(seconds, seconds_of_fewer, strict=True):
-        per_sample_s = max(0.0, second - less) / (samples - fewer)
+        per_sample_s = max(0.0, second - less) / (samples - fewer)  # noise may let fewer take longer
         fixed.append(min(1.0, max(0.0, 1 - per_sample_s * samples / second)) if second > 0 else 0.0)
     return SegmentTimes(samples=samples, seconds=tuple(seconds), fixed=tuple(fixed))
 
@@ -72,7 +72,7 @@ class Pacing:
     def __init__(self, speed: Speed | float | None = None) -> None:
         self.speed = ConstantSpeed(speed) if isinstance(speed, int | float) else speed
         self._times: SegmentTimes | None = None
-        self._interrupted = threading.Event()
+        self._interrupted = threading.Event()  # a sleep that stop() can end, unlike time.sleep
 
     def calibrated(self, times: SegmentTimes) -> None:
         """Pace by ``times`` from now on."""
@@ -119,5 +119,5 @@ class PacedGradient:
         if not self._ends_s:
             return
         self._pacing.hold(self._begin_ns, self._ends_s[index])
-        if index == len(self._ends_s) - 1:
+        if index == len(self._ends_s) - 1:  # told once, of the whole: the next gradient goes on with this heat
             self._pacing.finished(self._begin_ns, self._ends_s[index])

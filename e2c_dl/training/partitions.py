@@ -37,10 +37,10 @@ def parts(labels: Indices, *, partition: str = IID, seed: int, size: int) -> tup
         asked = parse_partition(partition)
     except ValueError as error:
         raise InputError(f"partition: {error}") from error
-    random = np.random.default_rng([seed])
+    random = np.random.default_rng([seed])  # without the rank: all ranks divide alike
     if asked.kind == "classes":
         return _by_class(labels, asked, random, size)
-    order = random.permutation(len(labels))
+    order = random.permutation(len(labels))  # many data sets are sorted by class
     shares = np.full(size, 1 / size) if asked.kind == "iid" else random.dirichlet(np.full(size, asked.alpha))
     return tuple(order[begin:end] for begin, end in pairwise(_bounds(len(labels), shares)))
 
@@ -78,7 +78,7 @@ class Stream:
 
 def _by_class(labels: Indices, asked: Partition, random: np.random.Generator, size: int) -> tuple[Indices, ...]:
     pieces: list[list[Indices]] = [[] for _ in range(size)]
-    for label in np.unique(labels):
+    for label in np.unique(labels):  # sorted, so that every host draws in the same order
         order = random.permutation(np.flatnonzero(labels == label))
         shares = random.dirichlet(np.full(size, asked.alpha))
         for rank, (begin, end) in enumerate(pairwise(_bounds(len(order), shares))):
@@ -91,4 +91,4 @@ def _bounds(samples: int, shares: npt.NDArray[np.float64]) -> list[int]:
     if np.all(shares == shares[0]):
         return [samples * rank // len(shares) for rank in range(len(shares) + 1)]  # exact, where sums would round
     ends = np.rint(np.cumsum(shares) * samples).astype(int)
-    return [0, *ends[:-1].tolist(), samples]
+    return [0, *ends[:-1].tolist(), samples]  # rounding must not lose the last sample

@@ -29,7 +29,7 @@ class Samples:
         own = parts(data.train_labels, partition=training.partition, seed=training.seed, size=size)[rank]
         self._length, self._stream = len(own), Stream(own, seed=training.seed, rank=rank)
         self._drawn = 0
-        if not 1 <= training.batch_sizes[rank] <= len(own):
+        if not 1 <= training.batch_sizes[rank] <= len(own):  # at once, not in the first iteration
             raise too_few(
                 training.batch_sizes[rank], rank=rank, own=len(own), samples=len(data.train_labels),
                 partition=training.partition,
@@ -41,7 +41,7 @@ class Samples:
     def draw(self, count: int) -> Batch:
         """The next ``count`` samples. Raises: TrainingError, if they are more than this rank has."""
         batch = self.ahead(count)
-        self._drawn += count
+        self._drawn += count  # after ahead(): a batch that was refused is not skipped
         return batch
 
     def ahead(self, count: int) -> Batch:

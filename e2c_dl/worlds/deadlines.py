@@ -25,10 +25,10 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-WINDOW = 128
-LEAST = 8
+WINDOW = 128  # older ones leave, so that a deadline follows a network that has changed
+LEAST = 8  # of fewer, median and MAD say little
 FACTORS = (3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0)
-REDO = 10.0
+REDO = 10.0  # medians; what was given up too early has to be done again
 LEAST_MAD = 0.02  # of the median: of durations that are all the same, the next may still differ
 
 Seconds = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ class Deadline:
     def seconds(self) -> float | None:
         """How long to wait now; None: for ever, as far as is known."""
         durations_s = np.array(self._durations_s)
-        came_s = durations_s[np.isfinite(durations_s)]
+        came_s = durations_s[np.isfinite(durations_s)]  # what never came has no duration: it counts in the costs alone
         if len(came_s) < LEAST:
             return self._first_s
         median_s = float(np.median(came_s))
@@ -66,7 +66,7 @@ class Deadline:
 
     def never(self) -> None:
         """It will not come any more."""
-        self._durations_s.append(np.inf)
+        self._durations_s.append(np.inf)  # not what was waited: that says how patient somebody was
         self._waited_s = 0.0
 
 

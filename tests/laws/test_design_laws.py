@@ -21,7 +21,7 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.topology import Bottleneck as Shared
-from e2c_dl.worlds.virtual import LinkModel, SharedQueue
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
 
 BUCKETS = (120_000, 60_000)
 UNTIL_S = 500.0
@@ -129,7 +129,7 @@ def of_a_server(rate_bps: float, seed: int, asked_bps: float, links: Mapping[tup
     pushing = [(rank, 0) for rank in range(1, SIZE)]
     run = virtual_world.run(
         ParameterServer, size=SIZE, seed=seed, links=links, noise=0.02, iterations=12,
-        of=virtual_world.profile(BUCKETS), bottlenecks=[SharedQueue(rate_bps=rate_bps, links=tuple(pushing))],
+        of=virtual_world.profile(BUCKETS), bottlenecks=[SharedRate(rate_bps=rate_bps, links=tuple(pushing))],
     )  # fmt: skip
     reference = run.reference()
     names: Sequence[tuple[str, str]] = [(f"edge-{src + 1}", "edge-1") for src, _ in pushing]
@@ -173,7 +173,7 @@ def test_of_links_that_share_a_line_the_slow_one_is_named(seed: int) -> None:
     run = virtual_world.run(
         ParameterServer, size=SIZE, seed=seed, links={**asked, slow: LinkModel(rate_bps=2e6, delay_s=0.002)},
         noise=0.02, iterations=12, of=virtual_world.profile(BUCKETS),
-        bottlenecks=[SharedQueue(rate_bps=15e6, links=((1, 0), (2, 0), (3, 0)))],
+        bottlenecks=[SharedRate(rate_bps=15e6, links=((1, 0), (2, 0), (3, 0)))],
     )  # fmt: skip
     reference = replace(run, links=asked).reference()
     shared = Shared(name="uplink", rate_bps=15e6, links=tuple((f"edge-{rank}", "edge-1") for rank in (2, 3, 4)))
@@ -273,7 +273,7 @@ def test_what_a_line_of_both_directions_was_asked_for_is_counted_once() -> None:
     both = [pair for rank in range(1, SIZE) for pair in ((rank, 0), (0, rank))]
     run = virtual_world.run(
         ParameterServer, size=SIZE, links=links, iterations=12, of=virtual_world.profile(BUCKETS),
-        bottlenecks=[SharedQueue(rate_bps=5e6, links=tuple(both))],
+        bottlenecks=[SharedRate(rate_bps=5e6, links=tuple(both))],
     )  # fmt: skip
     reference = run.reference()
     names = tuple((f"edge-{src + 1}", f"edge-{dst + 1}") for src, dst in both)

@@ -22,7 +22,7 @@ from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import conservation, join
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import read_spans
-from e2c_dl.worlds.virtual import InFiles, InMemory, LinkModel, SharedQueue, simulate
+from e2c_dl.worlds.virtual import InFiles, InMemory, LinkModel, SharedRate, simulate
 
 SLOW, FAST = 8e6, 50e6
 
@@ -30,7 +30,7 @@ SLOW, FAST = 8e6, 50e6
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 6), shared=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
 def test_messages_are_conserved_and_keep_their_order(seed: int, size: int, shared: bool, noise: float) -> None:
-    access = SharedQueue(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
+    access = SharedRate(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
     run = virtual_world.run(Allreduce, size=size, seed=seed, noise=noise, bottlenecks=[access] if shared else [])
     for row in conservation(run.trace):
         assert (row.sent_messages, row.sent_bytes) == (row.received_messages, row.received_bytes)
@@ -51,7 +51,7 @@ def test_messages_are_conserved_and_keep_their_order(seed: int, size: int, share
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 5), noise=st.sampled_from([0.0, 0.1]), shared=st.booleans())
 def test_the_replay_of_a_virtual_run_is_exact(seed: int, size: int, noise: float, shared: bool) -> None:
-    access = SharedQueue(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
+    access = SharedRate(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
     run = virtual_world.run(Allreduce, size=size, seed=seed, noise=noise, bottlenecks=[access] if shared else [])
     delays = {pair: round(link.delay_s * 1e9) for pair, link in run.links.items()}
     replay = prepare(run.trace, join(run.trace), delays)
@@ -71,7 +71,7 @@ def test_more_rate_is_never_slower(seed: int, size: int, faster: float, shared: 
     quick = {**links, pair: replace(links[pair], rate_bps=(links[pair].rate_bps or 0.0) * faster)}
     ends = []
     for these, bound_bps in ((links, 20e6), (quick, 20e6 * faster)):
-        access = [SharedQueue(rate_bps=bound_bps, links=(pair,))] if shared else []
+        access = [SharedRate(rate_bps=bound_bps, links=(pair,))] if shared else []
         ends.append(virtual_world.run(Allreduce, size=size, links=these, bottlenecks=access).result.end_ns)
     assert ends[1] <= ends[0] + 100  # rounding to nanoseconds, message by message
 

@@ -17,7 +17,7 @@ import pytest
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Message
 from e2c_dl.worlds.live import Network, SocketOptions
-from e2c_dl.worlds.live.mailbox import Key
+from e2c_dl.worlds.live.mailbox import MailKey
 
 pytestmark = pytest.mark.local
 
@@ -67,7 +67,7 @@ def joined() -> Iterator[tuple[Namespace, Namespace]]:
 @pytest.mark.parametrize("sends", [True, False], ids=["while sending", "while waiting"])
 def test_a_cut_link_is_a_lost_rank(tmp_path: Path, joined: tuple[Namespace, Namespace], sends: bool) -> None:
     message = Message(kind="k", payload=np.zeros(1000, dtype=np.float32))
-    key = Key(0, "k", -1, -1, -1)
+    key = MailKey(0, "k", -1, -1, -1)
 
     async def scene() -> None:
         with ExitStack() as stack:

@@ -18,7 +18,7 @@ from e2c_dl.drivers.live.control import LARGEST_LINE_BYTES
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live import handshake
-from e2c_dl.worlds.live.door import Door
+from e2c_dl.worlds.live.handshake import Door
 from e2c_dl.worlds.live.sockets import SocketOptions, listener
 
 SAID = {  # gathering, whose end all wait for -> what they do until then

@@ -24,10 +24,9 @@ from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
-from e2c_dl.worlds.virtual import HostModel, LinkModel, Onset, SharedQueue, bottlenecks, link_model, link_models
-from e2c_dl.worlds.virtual.kernel import FOREVER
+from e2c_dl.worlds.virtual import HostModel, LinkModel, Onset, SharedRate, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.kernel import FOREVER, Pauses
 from e2c_dl.worlds.virtual.links import Conditions, RankPair
-from e2c_dl.worlds.virtual.pauses import Pauses
 
 _OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
@@ -61,7 +60,7 @@ class RunChanges:
         return models
 
     @property
-    def bottlenecks(self) -> tuple[SharedQueue, ...]:
+    def bottlenecks(self) -> tuple[SharedRate, ...]:
         """What links between ranks share."""
         found = []
         names = [each.name for each in self._scenario.topology.bottlenecks if self._between(each.links)]

@@ -13,7 +13,8 @@ import numpy as np
 
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.data import IN_FOLDERS, DataSource, parse_dataset
-from e2c_dl.training.datasets import cifar, digits, folders, imported, teacher
+from e2c_dl.training.datasets import cifar, folders, imported
+from e2c_dl.training.datasets.built_in import digits, teacher
 from e2c_dl.training.datasets.model import Dataset
 
 
@@ -32,13 +33,13 @@ def load(name: str, *, dtype: str, data_dir: str | None = None) -> Dataset:
         if data_dir is None:
             raise InputError(f"dataset {name} is read from a folder; name it: data_dir: /the/folder/on/every/host")
         return _from_folder(source, Path(data_dir).expanduser(), np.dtype(dtype))
-    if data_dir is not None:
+    if data_dir is not None:  # ignored, it would look as if the folder had been read
         raise InputError(f"dataset {name} is read from no folder; remove data_dir")
     if source.kind == "teacher":
-        return teacher.load(source.samples, source.shape, source.classes, np.dtype(dtype))
+        return teacher(source.samples, source.shape, source.classes, np.dtype(dtype))
     if source.kind == "imported":
         return imported.load(source.import_path, np.dtype(dtype))
-    return digits.load(np.dtype(dtype))
+    return digits(np.dtype(dtype))
 
 
 def _from_folder(source: DataSource, folder: Path, dtype: np.dtype[np.floating]) -> Dataset:

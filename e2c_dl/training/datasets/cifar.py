@@ -26,7 +26,7 @@ _FILES = {  # kind -> (folder in the archive, training files, test file, key of 
     "cifar10": ("cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", b"labels", 10),
     "cifar100": ("cifar-100-python", ["train"], "test", b"fine_labels", 100),
 }
-_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
+_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]  # asked for: NumPy 2 moved its module
 _NUMPY: Mapping[str, Any] = {"_reconstruct": _RECONSTRUCT, "ndarray": np.ndarray, "dtype": np.dtype}
 
 Raw = npt.NDArray[np.uint8]
@@ -54,7 +54,7 @@ def load(data_dir: Path, kind: str, dtype: np.dtype[Any]) -> Dataset:
     Raises: TrainingError, if a file is missing, damaged or holds anything else.
     """
     inner, training, test, key, classes = _FILES[kind]
-    folder = data_dir / inner if (data_dir / inner).is_dir() else data_dir
+    folder = data_dir / inner if (data_dir / inner).is_dir() else data_dir  # either may be named
     parts = [_read(folder / name, kind, key, classes) for name in training]
     images = np.concatenate([raw for raw, _ in parts])
     test_images, test_labels = _read(folder / test, kind, key, classes)
@@ -72,7 +72,7 @@ def _read(path: Path, kind: str, key: bytes, classes: int) -> tuple[Raw, Labels]
     remedy = f"unpack the python version of {kind} again, and name its folder as data_dir"
     try:
         with path.open("rb") as file:
-            content = _Arrays(file, encoding="bytes").load()
+            content = _Arrays(file, encoding="bytes").load()  # bytes: Python 2 wrote the files
     except OSError as error:
         raise TrainingError(f"{path}: cannot read dataset {kind}: {error.strerror}; {remedy}") from error
     except Exception as error:  # a damaged pickle may fail in any way

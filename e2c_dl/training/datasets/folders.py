@@ -24,7 +24,7 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.training.datasets.model import Dataset, Labels, Positions, normalised, split
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp"})
-_MEAN = 255 * np.array([0.485, 0.456, 0.406])
+_MEAN = 255 * np.array([0.485, 0.456, 0.406])  # of bytes, as images are read
 _DEVIATION = 255 * np.array([0.229, 0.224, 0.225])
 
 
@@ -51,7 +51,7 @@ def load(data_dir: Path, pixels: int, dtype: np.dtype[Any]) -> Dataset:
     train_dir, test_dir = data_dir / "train", data_dir / "val"
     if train_dir.is_dir() and test_dir.is_dir():
         classes = _classes(train_dir)
-        if _classes(test_dir) != classes:
+        if _classes(test_dir) != classes:  # labels are positions among the names
             raise TrainingError(f"{test_dir}: its folders are not those of {train_dir}; give both the same classes")
         train, test = _files(train_dir, classes), _files(test_dir, classes)
     else:
@@ -67,12 +67,12 @@ def load(data_dir: Path, pixels: int, dtype: np.dtype[Any]) -> Dataset:
 
 def _classes(folder: Path) -> list[str]:
     try:
-        names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir())  # file systems list in any order
     except OSError as error:
         raise TrainingError(
             f"{folder}: cannot be read: {error.strerror}; name a folder of images as data_dir"
         ) from error
-    if len(names) < 2:
+    if len(names) < 2:  # with one class there is nothing to learn
         raise TrainingError(f"{folder}: holds {len(names)} folders; put the images into one folder per class")
     return names
 

@@ -43,10 +43,10 @@ def load(path: str, dtype: np.dtype[Any]) -> Dataset:
     came = call(path, "dataset")
     if isinstance(came, tuple) and len(came) == 2:
         (train_items, train_labels), (test_items, test_labels) = (_checked(path, each) for each in came)
-        train, test = np.arange(len(train_labels)), np.arange(len(test_labels))
+        train, test = np.arange(len(train_labels)), np.arange(len(test_labels))  # all of each: it came divided
     else:
         train_items, labels = _checked(path, came)
-        test_items = train_items
+        test_items = train_items  # one set: the positions divide it
         train, test = split(len(labels))
         train_labels, test_labels = labels[train], labels[test]
     shape = np.asarray(train_items[0][0]).shape
@@ -63,7 +63,7 @@ def _checked(path: str, items: Any) -> tuple[_Items, Labels]:
     if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
         kind = type(items).__name__
         raise InputError(f"dataset {path}: it returns a {kind} without length or items; return a map-style Dataset")
-    if len(items) < 5:
+    if len(items) < 5:  # a fifth is kept for testing
         raise InputError(f"dataset {path}: it has {len(items)} samples; return at least 5")
     return items, _labels(path, items)
 

@@ -66,7 +66,7 @@ def normalised(
 ) -> npt.NDArray[Any]:
     """(``raw`` - mean) / deviation, channel by channel; ``raw`` is (samples, channels, height, width)."""
     per_channel = (1, -1, 1, 1)
-    values = raw.astype(dtype)
+    values = raw.astype(dtype)  # a copy, which the next lines change in place
     values -= mean.reshape(per_channel).astype(dtype)
     values /= deviation.reshape(per_channel).astype(dtype)
     return values

@@ -1,4 +1,4 @@
-"""The models one can train, each in a module of its own, with the same initial parameters on every rank.
+"""The models one can train, with the same initial parameters on every rank.
 
 There is no batch normalisation and no dropout: with them, a step on several batches would not equal the step on all of
 them together, and no distributed result could be checked against one process. Activations are smooth for the same
@@ -20,8 +20,7 @@ from torch import nn
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.data import is_import_path
 from e2c_dl.training.imported import call
-from e2c_dl.training.models.cnn import cnn
-from e2c_dl.training.models.mlp import mlp
+from e2c_dl.training.models.plain import cnn, mlp
 from e2c_dl.training.models.resnet import resnet
 from e2c_dl.training.models.transformer import transformer
 
@@ -52,7 +51,7 @@ def build(
     if not is_import_path(name) and name not in _MODELS:
         close = difflib.get_close_matches(name, _MODELS, n=1) or NAMES
         raise InputError(f"model {name!r} does not exist; write {' or '.join(close)}, or package.module:attribute")
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # no devices: by default it forks those of all GPUs
         torch.manual_seed(seed)
         model = _imported(name) if is_import_path(name) else _own(name, shape, classes)
         return model.to(dtype)
@@ -63,13 +62,13 @@ def _own(name: str, shape: Shape, classes: int) -> nn.Module:
         raise InputError(
             f"model {name}: samples of shape {shape} are no images; name a model of your own by import path"
         )
-    channels, height, width = shape
+    channels, height, width = shape  # named for the type checker, which does not count a tuple
     return _MODELS[name]((channels, height, width), classes)
 
 
 def _imported(path: str) -> nn.Module:
     model = call(path, "model")
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module):  # before the call of .to() that would fail without its name
         raise InputError(f"model {path}: it returns a {type(model).__name__}, no torch.nn.Module; return one")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"model {path}: no parameter of it requires a gradient; there is nothing to train")

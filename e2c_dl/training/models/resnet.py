@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from e2c_dl.training.models.initial import initialised
+from e2c_dl.training.models.plain import initialised
 
 CHANNELS = (16, 32, 64)  # of the stages
 GROUPS = 8  # of each normalisation
@@ -25,7 +25,7 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, out_channels, kernel_size=3, padding=1, stride=stride, bias=False)
-        self.first_norm = nn.GroupNorm(GROUPS, out_channels)
+        self.first_norm = nn.GroupNorm(GROUPS, out_channels)  # has a bias: the convolution needs none
         self.second = nn.Conv2d(out_channels, out_channels, kernel_size=3, padding=1, bias=False)
         self.second_norm = nn.GroupNorm(GROUPS, out_channels)
         self.shortcut: nn.Module = nn.Identity()

@@ -28,11 +28,11 @@ KIND_BYTES = 16
 
 MOST_UNFINISHED = 64  # messages of one connection that have begun and not ended
 
-_HEADER = struct.Struct(f"<4sBB{KIND_BYTES}siiiqqI")
+_HEADER = struct.Struct(f"<4sBB{KIND_BYTES}siiiqqI")  # "<": no padding, whatever the machine
 HEADER_BYTES = _HEADER.size
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8")}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_NO_PAYLOAD = 0
+_NO_PAYLOAD = 0  # not the same as an empty payload
 
 
 class FrameType(IntEnum):
@@ -77,14 +77,14 @@ class Header:
         """
         fields = _HEADER.unpack(content)
         magic, kind_of_frame, code, kind, iteration, bucket, step, seq, payload_bytes, segment_bytes = fields
-        if magic != MAGIC:
+        if magic != MAGIC:  # first: of a stranger's bytes, no other field means anything
             raise FrameError(f"a frame begins with {magic!r}, not {MAGIC!r}; is another program talking to this port?")
         if kind_of_frame not in FrameType.__members__.values() or (code != _NO_PAYLOAD and code not in _DTYPES):
             raise FrameError(f"a frame is of unknown type {kind_of_frame} or dtype {code}; run one version everywhere")
         dtype = _DTYPES.get(code)
         if not 0 <= payload_bytes <= largest_payload_bytes or payload_bytes % (dtype.itemsize if dtype else 1):
             raise FrameError(f"a frame announces {payload_bytes} bytes; at most {largest_payload_bytes} are accepted")
-        if dtype is None and payload_bytes:
+        if dtype is None and payload_bytes:  # there would be no vector to fill
             raise FrameError(f"a frame announces {payload_bytes} bytes of no dtype; run one version everywhere")
         if segment_bytes > payload_bytes or (payload_bytes and not segment_bytes):
             raise FrameError(f"a frame brings {segment_bytes} bytes of {payload_bytes}; run one version everywhere")
@@ -100,6 +100,7 @@ def header_of(message: Message, seq: int) -> Header:
     Raises: FrameError if the message cannot be sent as it is.
     """
     payload = message.payload
+    # a zero byte would be lost: the kind is padded with them, and stripped
     if not message.kind.isascii() or len(message.kind) > KIND_BYTES or "\0" in message.kind:
         raise FrameError(f"message kind {message.kind!r}: write at most {KIND_BYTES} ASCII characters")
     if payload is not None and (payload.dtype not in _CODES or not payload.flags.c_contiguous or payload.ndim != 1):

@@ -93,7 +93,7 @@ class Incoming:
         more = header.type is FrameType.MORE
         if header.seq not in self._unfinished if more else header.seq != self._begun:
             raise FrameError(f"frame {header.seq} of type {header.type.name} came where frame {self._begun} was due")
-        if header.type is FrameType.GOODBYE and self._unfinished:
+        if header.type is FrameType.GOODBYE and self._unfinished:  # goodbye promises that nothing is missing
             raise FrameError(f"goodbye came before the end of message {min(self._unfinished)}")
         return header
 
@@ -107,11 +107,11 @@ class Incoming:
         if unfinished.payload is not None and header.segment_bytes:
             await self._fill(unfinished.payload.data.cast("B")[begin:end])
         unfinished.filled_bytes, unfinished.frames = end, unfinished.frames + 1
-        if end == whole.payload_bytes:
+        if end == whole.payload_bytes:  # at once for a message without payload: its header is all of it
             self._deliver(self._unfinished.pop(header.seq))
 
     def _begin(self, header: Header) -> _Unfinished:
-        if len(self._unfinished) >= MOST_UNFINISHED:
+        if len(self._unfinished) >= MOST_UNFINISHED:  # each has its memory already: this bounds it
             raise FrameError(f"message {header.seq} begins before any of {MOST_UNFINISHED} others has ended")
         dtype = header.dtype
         payload = None if dtype is None else self._memory.vector(dtype, header.payload_bytes)
@@ -120,7 +120,7 @@ class Incoming:
         return unfinished
 
     def _deliver(self, complete: _Unfinished) -> None:
-        header = complete.header
+        header = complete.header  # the first: it has what all frames of the message share
         self._recorder.record(
             Phase.RECEIVE, complete.start_ns, complete.start_ns, self._recorder.clock(), task=NO_TASK,
             iteration=header.iteration, bucket=header.bucket, src=self._src, dst=self._dst, seq=header.seq,
@@ -142,16 +142,16 @@ class Incoming:
                 await self._wait(min(enough_bytes, len(room) or head_bytes - self._head_bytes))
                 waited = True
                 continue
-            if not count:
+            if not count:  # the end of the stream: of a peer that is there, at least one byte comes
                 raise EOFError
             taken = min(count, len(room))
             room = room[taken:]
             self._head_bytes += count - taken
-        if not waited:
+        if not waited:  # then the loop had its turn already
             await asyncio.sleep(0)  # a connection that always has more would keep the loop from everything else
 
     async def _wait(self, wake_bytes: int) -> None:
-        if wake_bytes != self._wake_bytes:
+        if wake_bytes != self._wake_bytes:  # a system call less each time it stays as it is
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
             self._wake_bytes = wake_bytes
         await readable(self._connection)
@@ -169,7 +169,7 @@ class PayloadMemory:
             return np.empty(size_bytes // dtype.itemsize, dtype=dtype)
         for index in range(len(self._pieces)):
             if self._pieces[index].nbytes == size_bytes and _references(self._pieces, index) == _UNUSED:
-                return self._pieces[index].view(dtype)
+                return self._pieces[index].view(dtype)  # the view refers to the piece, which is therefore in use again
         self._pieces = [*self._pieces[-(KEPT - 1) :], np.empty(size_bytes, dtype=np.uint8)]
         return self._pieces[-1].view(dtype)
 

@@ -20,7 +20,7 @@ from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 
 
-class Key(NamedTuple):
+class MailKey(NamedTuple):
     """What an exact receiver asks for: all of it must match."""
 
     src: int
@@ -58,7 +58,7 @@ class Mailboxes:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._boxes: dict[Key, _Box] = {}
+        self._boxes: dict[MailKey, _Box] = {}
         self._kinds: dict[str, dict[int, Mail]] = {}  # kind -> place -> unclaimed mail, in order of arrival
         self._any: dict[str, list[_AnyReceiver]] = {}
         self._unclaimed_bytes: dict[int, int] = {}  # by source
@@ -85,13 +85,13 @@ class Mailboxes:
                 return
         self._keep(key, box, mail)
 
-    def get(self, key: Key) -> asyncio.Future[Mail]:
+    def get(self, key: MailKey) -> asyncio.Future[Mail]:
         """A future of the mail under ``key``; it fails with PeerLost if the source is lost and left none."""
         receiver: asyncio.Future[Mail] = asyncio.get_running_loop().create_future()
         box = self._boxes.setdefault(key, _Box())
-        if box.places:
+        if box.places:  # what came before its source was lost is still received
             receiver.set_result(self._claim(key.kind, box.places[0]))
-        elif key.src in self._lost:
+        elif key.src in self._lost:  # whoever asks too late must not wait for ever
             receiver.set_exception(self._lost[key.src])
             self._tidy(key, box)
         else:
@@ -105,16 +105,16 @@ class Mailboxes:
         waiting.
         """
         receiver: asyncio.Future[Mail] = asyncio.get_running_loop().create_future()
-        unclaimed = self._kinds.get(kind, {})
+        unclaimed = self._kinds.get(kind, {})  # a dict keeps the order of insertion, which is that of arrival
         place = next((place for place, mail in unclaimed.items() if mail.message.src in sources), None)
         if place is not None:
             receiver.set_result(self._claim(kind, place))
         elif all(src in self._lost for src in sources):
             receiver.set_exception(_nobody_left(kind, sources, self._lost))
         else:
-            waiting = _AnyReceiver(frozenset(sources), receiver)
+            waiting = _AnyReceiver(frozenset(sources), receiver)  # a set: it is asked at every message of the kind
             self._any.setdefault(kind, []).append(waiting)
-            receiver.add_done_callback(lambda _: self._any[kind].remove(waiting))
+            receiver.add_done_callback(lambda _: self._any[kind].remove(waiting))  # mail, loss or cancelled
         return receiver
 
     def take(self, kind: str) -> list[Mail]:
@@ -123,10 +123,10 @@ class Mailboxes:
 
     def lose(self, why: PeerLost) -> None:
         """From now on nothing comes from ``why.rank``; the first reason given holds."""
-        if why.rank in self._lost:
+        if why.rank in self._lost:  # the first reason is the cause, later ones may be its consequences
             return
         self._lost[why.rank] = why
-        for key, box in list(self._boxes.items()):
+        for key, box in list(self._boxes.items()):  # a list: tidying removes boxes meanwhile
             if key.src != why.rank:
                 continue
             for receiver in box.receivers:
@@ -139,7 +139,7 @@ class Mailboxes:
                 if not each.future.done() and all(src in self._lost for src in each.sources):
                     each.future.set_exception(_nobody_left(kind, sorted(each.sources), self._lost))
 
-    def _keep(self, key: Key, box: _Box, mail: Mail) -> None:
+    def _keep(self, key: MailKey, box: _Box, mail: Mail) -> None:
         total_bytes = self._unclaimed_bytes.get(key.src, 0) + _payload_bytes(mail.message)
         if total_bytes > self._limit_bytes:
             raise TrainingError(
@@ -147,7 +147,7 @@ class Mailboxes:
                 f"{self._limit_bytes} may wait; the last are {key.kind!r} of iteration {key.iteration}: receive them"
             )
         self._unclaimed_bytes[key.src] = total_bytes
-        box.places.append(self._arrived)
+        box.places.append(self._arrived)  # a place: the mail itself stands once, under its kind
         self._kinds.setdefault(key.kind, {})[self._arrived] = mail
         self._arrived += 1
 
@@ -162,13 +162,13 @@ class Mailboxes:
         self._tidy(key, box)
         return mail
 
-    def _tidy(self, key: Key, box: _Box) -> None:
+    def _tidy(self, key: MailKey, box: _Box) -> None:
         if not box.places and not box.receivers:
-            self._boxes.pop(key, None)
+            self._boxes.pop(key, None)  # keys hold iterations: kept, they would grow with the run
 
 
-def _key(message: Message) -> Key:
-    return Key(message.src, message.kind, message.iteration, message.bucket, message.step)
+def _key(message: Message) -> MailKey:
+    return MailKey(message.src, message.kind, message.iteration, message.bucket, message.step)
 
 
 def _payload_bytes(message: Message) -> int:
@@ -178,4 +178,4 @@ def _payload_bytes(message: Message) -> int:
 def _nobody_left(kind: str, sources: Sequence[int], lost: dict[int, PeerLost]) -> PeerLost:
     if not sources:
         return PeerLost(-1, f"nobody was named who could send {kind!r}")
-    return lost[sources[0]]
+    return lost[sources[0]]  # not the one lost last: every run shall name the same

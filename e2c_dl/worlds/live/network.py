@@ -23,8 +23,7 @@ from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live import handshake
-from e2c_dl.worlds.live.door import Door
-from e2c_dl.worlds.live.handshake import Introduction, Refused
+from e2c_dl.worlds.live.handshake import Door, Introduction, Refused
 from e2c_dl.worlds.live.incoming import Incoming
 from e2c_dl.worlds.live.mailbox import Mailboxes
 from e2c_dl.worlds.live.outgoing import Outgoing
@@ -35,8 +34,8 @@ CONNECT_WITHIN_S = 60.0
 GOODBYE_WITHIN_S = 60.0  # what is still on its way over a slow link comes first
 QUEUED_MODELS = 16
 QUEUED_BYTES = 1 << 28
-_RETRY_S = 0.2
-_ATTEMPT_S = 5.0
+_RETRY_S = 0.2  # a peer that does not listen yet refuses at once
+_ATTEMPT_S = 5.0  # a SYN that is lost is sent again after 1 and 3 s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Network:
         self._limit_bytes = max(QUEUED_MODELS * largest_payload_bytes, QUEUED_BYTES)
         self.mailboxes = Mailboxes(self._limit_bytes)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.failed.add_done_callback(seen)
+        self.failed.add_done_callback(seen)  # it may fail when nobody waits for it any more
         self.congestion_control: dict[int, str] = {}
         self._key = key
         self._recorder = recorder
@@ -111,10 +110,10 @@ class Network:
         """Open all ``links`` from this rank, and wait for all to it. ``addresses`` are by rank. Raises: PeerLost."""
         self._addresses = addresses
         awaited = {src for src, dst in links if dst == self.rank}
-        deadline = asyncio.get_running_loop().time() + within_s
+        deadline = asyncio.get_running_loop().time() + within_s  # for both ways: opening may use up some of it
         await asyncio.gather(*(self._open(dst, within_s) for src, dst in links if src == self.rank))
         while missing := awaited - self._incoming:
-            self._arrived.clear()
+            self._arrived.clear()  # nothing is awaited since the look at what is missing: no arrival is overlooked
             try:
                 await asyncio.wait_for(self._arrived.wait(), deadline - asyncio.get_running_loop().time())
             except asyncio.TimeoutError as error:
@@ -136,9 +135,9 @@ class Network:
     async def close(self) -> None:
         """Say goodbye on all links, wait until all peers have, and close. Raises: PeerLost if one does not."""
         await self.farewell()
-        if self._readers:
+        if self._readers:  # wait() of nothing raises
             await asyncio.wait(self._readers, timeout=GOODBYE_WITHIN_S)
-        silent = sorted(self._incoming - self._departed)
+        silent = sorted(self._incoming - self._departed)  # before abort, which ends the readers that would say so
         self.abort()
         if silent:
             raise PeerLost(silent[0], f"it did not say goodbye within {GOODBYE_WITHIN_S:.0f} s")
@@ -148,7 +147,7 @@ class Network:
         for task in (*self._tasks, *self._readers, *self._opening.values()):
             task.cancel()
         for outgoing in self._outgoing.values():
-            outgoing.abort()
+            outgoing.abort()  # without a goodbye: that is how peers know this end from an orderly one
         self._door.close()
         for connection in self._accepted:
             close_soon(connection)
@@ -168,12 +167,12 @@ class Network:
         """The open link to ``dst``; whoever asks while it is being opened shares the attempt."""
         if dst not in self._opening:
             self._opening[dst] = asyncio.get_running_loop().create_task(self._connect(dst, within_s))
-        return await asyncio.shield(self._opening[dst])
+        return await asyncio.shield(self._opening[dst])  # one who gives up must not end the attempt of the others
 
     async def _connect(self, dst: int, within_s: float) -> Outgoing:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        while True:
+        while True:  # all ranks start at once: the other may not listen yet
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
                 await self._introduce(connection, dst)
@@ -202,7 +201,7 @@ class Network:
         await handshake.introduce(connection, own, self._key)
 
     def _admit(self, connection: socket.socket, src: int) -> None:
-        self._incoming.add(src)
+        self._incoming.add(src)  # for good: one that was lost is not let in again
         self._arrived.set()
         self._accepted.append(connection)
         reader = asyncio.get_running_loop().create_task(self._receive(connection, src))
@@ -237,6 +236,6 @@ class Network:
         """A task ended: what it raised fails the run, unless it is a peer's loss, which is told where it matters."""
         self._tasks.discard(task)
         self._readers.discard(task)
-        error = None if task.cancelled() else task.exception()
+        error = None if task.cancelled() else task.exception()  # exception() of a cancelled task raises
         if error is not None and not isinstance(error, PeerLost) and not self.failed.done():
             self.failed.set_exception(error)

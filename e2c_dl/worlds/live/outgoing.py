@@ -1,26 +1,113 @@
-"""The sending end of one directed link: takes turns from its queue and puts segments on the wire.
+"""The sending end of one directed link: a queue by priority, and what puts its segments on the wire, turn by turn.
+
+Turns are segments, so that an urgent message overtakes a long one that is already on its way. Lower priority values
+leave first; messages of equal priority leave one after the other, in order of posting. Every sixteenth turn goes to
+whatever was posted first of all: so the least urgent message still gets a sixteenth of the link.
 
 A SEND span begins when its first byte goes into the socket and ends when the kernel has taken its last; its number on
 the link is given when it begins, so that numbers are the order on the wire. Payloads go from the strategy's memory to
-the kernel without a copy between.
+the kernel without a copy between: what waits costs the memory that the strategy holds anyway. A strategy that posts
+faster than the link sends, and never awaits what it posted, is stopped at ``limit_bytes``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import socket
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
-from e2c_dl.worlds.live.frames import HEADER_BYTES, FrameType, Header, header_of
-from e2c_dl.worlds.live.queue import Posted, SendQueue
+from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameType, Header, header_of
 from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, writable
 
+FAIR_TURN = 16  # strict priority starved the last bucket of a gradient, and was slower than first in, first out
 _UPDATE_EVERY = 8  # frames between two looks at what the link delivers
+
+
+@dataclass
+class Posted:
+    """A message that waits to be sent, or is being sent."""
+
+    message: Message
+    priority: int
+    posted_ns: int
+    task: int
+    sent: asyncio.Future[int]  # resolves to the message's number on its link
+    number: int  # in order of posting
+    left_bytes: int  # of the payload
+    seq: int = -1  # its number on the link, once it has begun
+    start_ns: int = 0
+    frames: int = 0
+
+    @property
+    def begun(self) -> bool:
+        return self.seq >= 0
+
+
+class SendQueue:
+    """The messages posted on one link; pure but for the futures that it carries."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.queued_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._levels: dict[int, deque[Posted]] = {}  # by priority; none is empty
+        self._unfinished = 0
+        self._turns = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._levels)
+
+    def put(self, posted: Posted) -> None:
+        """Let ``posted`` wait for its turn. Raises: TrainingError if more waits than is allowed."""
+        # a message by itself may be of any size
+        if self._levels and self.queued_bytes + posted.left_bytes > self._limit_bytes:
+            raise TrainingError(
+                f"{self.queued_bytes + posted.left_bytes} bytes wait to be sent over one link, at most "
+                f"{self._limit_bytes} may; let the strategy await what it sent before it sends "
+                f"{posted.message.kind!r} again"
+            )
+        self.queued_bytes += posted.left_bytes
+        self._levels.setdefault(posted.priority, deque()).append(posted)
+
+    def turn(self) -> Posted:
+        """Whose segment is sent next; the queue is not empty. At most MOST_UNFINISHED have begun at any time."""
+        self._turns += 1
+        heads = [level[0] for level in self._levels.values()]
+        if self._unfinished >= MOST_UNFINISHED:  # the receiver, which has memory taken for each, refuses more
+            heads = [head for head in heads if head.begun]
+        fair = self._turns % FAIR_TURN == 0
+        return min(heads, key=lambda head: head.number if fair else head.priority)
+
+    def begin(self, posted: Posted, seq: int, start_ns: int) -> None:
+        """The first segment of ``posted``, whose turn it is, is about to leave."""
+        posted.seq, posted.start_ns = seq, start_ns
+        self._unfinished += 1
+
+    def sent(self, posted: Posted, segment_bytes: int) -> bool:
+        """Account for a segment of ``posted`` that has left; True if it was the last."""
+        posted.left_bytes -= segment_bytes
+        posted.frames += 1
+        self.queued_bytes -= segment_bytes
+        if posted.left_bytes:
+            return False
+        level = self._levels[posted.priority]
+        level.popleft()
+        if not level:
+            del self._levels[posted.priority]
+        self._unfinished -= 1
+        return True
+
+    def clear(self) -> list[Posted]:
+        """Everything that was waiting, which waits no more."""
+        waiting = [posted for level in self._levels.values() for posted in level]
+        self._levels.clear()
+        self.queued_bytes = self._unfinished = 0
+        return waiting
 
 
 class Outgoing:
@@ -90,7 +177,7 @@ class Outgoing:
             for posted in self._queue.clear():
                 if not posted.sent.done():
                     posted.sent.set_exception(why)
-            self.tasks[0].cancel()
+            self.tasks[0].cancel()  # it may be waiting for room in the kernel, which never comes
 
     async def _pump(self) -> None:
         try:
@@ -108,15 +195,15 @@ class Outgoing:
 
     async def _send(self, posted: Posted) -> None:
         """One segment of ``posted``."""
-        if self._frames % _UPDATE_EVERY == 0:
+        if self._frames % _UPDATE_EVERY == 0:  # a system call per frame would cost more than it tells
             self._pace.update()
         self._frames += 1
         if not posted.begun:
             self._queue.begin(posted, self._begun, self._recorder.clock())
-            self._begun += 1
-        segment_bytes = min(posted.left_bytes, self._pace.segment_bytes)
+            self._begun += 1  # counted as they begin, not as they are posted: the number is the order on the wire
+        segment_bytes = min(posted.left_bytes, self._pace.segment_bytes)  # a larger one could not be overtaken
         await self._transmit(_frame(posted, segment_bytes))
-        if self._lost is None and self._queue.sent(posted, segment_bytes):
+        if self._lost is None and self._queue.sent(posted, segment_bytes):  # lost meanwhile: the queue is empty
             self._ended(posted)
 
     def _ended(self, posted: Posted) -> None:
@@ -135,7 +222,7 @@ class Outgoing:
         waited = False
         while buffers:
             try:
-                done = self.connection.sendmsg(buffers)
+                done = self.connection.sendmsg(buffers)  # at once: with TCP_NODELAY, two calls would be two packets
             except BlockingIOError:
                 await writable(self.connection)
                 waited = True
@@ -145,7 +232,7 @@ class Outgoing:
             if buffers:
                 buffers[0] = buffers[0][done:]
         if not waited:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # a link that always has room would keep the loop from everything else
 
     async def _watch(self) -> None:
         """The peer sends nothing here: anything but silence is the end of the connection."""
@@ -154,7 +241,7 @@ class Outgoing:
             what = "it sent data where none is due" if content else "it closed the connection"
         except OSError as error:
             what = f"the connection to it broke: {error.strerror or error}"
-        if not self._closing:
+        if not self._closing:  # a peer that has ended may close first
             self._on_lost(PeerLost(self._dst, what))
 
 
@@ -162,9 +249,7 @@ def _frame(posted: Posted, segment_bytes: int) -> list[memoryview]:
     """Header and next segment of ``posted``."""
     header = header_of(posted.message, posted.seq)
     first = header.payload_bytes == posted.left_bytes
-    header = dataclasses.replace(
-        header, type=FrameType.MESSAGE if first else FrameType.MORE, segment_bytes=segment_bytes
-    )
+    header = replace(header, type=FrameType.MESSAGE if first else FrameType.MORE, segment_bytes=segment_bytes)
     buffers = [memoryview(header.pack())]
     if posted.message.payload is not None and segment_bytes:
         begin = header.payload_bytes - posted.left_bytes

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 UNACKNOWLEDGED_MS = 20_000  # TCP_USER_TIMEOUT: how long sent bytes may go unacknowledged before the connection fails
 _KEEPALIVE_PROBES = 3
-_TCP_CONGESTION = getattr(socket, "TCP_CONGESTION", 13)
+_TCP_CONGESTION = getattr(socket, "TCP_CONGESTION", 13)  # Linux' numbers, where Python was built without the names
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 _NAME_BYTES = 16  # TCP_CA_NAME_MAX of Linux
@@ -27,7 +27,7 @@ _DELIVERY_RATE = struct.Struct("=160xQ")  # ... bytes per second, as lately ackn
 
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 22  # a frame's header is 0.4 % of the smallest
 FIRST_BYTES = 1 << 16  # until something was delivered
-_HORIZON_S = 0.005
+_HORIZON_S = 0.005  # what an urgent message waits behind what the kernel holds unsent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ def tune(connection: socket.socket, options: SocketOptions) -> str:
     An idle peer is asked for a sign of life often enough to be found gone within ``unacknowledged_ms``, too.
     """
     probe_s = max(1, options.unacknowledged_ms // 1000 // (_KEEPALIVE_PROBES + 1))
-    connection.setblocking(False)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setblocking(False)  # the event loop's sock_ functions need it
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # Nagle holds small messages back for an ACK
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # an idle link has no bytes to time out
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, probe_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, probe_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
-    connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, options.unacknowledged_ms)
+    connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, options.unacknowledged_ms)  # by default some 15 min
     if options.congestion_control is not None:
         with contextlib.suppress(OSError):  # the answer below says what is in force
             connection.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, options.congestion_control.encode())
@@ -85,6 +85,7 @@ class SegmentPace:
             return  # a kernel before 4.9 does not tell: the first size stays
         (app_limited,), (rate,) = _APP_LIMITED.unpack_from(facts), _DELIVERY_RATE.unpack_from(facts)
         wanted = paced_bytes(rate)
+        # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
         if rate and (wanted > self.segment_bytes or not app_limited & 1) and wanted != self.segment_bytes:
             self._set(wanted)
 
@@ -102,10 +103,10 @@ def paced_bytes(rate_bytes_per_s: float) -> int:
 def listener(address: str, port: int) -> socket.socket:
     """A non-blocking socket that listens on ``address``; port 0: any free one. Raises: OSError."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of the last run may be in TIME_WAIT
     try:
         listening.bind((address, port))
-        listening.listen(socket.SOMAXCONN)
+        listening.listen(socket.SOMAXCONN)  # all ranks connect at the same time
     except OSError:
         listening.close()
         raise
@@ -148,9 +149,9 @@ async def _ready(descriptor: int, add: Callable[..., object], remove: Callable[[
     try:
         await ready
     finally:
-        remove(descriptor)
+        remove(descriptor)  # also if cancelled: a closed descriptor must not stay in the loop
 
 
 def _resolve(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
+    if not ready.done():  # cancelled, or called twice before it was removed
         ready.set_result(None)

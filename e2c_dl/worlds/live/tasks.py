@@ -38,17 +38,17 @@ class StrategyTasks:
         Raises: what failed first.
         """
         task = asyncio.get_running_loop().create_task(main)
-        task.add_done_callback(seen)
+        task.add_done_callback(seen)  # what it raised is raised below, or something that came before
         try:
             await asyncio.wait({task, self._failed, failed}, return_when=asyncio.FIRST_COMPLETED)
-            for ended in (failed, self._failed, task):
+            for ended in (failed, self._failed, task):  # the network first: tasks fail in consequence of it
                 if ended.done():
                     await ended
         finally:
             unfinished = {each for each in (task, *self._spawned.values()) if not each.done()}
             for each in unfinished:
                 each.cancel()
-            if unfinished:
+            if unfinished:  # wait() of nothing raises
                 await asyncio.wait(unfinished)
             self._failed.cancel()
 
@@ -61,7 +61,7 @@ class StrategyTasks:
         number = self._last
         self.serving = self.serving or background
         task = asyncio.get_running_loop().create_task(_numbered(number, coroutine))
-        self._spawned[number] = task
+        self._spawned[number] = task  # the event loop itself holds tasks weakly
         task.add_done_callback(lambda ended: self._ended(number, ended, background))
         return number, task
 
@@ -75,7 +75,7 @@ class StrategyTasks:
 
 
 async def _numbered(number: int, coroutine: Coroutine[Any, Any, T]) -> T:
-    _TASK.set(number)
+    _TASK.set(number)  # in this task's own context, a copy of its parent's
     return await coroutine
 
 
@@ -97,7 +97,7 @@ class Traced(Pending[R], Generic[S, R]):
         return self._future.done()
 
     def __await__(self) -> Generator[Any, None, R]:
-        posted_ns = self._clock()
+        posted_ns = self._clock()  # of the await, not of the posting: the span is the time that was waited
         result = yield from self._future.__await__()
         return self._finish(result, posted_ns)
 

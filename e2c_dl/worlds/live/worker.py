@@ -21,17 +21,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
-from e2c_dl.worlds.live.computing import COMPUTE_TASK, Computing
-from e2c_dl.worlds.live.mailbox import Key, Mail
+from e2c_dl.worlds.live.mailbox import Mail, MailKey
 from e2c_dl.worlds.live.network import Network
 from e2c_dl.worlds.live.tasks import StrategyTasks, Traced
 
 T = TypeVar("T")
 
+COMPUTE_TASK = -1
 _ITERATION: ContextVar[int] = ContextVar("iteration", default=-1)
 
 
@@ -43,6 +44,55 @@ class IterationDone:
     iteration: int  # the one that has ended, from 0
     loss: float  # mean over this rank's batch, before the step
     accuracy: float | None
+
+
+class Computing:
+    """Runs ``compute`` in ``thread``, which has exactly one thread, so that gradient and evaluation never overlap.
+
+    ``loss`` and ``seconds`` are the last gradient's; NaN and 0.0 before the first.
+    """
+
+    def __init__(self, compute: Compute, thread: Executor, recorder: Recorder) -> None:
+        self.compute = compute
+        self.loss = float("nan")
+        self.seconds = 0.0
+        self._thread = thread
+        self._recorder = recorder
+
+    async def gradient(self, iteration: int, samples: int) -> AsyncIterator[tuple[int, int]]:
+        """(bucket, when it was asked for, in ns of the recorder's clock) as buckets become complete.
+
+        Raises: what the gradient raises; TrainingError if it ends before all buckets.
+        """
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Queue[int | None] = asyncio.Queue()  # None: the thread has ended
+
+        def on_segment(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
+            self._recorder.record(
+                phase, start_ns, start_ns, end_ns, task=COMPUTE_TASK, iteration=iteration, bucket=bucket
+            )
+            if phase is Phase.BACKWARD:
+                loop.call_soon_threadsafe(ready.put_nowait, bucket)  # asyncio's queues are not thread-safe
+
+        def work() -> None:
+            begin_ns = self._recorder.clock()  # in the thread: what waits for it is not computing
+            self.loss = self.compute.gradient(iteration, samples, on_segment)
+            self.seconds = (self._recorder.clock() - begin_ns) / 1e9
+
+        working = loop.run_in_executor(self._thread, work)
+        working.add_done_callback(lambda _: ready.put_nowait(None))  # also if it fails: somebody waits for a bucket
+        for _ in self.compute.buckets:
+            asked_ns = self._recorder.clock()
+            bucket = await ready.get()
+            if bucket is None:
+                await working
+                raise TrainingError("a gradient ended before all its buckets; the model is at fault")
+            yield bucket, asked_ns
+        await working
+
+    async def evaluate(self) -> Evaluation:
+        """Loss and accuracy on the test samples, now."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.compute.evaluate)
 
 
 class LiveWorker:
@@ -62,7 +112,7 @@ class LiveWorker:
         self.rank, self.size = network.rank, network.size
         self.samples, self.total_samples = samples, total_samples
         self.layers = tuple(layers)
-        self.random = np.random.default_rng([seed, self.rank])
+        self.random = np.random.default_rng([seed, self.rank])  # the same draws as in the virtual world
         self.parameters: Vector = compute.parameters
         self.gradients: Vector = compute.gradients
         self._network = network
@@ -107,7 +157,7 @@ class LiveWorker:
             start_ns = end_ns
             loss = self._computing.loss
             self._on_progress(IterationDone(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
-        _ITERATION.set(-1)
+        _ITERATION.set(-1)  # what follows, such as the last evaluation, belongs to no iteration
         self._record(Phase.TRAINING, begin_ns, begin_ns, start_ns)
 
     @property
@@ -153,7 +203,7 @@ class LiveWorker:
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         posted_ns = self._recorder.clock()
-        return self._received(await self._network.mailboxes.get(Key(src, kind, iteration, bucket, step)), posted_ns)
+        return self._received(await self._network.mailboxes.get(MailKey(src, kind, iteration, bucket, step)), posted_ns)
 
     async def receive_any(
         self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
@@ -163,11 +213,11 @@ class LiveWorker:
         coming = self._network.mailboxes.get_any(kind, others)
         deadline = self._deadlines.setdefault(kind, Deadline())
         try:
-            await asyncio.wait({coming}, timeout=timeout_s)
+            await asyncio.wait({coming}, timeout=timeout_s)  # wait_for might cancel it just as its mail comes
             if not coming.done():
                 deadline.gave_up((self._recorder.clock() - posted_ns) / 1e9)
                 return None
-            mail = coming.result()
+            mail = coming.result()  # or raises: all sources are lost
         finally:
             coming.cancel()  # of one that has come: no effect
         deadline.came((self._recorder.clock() - posted_ns) / 1e9)
@@ -200,7 +250,7 @@ class LiveWorker:
 
     async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
         start_ns = self._recorder.clock()
-        into += values if factor == 1.0 else factor * values
+        into += values if factor == 1.0 else factor * values  # no temporary vector for the usual 1.0
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
 
     async def scale(self, vector: Vector, factor: float) -> None:

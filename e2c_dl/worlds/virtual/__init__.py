@@ -9,26 +9,12 @@
 No sockets, no clocks, no threads, no torch: the same input gives the same trace, on any machine.
 """
 
-from e2c_dl.worlds.virtual.links import LinkModel, SharedQueue, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, bottlenecks, link_model, link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel
-from e2c_dl.worlds.virtual.simulate import Result, simulate
-from e2c_dl.worlds.virtual.spans import InFiles, InMemory
+from e2c_dl.worlds.virtual.simulate import InFiles, InMemory, Result, simulate
 from e2c_dl.worlds.virtual.worker import Onset, SimulatedIteration, VirtualWorker
 
 __all__ = [
-    "ComputeProfile",
-    "GradientTimes",
-    "HostModel",
-    "InFiles",
-    "InMemory",
-    "LinkModel",
-    "Onset",
-    "Result",
-    "SharedQueue",
-    "SimulatedIteration",
-    "VirtualWorker",
-    "bottlenecks",
-    "link_model",
-    "link_models",
-    "simulate",
+    "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "LinkModel", "Onset", "Result",
+    "SharedRate", "SimulatedIteration", "VirtualWorker", "bottlenecks", "link_model", "link_models", "simulate",
 ]  # fmt: skip

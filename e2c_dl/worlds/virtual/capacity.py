@@ -30,9 +30,9 @@ class Capacity:
         self._source = iter(steps)
         self._times: list[int] = []
         self._rates: list[float] = []
-        self._carried: list[float] = []
-        more = self._more() and self._more()
-        self.constant = self._rates[0] if not more and self._rates[0] > 0 else None
+        self._carried: list[float] = []  # bits until each step, so that no sum is taken twice
+        more = self._more() and self._more()  # only a second step tells that the rate is not constant
+        self.constant = self._rates[0] if not more and self._rates[0] > 0 else None  # nothing divides by 0
 
     def rate_at(self, time_ns: int) -> float:
         """Bits per ns."""
@@ -50,7 +50,7 @@ class Capacity:
 
     def finish_ns(self, start_ns: int, bits: float) -> int:
         """When ``bits`` that begin to leave at ``start_ns`` have left."""
-        if start_ns >= FOREVER:
+        if start_ns >= FOREVER:  # behind what never leaves, nothing leaves
             return FOREVER
         if self.constant is not None:
             return start_ns + int(bits / self.constant + 0.5)
@@ -75,12 +75,12 @@ class Capacity:
             index += 1
         missing = carried - self._carried[index]
         if self._rates[index] <= 0:
-            return self._times[index] if missing <= 0 else FOREVER
+            return self._times[index] if missing <= 0 else FOREVER  # at rate 0 nothing more is carried
         return self._times[index] + int(missing / self._rates[index] + 0.5)
 
     def _index(self, time_ns: int) -> int:
         """Of the step that ``time_ns`` is in; the one after it is known, if there is one."""
-        while self._times[-1] <= time_ns and self._more():
+        while self._times[-1] <= time_ns and self._more():  # no further than asked: steps may be endless
             pass
         return max(0, bisect_right(self._times, time_ns) - 1)
 

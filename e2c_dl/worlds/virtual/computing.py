@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.virtual.pauses import Pauses
+from e2c_dl.worlds.virtual.kernel import Pauses
 from e2c_dl.worlds.virtual.profile import HostModel
 
 
@@ -53,7 +53,7 @@ class HostPace:
         else:
             segments = self._at_factor(samples)
         if self._noise is not None:
-            noise = self._noise.lognormvariate(0.0, self._host.noise)
+            noise = self._noise.lognormvariate(0.0, self._host.noise)  # never below 0, and its median is 1
             segments = [
                 Segment(phase, bucket, round(start_ns * noise), round(end_ns * noise))
                 for phase, bucket, start_ns, end_ns in segments
@@ -72,7 +72,7 @@ class HostPace:
         if speed is None:
             return self.pauses.ends_ns(begin_ns, round(cpu_s * self._host.factor * 1e9))
         work_ns = speed.ends_ns(begin_ns, cpu_s) - begin_ns
-        speed.finished(begin_ns, cpu_s)
+        speed.finished(begin_ns, cpu_s)  # its heat goes on from here
         return self.pauses.ends_ns(begin_ns, work_ns)
 
     def _at_factor(self, samples: int) -> Sequence[Segment]:
@@ -85,7 +85,7 @@ class HostPace:
         segments, cpu_s, start_ns = [], 0.0, 0
         for phase, bucket, seconds in self._pieces(samples):
             cpu_s += seconds
-            end_ns = speed.ends_ns(begin_ns, cpu_s) - begin_ns
+            end_ns = speed.ends_ns(begin_ns, cpu_s) - begin_ns  # from the begin: rounding does not add up
             segments.append(Segment(phase, bucket, start_ns, end_ns))
             start_ns = end_ns
         speed.finished(begin_ns, cpu_s)
@@ -100,6 +100,6 @@ class HostPace:
     def _paced(self, samples: int) -> tuple[Segment, ...]:
         segments, before_s = [], 0.0
         for phase, bucket, seconds in self._pieces(samples):
-            start_s, before_s = before_s, before_s + seconds * self._host.factor
+            start_s, before_s = before_s, before_s + seconds * self._host.factor  # rounded last: no sum of errors
             segments.append(Segment(phase, bucket, round(start_s * 1e9), round(before_s * 1e9)))
         return tuple(segments)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -67,6 +67,53 @@ def suspend() -> Generator[None, Any, Any]:
     return (yield)
 
 
+class Pauses:
+    """Pauses of one rank's process, as by kill -STOP: what it does takes no step meanwhile.
+
+    ::
+
+        process   |===runs===|   stopped   |===runs===       pauses: [begin, end) in ns, in order, none touches another
+        work      |--- 3 ----|             |- 2 -|           5 ns of work, begun at 0, end 2 ns after the pause
+
+    ``planned`` as (from s, until s) in any order; others may be added when they begin.
+    """
+
+    def __init__(self, planned: Iterable[tuple[float, float]] = ()) -> None:
+        self._pauses: list[tuple[int, int]] = []
+        for from_s, until_s in planned:
+            self.add(round(from_s * 1e9), round(until_s * 1e9))
+
+    def __bool__(self) -> bool:
+        return bool(self._pauses)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._pauses)
+
+    def add(self, begin_ns: int, end_ns: int) -> None:
+        """Stopped from ``begin_ns`` until ``end_ns``, too."""
+        touched = [pause for pause in self._pauses if pause[0] <= end_ns and begin_ns <= pause[1]]
+        apart = [pause for pause in self._pauses if pause not in touched]
+        begins, ends = zip((begin_ns, end_ns), *touched, strict=True)
+        self._pauses = sorted([*apart, (min(begins), max(ends))])
+
+    def runs_ns(self, time_ns: int) -> int:
+        """``time_ns``, or, if it is stopped then, when it goes on."""
+        for begin_ns, end_ns in self._pauses:
+            if begin_ns <= time_ns < end_ns:
+                return end_ns
+        return time_ns
+
+    def ends_ns(self, begin_ns: int, work_ns: int) -> int:
+        """When what begins at ``begin_ns``, and takes ``work_ns`` of running, ends."""
+        end_ns = begin_ns + work_ns
+        for stopped_ns, goes_on_ns in self._pauses:
+            if end_ns <= stopped_ns:
+                break
+            if begin_ns < goes_on_ns:  # one that was over before does not count
+                end_ns += goes_on_ns - max(stopped_ns, begin_ns)
+        return end_ns
+
+
 class Kernel:
     """Time and tasks of one simulation. ``current`` is the task that runs.
 
@@ -78,13 +125,13 @@ class Kernel:
         self.current: Task
         self.ready: deque[tuple[Task, Any]] = deque()
         self.heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
-        self.numbers = count()
+        self.numbers = count()  # breaks ties in order of asking; without it, the heap would compare actions
         self._tasks: dict[Task, None] = {}  # a set would not keep their order
         self._stopped: dict[int, list[tuple[Callable[[Any], None], Any]]] = {}  # by owner: what waits for it
 
     def at(self, time_ns: int, action: Callable[[Any], None], argument: Any) -> None:
         """Call ``action(argument)`` at ``time_ns``, not before now; one that never comes is forgotten."""
-        if time_ns < FOREVER:
+        if time_ns < FOREVER:  # kept in the heap, it would hide a deadlock
             heappush(self.heap, (time_ns, next(self.numbers), action, argument))
 
     def start(self, task: Task) -> None:
@@ -123,7 +170,7 @@ class Kernel:
         if not task.done:
             task.done = True
             self._tasks.pop(task, None)
-            task.close()
+            task.close()  # runs its finally clauses
             self.ready.append((task, None))  # so that run learns of its end
 
     def cancel_all(self) -> None:
@@ -139,17 +186,18 @@ class Kernel:
         heap, ready, take, stopped = self.heap, self.ready, self.ready.popleft, self._stopped
         while unfinished():
             ended = False
-            while not ended:
+            while not ended:  # only an end can change what unfinished() says
                 while ready:
                     task, value = take()
-                    if task.done:
+                    if task.done:  # it was ended while it waited for its turn
                         ended = True
                         continue
+                    # asked first whether any is: most runs have no pauses
                     if stopped and self.held(task.owner, ready.append, (task, value)):
                         continue
                     self.current = task
                     try:
-                        if value.__class__ is Failure:
+                        if value.__class__ is Failure:  # no isinstance: this is the hottest place
                             task.throw(value.error)
                         else:
                             task.send(value)
@@ -167,7 +215,7 @@ class Kernel:
         while self.heap:
             self.now_ns, _, action, argument = heappop(self.heap)
             action(argument)
-            self.ready.clear()
+            self.ready.clear()  # tasks are over: what would resume them is dropped
 
     def _end(self, task: Task, result: Any) -> None:
         task.done = True

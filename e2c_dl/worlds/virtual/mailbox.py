@@ -15,7 +15,7 @@ from e2c_dl.errors import PeerLost
 from e2c_dl.worlds.virtual.kernel import Failure, Kernel, Task
 from e2c_dl.worlds.virtual.transfer import Transfer
 
-Key = tuple[int, str, int, int, int]
+MailKey = tuple[int, str, int, int, int]
 """src, kind, iteration, bucket, step."""
 
 
@@ -38,13 +38,13 @@ class Mailbox:
 
     def __init__(self, kernel: Kernel, rank: int) -> None:
         self._kernel, self._rank = kernel, rank
-        self._mail: dict[Key, list[Transfer]] = {}
-        self._receivers: dict[Key, list[Task]] = {}
+        self._mail: dict[MailKey, list[Transfer]] = {}
+        self._receivers: dict[MailKey, list[Task]] = {}
         self._by_kind: dict[str, deque[Transfer]] = {}
         self._any: list[AnySource] = []
         self._arrived = 0
         self.lost: dict[int, PeerLost] = {}
-        self._departed: dict[int, PeerLost] = {}
+        self._departed: dict[int, PeerLost] = {}  # apart from lost: background tasks go on serving
 
     def put(self, transfer: Transfer) -> None:
         """Hand ``transfer`` to the first who waits for it, or keep it."""
@@ -57,7 +57,7 @@ class Mailbox:
                 self._receivers[key] = receivers
             return
         self._arrived += 1
-        transfer.arrived = self._arrived
+        transfer.arrived = self._arrived  # for a queue of its kind that is made later
         if self._by_kind and message.kind in self._by_kind:
             if self._any and self._serve_any(transfer):
                 return
@@ -68,7 +68,7 @@ class Mailbox:
         else:
             mail.append(transfer)
 
-    def take(self, key: Key) -> Transfer | None:
+    def take(self, key: MailKey) -> Transfer | None:
         """The first message under ``key``, if there is one."""
         mail = self._mail.pop(key, None)
         if mail is None:
@@ -76,7 +76,7 @@ class Mailbox:
         transfer = mail.pop(0)
         if mail:
             self._mail[key] = mail
-        transfer.taken = True
+        transfer.taken = True  # it may still stand in its kind's queue, which skips it
         return transfer
 
     def take_any(self, kind: str, sources: Collection[int]) -> Transfer | None:
@@ -100,7 +100,7 @@ class Mailbox:
             self._forget(transfer)
         return transfers
 
-    def wait(self, key: Key, task: Task) -> None:
+    def wait(self, key: MailKey, task: Task) -> None:
         """Resume ``task`` with the next message under ``key``. Raises: PeerLost, if none can come."""
         if self.lost or self._departed:
             why = self._why_lost(key[0], task)
@@ -132,7 +132,7 @@ class Mailbox:
         That a rank is done (``orderly``) ends no wait of a background task: it serves whoever is left, if anyone.
         """
         (self._departed if orderly else self.lost).setdefault(why.rank, why)
-        for key in [key for key in self._receivers if key[0] == why.rank]:
+        for key in [key for key in self._receivers if key[0] == why.rank]:  # changed below
             waiting = self._receivers.pop(key)
             kept = [task for task in waiting if self._why_lost(why.rank, task) is None]
             for task in waiting:
@@ -140,10 +140,10 @@ class Mailbox:
                     self._kernel.resume(task, Failure(why))
             if kept:
                 self._receivers[key] = kept
-        for receiver in list(self._any):
+        for receiver in list(self._any):  # a copy: those that fail are removed meanwhile
             lost = self._why_all_lost(receiver)
             if lost is not None:
-                receiver.served = True
+                receiver.served = True  # its time-out may come yet, and must find nothing to do
                 self._any.remove(receiver)
                 self._kernel.resume(receiver.task, Failure(lost))
 
@@ -175,7 +175,7 @@ class Mailbox:
         queue = self._by_kind.get(kind)
         if queue is None:
             found = [transfer for key, mail in self._mail.items() if key[1] == kind for transfer in mail]
-            found.sort(key=lambda transfer: transfer.arrived)
+            found.sort(key=lambda transfer: transfer.arrived)  # keys stand in order of their first message, not of all
             queue = self._by_kind[kind] = deque(found)
         return queue
 

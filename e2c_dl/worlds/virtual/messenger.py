@@ -9,12 +9,11 @@ from e2c_dl.strategies.base import Message, Pending, Vector
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.deadlines import Deadline
-from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
+from e2c_dl.worlds.virtual.kernel import Kernel, Pauses, Task, suspend
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
-from e2c_dl.worlds.virtual.pauses import Pauses
 from e2c_dl.worlds.virtual.shared import SharedWire
 from e2c_dl.worlds.virtual.tasks import NO_TASK
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.transfer import Transfer, stamped, travelling
 from e2c_dl.worlds.virtual.wire import Wire
 
@@ -39,7 +38,7 @@ class Messenger:
         self.deaf = False  # dead, or stopped
         self.resumed_ns = 0
         self.records: list[bytes] = []
-        self.record = self.records.append
+        self.record = self.records.append  # bound once, for every span: the list is only ever changed in place
         self.mailbox = Mailbox(kernel, rank)
         self.put: Callable[[Transfer], None] = self.mailbox.put
         self.wires: dict[int, Wire] = {}
@@ -61,7 +60,7 @@ class Messenger:
                 copy = stamped(message, self.rank, original)
                 self._last_sent = (message, copy)
         else:
-            travelling(message)
+            travelling(message)  # each time: a kind that is fit says nothing of the vector
             watched = original if self.checked else None
             copy = stamped(message, self.rank, None if original is None else original.copy())
         nbytes = MESSAGE_HEADER_BYTES if original is None else MESSAGE_HEADER_BYTES + original.nbytes
@@ -93,7 +92,7 @@ class Messenger:
     ) -> Message | None:
         kernel = self.kernel
         task, posted_ns = kernel.current, kernel.now_ns
-        wanted = range(self.size) if sources is None else sources
+        wanted = range(self.size) if sources is None else sources  # a range: no list of thousands per wait
         transfer = self.mailbox.take_any(kind, wanted)
         if transfer is None:
             receiver = AnySource(task, kind, wanted)
@@ -138,7 +137,7 @@ class Messenger:
 
     def stop(self, _: object) -> None:
         """One of ``pauses`` begins: nothing of this rank happens, but that its kernel sends what it has taken."""
-        if self.dead:
+        if self.dead:  # a pause may have been planned for later
             return
         if not self.deaf:
             self.deaf = True
@@ -173,7 +172,7 @@ class Messenger:
 
     def _go_on(self, _: object) -> None:
         now_ns = self.kernel.now_ns
-        if self.deaf and not self.dead and self.pauses.runs_ns(now_ns) == now_ns:
+        if self.deaf and not self.dead and self.pauses.runs_ns(now_ns) == now_ns:  # else another pause holds
             self.deaf, self.resumed_ns = False, now_ns
             for wire in self._stoppable():
                 wire.go_on()
@@ -204,6 +203,6 @@ class Messenger:
             raise TrainingError(f"rank {self.rank} cannot send to rank {dst} in a world of {self.size}; send to a peer")
         wire = self._open_wire(self, dst)
         why = self.mailbox.lost.get(dst)
-        if why is not None:
+        if why is not None:  # the rank was lost before anything was sent to it
             wire.lose(why)
         return wire

@@ -91,8 +91,8 @@ class ComputeProfile:
         gradients = {}
         for samples, times in dict(content["gradients"]).items():
             _check_keys(times, GradientTimes, f"{where}: gradients.{samples}")
-            gradients[int(samples)] = GradientTimes(**{**times, "backward_s": tuple(times["backward_s"])})
-        buckets = tuple((int(begin), int(end)) for begin, end in content["buckets"])
+            gradients[int(samples)] = GradientTimes(**{**times, "backward_s": tuple(times["backward_s"])})  # JSON keys
+        buckets = tuple((int(begin), int(end)) for begin, end in content["buckets"])  # JSON has no tuples
         return ComputeProfile(**{**content, "buckets": buckets, "gradients": gradients})
 
 
@@ -121,7 +121,7 @@ class HostModel:
 
 def _between(low: GradientTimes, high: GradientTimes, part: float) -> GradientTimes:
     def line(a: float, b: float) -> float:
-        return max(0.0, a + (b - a) * part)
+        return max(0.0, a + (b - a) * part)  # extrapolated to small batches, a line may go below 0
 
     return GradientTimes(
         data_s=line(low.data_s, high.data_s),

@@ -15,14 +15,14 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Evaluation, OnSegment, Vector
 
 
-class Shape:
+class Shape:  # torch's meta tensors would do, at 48 us per operation in place of 2, and with torch
     """``length`` items of ``dtype``, flat."""
 
     __slots__ = ("dtype", "length", "nbytes")
 
     def __init__(self, length: int, dtype: np.dtype[Any]) -> None:
         self.length, self.dtype = length, dtype
-        self.nbytes = length * dtype.itemsize
+        self.nbytes = length * dtype.itemsize  # not a property: it is read at every message
 
     @property
     def itemsize(self) -> int:

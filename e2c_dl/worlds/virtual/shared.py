@@ -24,15 +24,14 @@ from typing import Any
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
-from e2c_dl.worlds.virtual.links import RankPair, SharedQueue
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, RankPair, SharedRate
 from e2c_dl.worlds.virtual.transfer import Transfer
 from e2c_dl.worlds.virtual.wire import Wire
 
 _TOLERANCE_BITS = 1e-3  # what rounding to nanoseconds and floats may leave
 
 
-class Flow:
+class BitStream:
     """One link's stream of bits. ``marks`` are actions at positions in it, the lowest first."""
 
     def __init__(self, bottlenecks: tuple[int, ...]) -> None:
@@ -58,25 +57,26 @@ class Fluid:
     Wires call :meth:`mark` and then :meth:`changed`.
     """
 
-    def __init__(self, kernel: Kernel, bottlenecks: Sequence[SharedQueue], *alone: RankPair) -> None:
+    def __init__(self, kernel: Kernel, bottlenecks: Sequence[SharedRate], *alone: RankPair) -> None:
         self.kernel = kernel
         self._rates = [Capacity(_rates(bottleneck)) for bottleneck in bottlenecks]
-        self.flows: dict[RankPair, Flow] = {}
+        self.flows: dict[RankPair, BitStream] = {}
         for pair in sorted({*alone, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
             through = tuple(index for index, bottleneck in enumerate(bottlenecks) if pair in bottleneck.links)
-            self.flows[pair] = Flow(through)
+            self.flows[pair] = BitStream(through)
         self._at_ns = 0
         self._version = 0
         self._number = 0
         self._changing = False
 
-    def mark(self, flow: Flow, position: float, action: Callable[[Any], None], argument: Any) -> None:
+    def mark(self, flow: BitStream, position: float, action: Callable[[Any], None], argument: Any) -> None:
         """Call ``action(argument)`` when ``flow`` has come to ``position``."""
         self._number += 1
         heappush(flow.marks, (position, self._number, action, argument))
 
     def changed(self, version: int | None = None) -> None:
         """Bring all flows up to now, do what is due, share anew, and come back when the next thing is due."""
+        # an action calls again: the call under way looks once more; older wake-ups are void
         if self._changing or (version is not None and version != self._version):
             return
         self._changing = True
@@ -86,7 +86,7 @@ class Fluid:
         sending = [flow for flow in self.flows.values() if flow.sending]
         self._share(sending)
         self._changing = False
-        self._version += 1
+        self._version += 1  # makes wake-ups under older rates void
         self.kernel.at(min(map(self._next_ns, sending), default=FOREVER), self.changed, self._version)
 
     def _advance(self) -> None:
@@ -96,7 +96,7 @@ class Fluid:
             if flow.rate:
                 flow.position = min(flow.end, flow.taken, flow.position + flow.rate * passed_ns)
 
-    def _fire(self, flow: Flow) -> bool:
+    def _fire(self, flow: BitStream) -> bool:
         """Whether ``flow`` had come to a mark."""
         fired = False
         while flow.marks and flow.marks[0][0] <= flow.position + _TOLERANCE_BITS:
@@ -105,12 +105,12 @@ class Fluid:
             fired = True
         return fired
 
-    def _share(self, sending: Sequence[Flow]) -> None:
+    def _share(self, sending: Sequence[BitStream]) -> None:
         """Max-min fair rates: fill all alike, and freeze whoever meets a limit first."""
         for flow in self.flows.values():
             flow.rate = 0.0
         left = [rates.rate_at(self.kernel.now_ns) for rates in self._rates]
-        own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in sending}
+        own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in sending}  # once per flow, not per round
         unfrozen = list(sending)
         while unfrozen:
             users = [sum(index in flow.bottlenecks for flow in unfrozen) for index in range(len(left))]
@@ -121,10 +121,10 @@ class Fluid:
             for flow in frozen:
                 flow.rate = lowest
                 for index in flow.bottlenecks:
-                    left[index] = max(0.0, left[index] - lowest)
+                    left[index] = max(0.0, left[index] - lowest)  # floats may go a little below
             unfrozen = [flow for flow in unfrozen if flow not in frozen]
 
-    def _next_ns(self, flow: Flow) -> int:
+    def _next_ns(self, flow: BitStream) -> int:
         change_ns = flow.capacity.next_change_ns(self._at_ns)
         if change_ns >= FOREVER and not flow.capacity.rate_at(self._at_ns):
             return FOREVER  # down for good, whatever becomes of the bottlenecks
@@ -132,6 +132,7 @@ class Fluid:
         if not flow.rate:
             return change_ns
         missing = max(0.0, min(flow.marks[0][0], flow.taken) - flow.position)
+        # at least 1 ns later: a rest below a bit must not stop time
         return min(change_ns, self._at_ns + max(1, math.ceil(missing / flow.rate - 1e-9)))
 
 
@@ -151,8 +152,8 @@ class SharedWire(Wire):
 
     def stop(self) -> None:
         """The sender is stopped: its kernel goes on with what it has taken, and is given no more."""
-        self._fluid.changed()
-        self._flow.taken = self._flow.position + self.buffer_bits
+        self._fluid.changed()  # first: positions are as of the last change
+        self._flow.taken = self._flow.position + self.buffer_bits  # its buffer is full when it is stopped
         self._fluid.changed()
 
     def go_on(self) -> None:
@@ -163,9 +164,9 @@ class SharedWire(Wire):
     def begin(self, transfer: Transfer) -> None:
         """Hand ``transfer`` to the kernel, which is free."""
         flow, fluid = self._flow, self._fluid
-        fluid.changed()
+        fluid.changed()  # positions as of now, before marks are put behind them
         self.number(transfer)
-        self.pump_free_ns = FOREVER
+        self.pump_free_ns = FOREVER  # not known before it happens: others may come and share the rate
         start, flow.end = flow.end, flow.end + wire_bits(transfer.nbytes)
         leaving = _Leaving(transfer, self.kernel.now_ns)
         header_bits = min(flow.end - start, wire_bits(MESSAGE_HEADER_BYTES))
@@ -197,7 +198,7 @@ class SharedWire(Wire):
             self.say_goodbye()
 
 
-def _rates(bottleneck: SharedQueue) -> Iterator[Step]:
+def _rates(bottleneck: SharedRate) -> Iterator[Step]:
     steps = iter([(0.0, bottleneck.rate_bps)]) if bottleneck.rates is None else bottleneck.rates()
     return ((round(from_s * 1e9), rate_bps / 1e9) for from_s, rate_bps in steps)
 

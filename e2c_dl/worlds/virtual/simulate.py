@@ -11,20 +11,26 @@ gradients: the same times and messages, unless the strategy's choices depend on 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
-from e2c_dl.errors import InputError
+import numpy as np
+
+from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
+from e2c_dl.trace.model import SPAN, Spans
+from e2c_dl.trace.records import header
 from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.kernel import Kernel
-from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedQueue
+from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.profile import HostModel
 from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
-from e2c_dl.worlds.virtual.spans import PENDING_RECORDS, Sink
 from e2c_dl.worlds.virtual.wire import Wire
 from e2c_dl.worlds.virtual.worker import OnIteration, Setting, SimulatedIteration, VirtualWorker
 
@@ -32,7 +38,70 @@ MOST_RANKS = 1 << 15
 """A span's src and dst have 16 bits."""
 
 _UNSHAPED = LinkModel()
+PENDING_RECORDS = 1 << 18
+"""Records of all ranks together that may wait in memory: some 26 MB."""
 _LEAST_PENDING = 32
+
+
+class Sink(Protocol):
+    """Takes the records of ranks, in order of recording per rank."""
+
+    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
+        """Called once, before anything is written: (host, layer) of every rank."""
+        ...
+
+    def write(self, rank: int, records: bytes) -> None:
+        """Append whole records. Raises: TrainingError if they cannot be kept."""
+        ...
+
+
+class InMemory:
+    """Keeps everything."""
+
+    def __init__(self) -> None:
+        self._records: list[bytearray] = []
+
+    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
+        self._records = [bytearray() for _ in hosts]
+
+    def write(self, rank: int, records: bytes) -> None:
+        self._records[rank] += records
+
+    def spans(self, rank: int) -> Spans:
+        """Everything that ``rank`` recorded: a copy."""
+        return np.frombuffer(bytes(self._records[rank]), dtype=SPAN)  # a view would keep the bytearray from growing
+
+
+class InFiles:
+    """One file per rank, as a Recorder writes them. ``paths`` are by rank; their folders exist.
+
+    A file is open only while a batch is appended to it: ten thousand ranks need no ten thousand open files.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = [os.fspath(path) for path in paths]
+
+    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
+        for rank, (host, layer) in enumerate(hosts):
+            self._append(rank, header(rank, host, layer), os.O_TRUNC)
+
+    def write(self, rank: int, records: bytes) -> None:
+        self._append(rank, records, os.O_APPEND)
+
+    def _append(self, rank: int, content: bytes, how: int) -> None:
+        path = self._paths[rank]
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
+            try:
+                remaining = memoryview(content)
+                while remaining:
+                    remaining = remaining[os.write(file, remaining) :]  # it may write less than it is given
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise TrainingError(
+                f"{path}: cannot write the trace: {error.strerror}; make room or choose another directory"
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +115,7 @@ class Result:
 
 def simulate(
     strategy: Callable[[], Strategy], *, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel], sink: Sink,
-    iterations: int, seed: int, bottlenecks: Sequence[SharedQueue] = (), computes: Sequence[Compute] | None = None,
+    iterations: int, seed: int, bottlenecks: Sequence[SharedRate] = (), computes: Sequence[Compute] | None = None,
     evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[SimulatedIteration], None] | None = None,
     as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[RankPair] = (), on_end: Callable[[int], None] | None = None,
@@ -92,13 +161,13 @@ class _Simulation:
 
     def __init__(
         self, setting: Setting, hosts: Sequence[HostModel], links: Mapping[RankPair, LinkModel],
-        bottlenecks: Sequence[SharedQueue], unsteady: Collection[RankPair], computes: Sequence[Compute] | None,
+        bottlenecks: Sequence[SharedRate], unsteady: Collection[RankPair], computes: Sequence[Compute] | None,
         sink: Sink,
     ) -> None:  # fmt: skip
         self._kernel = Kernel()
         self._setting, self._hosts, self._links, self._sink = setting, hosts, MappingProxyType(dict(links)), sink
         self._fluid, self._unsteady = Fluid(self._kernel, bottlenecks), frozenset(unsteady)
-        self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))
+        self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))  # per rank: the sum is bounded
         self._unfinished = len(hosts)
         self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
 
@@ -113,8 +182,8 @@ class _Simulation:
                 kernel.at(round(host.killed_at_s * 1e9), worker.kill, None)
         try:
             end_ns = self._train(on_end)
-            kernel.cancel_all()
-            kernel.drain()
+            kernel.cancel_all()  # background tasks have served until here
+            kernel.drain()  # what is on its way still arrives, and leaves its span
         finally:
             kernel.cancel_all()
             for worker in self._workers:
@@ -154,14 +223,14 @@ class _Simulation:
     def _wire(self, worker: Messenger, dst: int) -> Wire:
         src = worker.rank
         model = self._links.get((src, dst), _UNSHAPED)
-        round_trip_s = model.delay_s + self._links.get((dst, src), model).delay_s
+        round_trip_s = model.delay_s + self._links.get((dst, src), model).delay_s  # ways may differ
         fluid = self._shared_by(src, dst)
         kind = Wire if fluid is None else SharedWire
         wire = kind(
             self._kernel, model, src=src, dst=dst, round_trip_s=round_trip_s, seed=self._setting.seed,
             record=worker.record, receiver=self._workers[dst],
         )  # fmt: skip
-        if isinstance(wire, SharedWire) and fluid is not None:
+        if isinstance(wire, SharedWire) and fluid is not None:  # the second for the type checker
             wire.share(fluid)
         return wire
 
@@ -170,7 +239,7 @@ class _Simulation:
         if (src, dst) in self._fluid.flows:
             return self._fluid
         unsteady = (src, dst) in self._unsteady or self._hosts[src].pauses
-        return Fluid(self._kernel, (), (src, dst)) if unsteady else None
+        return Fluid(self._kernel, (), (src, dst)) if unsteady else None  # None: times are known as it begins
 
     def _changed(self, pairs: Sequence[RankPair]) -> None:
         for src, dst in pairs:

@@ -62,10 +62,11 @@ class RankTasks:
     def _on_end(self, task: Task) -> None:
         del self._tasks[task.number]
         if task.number == MAIN:
+            # a list: what is cancelled is taken out
             for other in [other for other in self._tasks.values() if not other.background]:
                 self._kernel.cancel(other)
                 del self._tasks[other.number]
-            self._on_main_end()
+            self._on_main_end()  # last: it asks whether any task still serves
 
 
 class _Join(Pending[T]):

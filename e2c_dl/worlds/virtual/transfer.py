@@ -39,7 +39,7 @@ class Transfer(Pending[None]):
 
     gone_ns = FOREVER  # when the sender's kernel has taken all of it; not known before it begins
     begun_ns = FOREVER  # when its header has arrived
-    seq = -1
+    seq = -1  # these stand in the class: one object is made per message, and many never change them
     arrived = 0  # a number in order of arrival at its mailbox
     taken = False
     failure: PeerLost | None = None
@@ -55,7 +55,7 @@ class Transfer(Pending[None]):
     @property
     def done(self) -> bool:
         gone = self.gone_ns <= self.kernel.now_ns
-        if gone and self.original is not None:
+        if gone and self.original is not None:  # who knows that it is gone may change it now
             _verify(self)
         return gone or self.failure is not None
 
@@ -72,7 +72,7 @@ class Transfer(Pending[None]):
     def fail(self, why: PeerLost) -> None:
         """It will never leave."""
         self.failure = why
-        self.original = None
+        self.original = None  # it never leaves: its sender may change it
         for task in self.waiting or ():
             self.kernel.resume(task, Failure(why))
         self.waiting = None

@@ -22,10 +22,8 @@ from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.records import RECORD
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
-from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
-from e2c_dl.worlds.virtual.links import LinkModel
-from e2c_dl.worlds.virtual.pauses import Pauses
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps
+from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel, Pauses
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, LinkModel, lossy_rate_bps
 from e2c_dl.worlds.virtual.transfer import Transfer
 
 _SEND, _RECEIVE = int(Phase.SEND), int(Phase.RECEIVE)
@@ -64,7 +62,7 @@ class Wire:
         self.arrived_ns = 0  # of the last message that is under way
         self.goodbye: tuple[PeerLost, bool] | None = None
         self.buffer_bits = float(wire_bits(model.send_buffer_bytes)) if model.send_buffer_bytes else 0.0
-        self._buffer_ns = self.capacity.finish_ns(0, self.buffer_bits)
+        self._buffer_ns = self.capacity.finish_ns(0, self.buffer_bits)  # used at a constant rate alone
         self._header_ns = self.capacity.finish_ns(0, wire_bits(MESSAGE_HEADER_BYTES))
         self._round_trip_s = round_trip_s
         self._delay_ns = round(model.delay_s * 1e9)
@@ -83,7 +81,7 @@ class Wire:
         elif not self.queue and self.pump_free_ns <= self.kernel.now_ns:
             self.begin(transfer)
         else:
-            if not self.queue:
+            if not self.queue:  # whoever queued first has asked for the pump already
                 self.kernel.at(self.pump_free_ns, self.pump, None)
             self._posted += 1
             heappush(self.queue, (priority, self._posted, transfer))
@@ -120,7 +118,7 @@ class Wire:
     def begin(self, transfer: Transfer) -> None:
         """Hand ``transfer`` to the kernel, which is free: all of its times are known now."""
         service_ns = self._service_ns.get(transfer.nbytes)
-        if service_ns is None:
+        if service_ns is None:  # chance or change, or the first of its size
             self._begin_slowly(transfer)
             return
         kernel, message, delay_ns = self.kernel, transfer.message, self._delay_ns
@@ -182,10 +180,10 @@ class Wire:
         """Let ``transfer`` arrive after the delay: its header has left at ``first_ns``, all at ``departed_ns``."""
         arrived_ns = departed_ns + self._delay_ns
         if self._random is not None:  # chance or change
-            now = self._in_force.at(departed_ns)
+            now = self._in_force.at(departed_ns)  # a change while it is on its way does not touch it
             self._delay_ns = round(now.delay_s * 1e9)
             arrived_ns = departed_ns + self._delay_ns + self._late_ns(self._random, now, transfer.nbytes, departed_ns)
-        arrived_ns = max(arrived_ns, self.arrived_ns)
+        arrived_ns = max(arrived_ns, self.arrived_ns)  # TCP delivers in order, whatever the jitter
         begun_ns = max(first_ns + self._delay_ns, self.arrived_ns)  # read after the previous one
         self.arrived_ns = arrived_ns
         transfer.begun_ns = min(arrived_ns, begun_ns)
@@ -223,12 +221,12 @@ class Wire:
         """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""
         late_s = 0.0
         if now.jitter_s:
-            late_s = max(-now.delay_s, generator.uniform(-now.jitter_s, now.jitter_s))
+            late_s = max(-now.delay_s, generator.uniform(-now.jitter_s, now.jitter_s))  # never before it was sent
         if now.loss:
             rate_bps = self.capacity.rate_at(departed_ns) * 1e9
             window = min(wire_bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
             if generator.random() < 1 - (1 - now.loss) ** max(1.0, window):
-                late_s += self._round_trip_s
+                late_s += self._round_trip_s  # until it is sent again
         return round(late_s * 1e9)
 
 
@@ -249,7 +247,7 @@ class ConditionsInForce:
 
 
 def _steps(model: LinkModel, round_trip_s: float) -> Iterator[Step]:
-    way_back_s = round_trip_s - model.delay_s
+    way_back_s = round_trip_s - model.delay_s  # the other link's: it does not change with this one
     for from_s, now in model.over_time():
         yield round(from_s * 1e9), _bits_per_ns(now, way_back_s + now.delay_s)
 

@@ -96,7 +96,7 @@ class VirtualWorker(Messenger):
             Bucket(index=index, where=where, values=self.gradients[where])
             for index, where in enumerate(compute.buckets)
         ]
-        self._random: np.random.Generator | None = None
+        self._random: np.random.Generator | None = None  # made when first asked for: most strategies draw nothing
         self._loss = float("nan")
         self._loop_free_ns = 0
         self._thread_free_ns = 0
@@ -121,6 +121,7 @@ class VirtualWorker(Messenger):
         self.die()
         now_ns = self.kernel.now_ns
         self._tasks.kill()
+        # spans are recorded when their end is known, which may be after the kill
         self.records[:] = [record for record in self.records if RECORD.unpack(record)[2] <= now_ns]
         self.farewell("its process was killed", orderly=False)
         if self.killed:
@@ -143,14 +144,14 @@ class VirtualWorker(Messenger):
             if setting.on_iteration is not None:
                 self._onset(setting.on_iteration(self.rank, iteration, kernel.now_ns))
                 if self.deaf:
-                    kernel.resume(task)
+                    kernel.resume(task)  # held, as the rank is stopped, until it goes on
                     await suspend()
             yield iteration
             accuracy = await self._evaluate(iteration + 1) if setting.evaluate_every else None
             end_ns = kernel.now_ns
             self.span(Phase.ITERATION, start_ns, start_ns, end_ns, task)
             start_ns = end_ns
-            self._flush(self)
+            self._flush(self)  # not per span: appending to a file is slow
             if setting.on_progress is not None:
                 setting.on_progress(
                     SimulatedIteration(
@@ -169,7 +170,7 @@ class VirtualWorker(Messenger):
         ))  # fmt: skip
         begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
         segments = self._pace.gradient(self.samples, begin_ns)
-        self._loss = compute.gradient(iteration, self.samples, _unheard)
+        self._loss = compute.gradient(iteration, self.samples, _unheard)  # at once: only its times are modelled
         before = self.parameters.copy() if self.checked and not self.shapes else None
         for phase, bucket, from_ns, to_ns in segments:
             start_ns = begin_ns + from_ns
@@ -241,7 +242,7 @@ class VirtualWorker(Messenger):
             return
         now_ns = self.kernel.now_ns
         if onset.links:
-            self._changed(onset.links)
+            self._changed(onset.links)  # they ask their schedules again
         if onset.paused_s:
             self.pauses.add(now_ns, now_ns + round(onset.paused_s * 1e9))
             self.stop(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_simulate import scenario, simulated
+from simulated_scenario import scenario, simulated
 
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.run import Outcome

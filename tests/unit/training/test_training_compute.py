@@ -15,11 +15,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from e2c_dl.archive import codec
+from e2c_dl.archive.records import HostFacts
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training
 from e2c_dl.trace.model import Phase
 from e2c_dl.training import datasets, models
-from e2c_dl.training.compute import TorchCompute, make_deterministic
+from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
 from e2c_dl.training.partitions import Stream, parts
 
 TRAINING = Training(
@@ -54,6 +56,14 @@ def plain_model(training: Training) -> nn.Module:
 
 def flattened(model: nn.Module, what: str = "data") -> np.ndarray:
     return torch.cat([getattr(parameter, what).detach().flatten() for parameter in model.parameters()]).numpy()
+
+
+def test_the_facts_of_torch_stand_in_a_hosts_record_as_they_are() -> None:
+    facts = torch_facts()
+    assert facts["version"] == torch.__version__
+    assert facts["threads"] == 1
+    stored = codec.encode(HostFacts(torch=facts)).decode()
+    assert codec.decode(stored, HostFacts, "facts.json").torch == facts
 
 
 @pytest.mark.parametrize("name", models.NAMES)

@@ -10,7 +10,7 @@ import pytest
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Message
 from e2c_dl.worlds.live.frames import HEADER_BYTES, FrameError, FrameType, Header, header_of, message_of
-from e2c_dl.worlds.live.mailbox import Key, Mail, Mailboxes
+from e2c_dl.worlds.live.mailbox import Mail, Mailboxes, MailKey
 
 VECTOR = np.arange(5, dtype=np.float32)
 
@@ -62,8 +62,8 @@ def test_what_cannot_travel_is_refused(message: Message) -> None:
         header_of(message, 0)
 
 
-def key(step: int, src: int = 1) -> Key:
-    return Key(src, "k", 0, 0, step)
+def key(step: int, src: int = 1) -> MailKey:
+    return MailKey(src, "k", 0, 0, step)
 
 
 def mail(step: int, src: int = 1, seq: int = 0) -> Mail:

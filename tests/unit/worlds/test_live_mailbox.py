@@ -10,7 +10,7 @@ import pytest
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
-from e2c_dl.worlds.live.mailbox import Key, Mail, Mailboxes
+from e2c_dl.worlds.live.mailbox import Mail, Mailboxes, MailKey
 
 
 def mail(seq: int, src: int, kind: str = "k", payload_bytes: int = 0) -> Mail:
@@ -30,7 +30,7 @@ def test_any_source_is_first_come_first_served_and_shares_with_exact_keys() -> N
         for seq, src in enumerate([3, 1, 3, 2]):
             boxes.put(mail(seq, src))
         assert (await boxes.get_any("k", [1, 2])).seq == 1
-        assert (await boxes.get(Key(3, "k", 2, -1, -1))).seq == 2
+        assert (await boxes.get(MailKey(3, "k", 2, -1, -1))).seq == 2
         assert (await boxes.get_any("k", [1, 2, 3])).seq == 0
         assert [each.seq for each in boxes.take("k")] == [3]
         assert boxes.take("k") == []
@@ -41,7 +41,7 @@ def test_any_source_is_first_come_first_served_and_shares_with_exact_keys() -> N
 def test_who_waits_is_served_exact_keys_first_and_a_cancelled_one_swallows_nothing() -> None:
     async def scene(boxes: Mailboxes) -> None:
         gone, waiting = boxes.get_any("k", [1]), boxes.get_any("k", [1, 2])
-        exact = boxes.get(Key(1, "k", 7, -1, -1))
+        exact = boxes.get(MailKey(1, "k", 7, -1, -1))
         gone.cancel()
         boxes.put(mail(7, 1))
         assert not waiting.done()

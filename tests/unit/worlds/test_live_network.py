@@ -22,7 +22,7 @@ from e2c_dl.trace.recorder import read_spans
 from e2c_dl.worlds.live import Network
 from e2c_dl.worlds.live.frames import FrameType, Header
 from e2c_dl.worlds.live.handshake import Introduction, introduce
-from e2c_dl.worlds.live.mailbox import Key
+from e2c_dl.worlds.live.mailbox import MailKey
 
 BOTH = ((0, 1), (1, 0))
 Scene = Callable[[list[Network]], Awaitable[None]]
@@ -50,7 +50,7 @@ def message(step: int, length: int = 4) -> Message:
 
 
 def received(network: Network, step: int, src: int = 0) -> Awaitable[object]:
-    return network.mailboxes.get(Key(src, "k", -1, -1, step))
+    return network.mailboxes.get(MailKey(src, "k", -1, -1, step))
 
 
 def test_keys_are_met_out_of_order_and_values_arrive(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_keys_are_met_out_of_order_and_values_arrive(tmp_path: Path) -> None:
         for step, length in enumerate([0, 3, 100_000]):
             opened[0].post(1, message(step, length), 0, 1, 0)
         for step, length in [(2, 100_000), (0, 0), (1, 3)]:
-            payload = (await opened[1].mailboxes.get(Key(0, "k", -1, -1, step))).message.vector
+            payload = (await opened[1].mailboxes.get(MailKey(0, "k", -1, -1, step))).message.vector
             assert np.array_equal(payload, np.full(length, step, dtype=np.float32))
         await asyncio.gather(*(network.close() for network in opened))
 
@@ -97,12 +97,12 @@ def test_sending_to_oneself_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("links", [((0, 1),), ((1, 0),), BOTH])
 def test_a_peer_that_goes_without_goodbye_is_lost(tmp_path: Path, links: tuple[tuple[int, int], ...]) -> None:
     async def scene(opened: list[Network]) -> None:
-        waiting = opened[0].mailboxes.get(Key(1, "k", -1, -1, 0))
+        waiting = opened[0].mailboxes.get(MailKey(1, "k", -1, -1, 0))
         opened[1].abort()
         with pytest.raises(PeerLost, match="lost rank 1"):
             await waiting
         with pytest.raises(PeerLost, match="lost rank 1"):
-            await opened[0].mailboxes.get(Key(1, "k", -1, -1, 1))
+            await opened[0].mailboxes.get(MailKey(1, "k", -1, -1, 1))
         if (0, 1) in links:
             while True:  # the kernel may take some before it knows
                 await opened[0].post(1, message(0), 0, 1, 0)
@@ -254,7 +254,7 @@ def test_an_urgent_message_overtakes_one_that_is_under_way(tmp_path: Path) -> No
         assert await urgent == 2
         assert not bulk.done()
         await received(opened[1], 1)
-        arrived = (await opened[1].mailboxes.get(Key(0, "k", -1, -1, 0))).message.vector
+        arrived = (await opened[1].mailboxes.get(MailKey(0, "k", -1, -1, 0))).message.vector
         assert np.array_equal(arrived, np.zeros(16_000_000, dtype=np.float32))
         assert await bulk == 1
         await asyncio.gather(*(network.close() for network in opened))

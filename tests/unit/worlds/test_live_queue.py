@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.worlds.live.frames import MOST_UNFINISHED
-from e2c_dl.worlds.live.queue import FAIR_TURN, Posted, SendQueue
+from e2c_dl.worlds.live.outgoing import FAIR_TURN, Posted, SendQueue
 from e2c_dl.worlds.live.sockets import LARGEST_BYTES, SMALLEST_BYTES, paced_bytes
 
 SEGMENT = 10

@@ -12,7 +12,7 @@ from test_virtual_links import VECTOR, scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Worker
-from e2c_dl.worlds.virtual import LinkModel, SharedQueue
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
 
 DELAYED = virtual_world.everywhere(3, LinkModel(delay_s=0.01))
 
@@ -44,7 +44,7 @@ def test_a_link_that_is_down_for_ever_is_a_deadlock(shared: bool) -> None:
 
     schedule = [(0.0, LinkModel(rate_bps=1e6)), (0.01, LinkModel(down=True))]
     links = {(0, 1): LinkModel(conditions=lambda: iter(schedule), send_buffer_bytes=0)}
-    access = [SharedQueue(rate_bps=1e6, links=((0, 1),), rates=endless)] if shared else []
+    access = [SharedRate(rate_bps=1e6, links=((0, 1),), rates=endless)] if shared else []
     with pytest.raises(TrainingError, match=r"at 0\.010000 s .* its message 'a' to leave for rank 1"):
         virtual_world.run(scripted(script), size=2, links=links, bottlenecks=access)
 

@@ -17,11 +17,11 @@ from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.live.frames import HEADER_BYTES
-from e2c_dl.worlds.virtual import HostModel, LinkModel, SharedQueue, link_models
+from e2c_dl.worlds.virtual import HostModel, LinkModel, SharedRate, link_models
 from e2c_dl.worlds.virtual.capacity import Capacity
 from e2c_dl.worlds.virtual.kernel import FOREVER
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments
 from e2c_dl.worlds.virtual.shape import shape
-from e2c_dl.worlds.virtual.tcp import MESSAGE_HEADER_BYTES, lossy_rate_bps, window_segments
 
 Script = Callable[[Worker], Coroutine[Any, Any, None]]
 
@@ -48,7 +48,7 @@ def scripted(script: Script) -> Callable[[], Strategy]:
 
 def send_to_last(
     sends: Mapping[int, Sequence[int]], links: Mapping[tuple[int, int], LinkModel], size: int = 2,
-    bottlenecks: Sequence[SharedQueue] = (), on_hosts: Sequence[HostModel] | None = None,
+    bottlenecks: Sequence[SharedRate] = (), on_hosts: Sequence[HostModel] | None = None,
 ) -> virtual_world.Run:  # fmt: skip
     """Ranks send messages of these priorities, numbered by step, to the last rank, which receives them all."""
 
@@ -120,7 +120,7 @@ def test_lower_rates_and_outages_hold_what_is_leaving(shared: bool) -> None:
     whole, half = LinkModel(rate_bps=8e6), LinkModel(rate_bps=4e6)  # half the rate for the second half
     changes = [(0.0, whole), (half_ns / 1e9, replace(half, down=True)), (half_ns / 1e9 + 1.0, half)]
     model = one_link(send_buffer_bytes=0, conditions=lambda: iter(changes))
-    bottlenecks = [SharedQueue(rate_bps=1e12, links=((0, 1),))] if shared else []
+    bottlenecks = [SharedRate(rate_bps=1e12, links=((0, 1),))] if shared else []
     run = send_to_last({0: [0]}, model, bottlenecks=bottlenecks)
     assert run.result.end_ns == pytest.approx(2 * SERVICE_NS - half_ns + half_ns + 1_000_000_000 - half_ns, abs=4)
 
@@ -135,7 +135,7 @@ def test_conditions_that_come_again_and_again(shared: bool) -> None:
             yield (lap * 2 + 1) * SERVICE_NS / 1e9, slow
 
     model = {(0, 1): LinkModel(send_buffer_bytes=0, conditions=periodic)}
-    bottlenecks = [SharedQueue(rate_bps=1e12, links=((0, 1),))] if shared else []
+    bottlenecks = [SharedRate(rate_bps=1e12, links=((0, 1),))] if shared else []
     run = send_to_last({0: [0] * 6}, model, bottlenecks=bottlenecks)
     # Two service times carry 1.5 messages: the third, fast, the second half slow, half fast, and so on.
     departures = [1, 2.5, 4, 5, 6.5, 8]
@@ -155,14 +155,14 @@ def test_loss_that_begins_later_leaves_less_of_the_rate() -> None:
 def test_a_bottleneck_whose_rate_changes() -> None:
     links = {(0, 2): LinkModel(rate_bps=1e9), (1, 2): LinkModel(rate_bps=1e9)}
     rates = [(0.0, 8e6), (SERVICE_NS / 1e9, 4e6)]
-    bottlenecks = [SharedQueue(rate_bps=1e9, links=((0, 2), (1, 2)), rates=lambda: iter(rates))]
+    bottlenecks = [SharedRate(rate_bps=1e9, links=((0, 2), (1, 2)), rates=lambda: iter(rates))]
     run = send_to_last({0: [0], 1: [0]}, links, size=3, bottlenecks=bottlenecks)
     assert run.result.end_ns == pytest.approx(3 * SERVICE_NS, abs=8)
 
 
 def test_a_bottleneck_is_shared_fairly_while_both_are_busy() -> None:
     links = {(0, 2): LinkModel(rate_bps=1e9), (1, 2): LinkModel(rate_bps=1e9)}
-    bottlenecks = [SharedQueue(rate_bps=8e6, links=((0, 2), (1, 2)))]
+    bottlenecks = [SharedRate(rate_bps=8e6, links=((0, 2), (1, 2)))]
     run = send_to_last({0: [0], 1: [0, 0]}, links, size=3, bottlenecks=bottlenecks)
     assert arrivals_ns(run, 0) == pytest.approx([2 * SERVICE_NS], abs=4)
     assert arrivals_ns(run, 1) == pytest.approx([2 * SERVICE_NS, 3 * SERVICE_NS], abs=4)
@@ -170,7 +170,7 @@ def test_a_bottleneck_is_shared_fairly_while_both_are_busy() -> None:
 
 def test_who_cannot_use_its_share_leaves_it_to_others() -> None:
     links = {(0, 2): LinkModel(rate_bps=2e6), (1, 2): LinkModel(rate_bps=1e9)}
-    bottlenecks = [SharedQueue(rate_bps=8e6, links=((0, 2), (1, 2)))]
+    bottlenecks = [SharedRate(rate_bps=8e6, links=((0, 2), (1, 2)))]
     run = send_to_last({0: [0], 1: [0, 0, 0]}, links, size=3, bottlenecks=bottlenecks)
     assert arrivals_ns(run, 0) == pytest.approx([4 * SERVICE_NS], abs=4)
     assert arrivals_ns(run, 1) == pytest.approx([n * SERVICE_NS * 8 / 6 for n in (1, 2, 3)], abs=8)
@@ -178,7 +178,7 @@ def test_who_cannot_use_its_share_leaves_it_to_others() -> None:
 
 def test_an_access_alone_is_as_a_link_of_its_rate() -> None:
     alone = send_to_last(
-        {0: [3, 2, 1]}, one_link(delay_s=0.01), bottlenecks=[SharedQueue(rate_bps=4e6, links=((0, 1),))]
+        {0: [3, 2, 1]}, one_link(delay_s=0.01), bottlenecks=[SharedRate(rate_bps=4e6, links=((0, 1),))]
     )
     slower = send_to_last({0: [3, 2, 1]}, {(0, 1): LinkModel(rate_bps=4e6, delay_s=0.01)})
     for rank in range(2):

@@ -12,8 +12,8 @@ from e2c_dl.errors import PeerLost
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.strategies.base import Message, Worker
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.virtual import LinkModel, Onset, SharedQueue
-from e2c_dl.worlds.virtual.pauses import Pauses
+from e2c_dl.worlds.virtual import LinkModel, Onset, SharedRate
+from e2c_dl.worlds.virtual.kernel import Pauses
 
 MS = 1_000_000
 RATE_BPS = 8e6
@@ -71,7 +71,7 @@ def test_what_arrives_is_received_when_the_process_goes_on() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_stopped_sender_sends_what_its_kernel_has(shared: bool) -> None:
-    access = [SharedQueue(rate_bps=1e12, links=((0, 1),))] if shared else []
+    access = [SharedRate(rate_bps=1e12, links=((0, 1),))] if shared else []
     at_ns = SERVICE_NS // 4
     run = send_to_last({0: [0, 0]}, LINK, bottlenecks=access, on_hosts=paused(0, (at_ns / 1e9, 1.0)))
     left_ns = SERVICE_NS - at_ns - BUFFER_NS  # of the first message's time, for what the process still held
@@ -90,7 +90,7 @@ def test_a_pause_shorter_than_the_buffer_costs_no_time_on_the_wire() -> None:
 
 def test_others_get_the_share_of_a_stopped_sender() -> None:
     links = {(0, 2): LinkModel(rate_bps=1e9, send_buffer_bytes=0), (1, 2): LinkModel(rate_bps=1e9)}
-    access = [SharedQueue(rate_bps=RATE_BPS, links=((0, 2), (1, 2)))]
+    access = [SharedRate(rate_bps=RATE_BPS, links=((0, 2), (1, 2)))]
     run = send_to_last({0: [0], 1: [0]}, links, size=3, bottlenecks=access, on_hosts=paused(0, (0.0, 1.0), size=3))
     ends = {int(span["src"]): int(span["end_ns"]) for span in run.spans(2, Phase.RECEIVE)}
     assert ends == {1: pytest.approx(SERVICE_NS, abs=8), 0: pytest.approx(1000 * MS + SERVICE_NS, abs=8)}
