@@ -61,9 +61,8 @@ class BottleneckFidelity:
     def to_json(self) -> dict[str, Any]:
         """A row of ``bottlenecks.json``."""
         shares = [{"src": src, "dst": dst, **msgspec.to_builtins(share)} for (src, dst), share in self.shares]
-        return {"name": self.name, "requested_bps": self.requested_bps, "measured_bps": self.measured_bps} | {
-            "shares": shares
-        }
+        rates = {"requested_bps": self.requested_bps, "measured_bps": self.measured_bps}
+        return {"name": self.name, **rates, "shares": shares}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:

@@ -16,20 +16,11 @@ import statistics
 import time
 from typing import Any
 
-from e2c_dl.emulation.measuring import expected, stream
+from e2c_dl.emulation.measuring import expected, quick, stream
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom, Share, fraction_interval, median_interval
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.emulation.measuring.prober import Prober
-from e2c_dl.emulation.measuring.quick import (
-    CAP_BPS,
-    block_rates_bps,
-    frame_rate,
-    overload,
-    patience_s,
-    requested_round_trip_s,
-    settle_s,
-)
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link
 
@@ -45,7 +36,7 @@ CLAMP_BYTES, CLAMP_UNSHAPED_BYTES = 1 << 16, 1 << 24
 
 
 def measure_thoroughly(
-    *, src_address: str, dst_address: str, port: int, there: Link, back: Link, cap_bps: float = CAP_BPS
+    *, src_address: str, dst_address: str, port: int, there: Link, back: Link, cap_bps: float = quick.CAP_BPS
 ) -> Measured:
     """What this host, at ``src_address``, sees of its link ``there`` to the Responder at ``dst_address:port``.
 
@@ -54,10 +45,10 @@ def measure_thoroughly(
     """
     peer = (dst_address, port)
     with open_socket(src_address, 0) as opened:
-        prober = Prober(opened, peer, patience_s=patience_s(there, back), settle_s=settle_s(there))
+        prober = Prober(opened, peer, patience_s=quick.patience_s(there, back), settle_s=quick.settle_s(there))
         trips_s = prober.many_trips_s(PINGS)
         loss_sent, result = _small_frames(prober, there)
-        rate_bps, rate_interval, floor = frame_rate(
+        rate_bps, rate_interval, floor = quick.frame_rate(
             prober, there, cap_bps, head_s=HEAD_S, window_s=WINDOW_S, tries=RATE_TRIES
         )
     goodput = _goodput(src_address, peer, there, back)
@@ -89,7 +80,7 @@ def share(
     Raises: EmulationError when nobody answers.
     """
     link = Link(rate_bps=offered_bps)
-    frame_bytes, _, _ = overload(link, offered_bps, HEAD_S + seconds)
+    frame_bytes, _, _ = quick.overload(link, offered_bps, HEAD_S + seconds)
     frames = max(2, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
     with open_socket(src_address, 0) as opened:
         # Queues are full when it ends: answers take long.
@@ -99,7 +90,7 @@ def share(
         sent, result = prober.train(frame_bytes, offered_bps, frames, HEAD_S)
     if not result.blocks_ns or result.frame_ns <= 0:
         raise EmulationError(f"measuring: of {sent.frames} frames too few reached {prober.peer}; is its rate near 0?")
-    rates_bps = block_rates_bps(result, frame_bytes)
+    rates_bps = quick.block_rates_bps(result, frame_bytes)
     return Share(
         rate_bps=statistics.median(rates_bps), interval_bps=median_interval(rates_bps), offered_bps=sent.rate_bps
     )
@@ -107,7 +98,7 @@ def share(
 
 def _small_frames(prober: Prober, link: Link) -> tuple[int, TrainResult]:
     """(frames sent, what arrived), at a pace that leaves queues empty."""
-    late_s = link.delay_s + settle_s(link)
+    late_s = link.delay_s + quick.settle_s(link)
     frames_per_s = min(float(LOSS_FRAMES_PER_S), IN_FLIGHT_FRAMES / late_s if late_s else float("inf"))
     if link.rate_bps is not None:
         frames_per_s = min(frames_per_s, LOSS_SHARE * link.rate_bps / 8 / PING_FRAME_BYTES)
@@ -117,7 +108,7 @@ def _small_frames(prober: Prober, link: Link) -> tuple[int, TrainResult]:
 
 
 def _goodput(src_address: str, peer: tuple[str, int], there: Link, back: Link) -> stream.Goodput:
-    trip_s = requested_round_trip_s(there, back) + there.jitter_s + back.jitter_s
+    trip_s = quick.requested_round_trip_s(there, back) + there.jitter_s + back.jitter_s
     finding_s = 0.0 if there.mean_loss else TCP_ROUND_TRIPS * trip_s  # with losses, TCP never finds it
     needed = CLAMP_UNSHAPED_BYTES if there.rate_bps is None else CLAMP_BYTES + int(2 * there.rate_bps * trip_s / 8)
     return stream.send(

@@ -131,7 +131,10 @@ def _problems(config: RelayConfig) -> Iterator[str]:
         yield from (f"{pair[0]} -> {pair[1]}: {problem}" for problem in link_problems(pair, link, names))
     shared: set[Pair] = set()
     for number, one in enumerate(config.bottlenecks):
-        found = _bottleneck_problems(one, names)
+        found = [
+            f"{name} is not a host; name one of the hosts" for pair in one.links for name in pair if name not in names
+        ]
+        found += rate_problems(one.rate_bps) + _queue_problems(one.queue_bytes)
         if one.name in {other.name for other in config.bottlenecks[:number]}:
             found.append("there are two of this name; give each its own")
         for src, dst in one.links:
@@ -139,11 +142,6 @@ def _problems(config: RelayConfig) -> Iterator[str]:
                 found.append(f"{src} -> {dst} is in it, and elsewhere; leave it in one")
             shared.add((src, dst))
         yield from (f"bottleneck {one.name}: {problem}" for problem in found)
-
-
-def _bottleneck_problems(one: Bottleneck, names: set[str]) -> list[str]:
-    found = [f"{name} is not a host; name one of the hosts" for pair in one.links for name in pair if name not in names]
-    return found + rate_problems(one.rate_bps) + _queue_problems(one.queue_bytes)
 
 
 def rate_problems(rate_bps: object) -> list[str]:

@@ -85,24 +85,18 @@ class RelayProcess:
 
         Raises: EmulationError when there is no report.
         """
-        self._process.terminate()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._close()
+        with self._process:  # at its end this waits for the process, and closes the pipes
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
         return self.report()
 
     def kill(self) -> None:
         """Ends the relay at once, without a report."""
-        self._process.kill()
-        self._close()
-
-    def _close(self) -> None:
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None and not stream.closed:
-                stream.close()
+        with self._process:
+            self._process.kill()
 
     def _wait_ready(self, ready_s: float) -> None:
         stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
