@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_NONE_CAN_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+_NONE_CAN_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # ENOENT: the writer fails, naming ``path``
 _NOT_REPLACED = (errno.EBUSY, errno.EPERM)  # mounted; in a directory such as /tmp, and somebody else's
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Where to write what ``path`` shall hold: it takes ``path``'s place at the end, in one step, unless that failed.
+    """Place to write what ``path`` shall hold: it takes ``path``'s place at the end, in one step, unless that failed.
 
     It is ``path`` itself where nothing can be made beside that. Raises: OSError.
     """
@@ -38,7 +38,7 @@ def whole(path: Path) -> Iterator[Path]:
         yield fresh
         _put(fresh, path)
     finally:
-        fresh.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)  # gone already where it took the place
 
 
 def _beside(path: Path) -> Path | None:
@@ -47,7 +47,7 @@ def _beside(path: Path) -> Path | None:
         return None
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.new")
     try:
-        fresh.touch()
+        fresh.touch()  # now, not when it is written: whether one can be made decides where to write
     except OSError as error:
         if error.errno not in _NONE_CAN_BE_MADE:
             raise

@@ -37,7 +37,7 @@ class Host:
 
 
 class Distribution(Enum):
-    """How the delays of a link with jitter are spread, as netem has them: ``jitter_s`` scales each."""
+    """Spread of the delays of a link with jitter, as netem has it: ``jitter_s`` scales each."""
 
     UNIFORM = "uniform"  # delay_s +- jitter_s
     NORMAL = "normal"  # standard deviation jitter_s

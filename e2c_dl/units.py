@@ -39,7 +39,7 @@ _BYTES_PER_SECOND = re.compile(r"([kmgt]?)bps", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Quantity:
-    """How one quantity is spelled: a decimal number and a unit without a space between them.
+    """Spelling of one quantity: a decimal number and a unit without a space between them.
 
     ::
 
@@ -141,7 +141,7 @@ def _split(text: str, quantity: Quantity) -> tuple[float, str]:
         what = f"{quantity.what}: a number and a unit without a space"
         raise ValueError(f"{_shown(text)} is not {what}; write e.g. {example}")
     number = float(match["number"])
-    if not math.isfinite(number):
+    if not math.isfinite(number):  # as float() reads hundreds of digits
         raise ValueError(f"{_shown(text)} is out of range; write e.g. {example}")
     return number, match["unit"]
 

@@ -33,7 +33,7 @@ def init(dst: Path) -> tuple[Path, ...]:
     for path in (*sources, dst / SCHEMA):
         if os.path.lexists(path):
             raise InputError(f"{path} is there already and is not overwritten; name a new folder")
-    made, written = not dst.exists(), []
+    made, written = not dst.exists(), []  # what a failure takes back: no more than was made here
     try:
         texts = {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
         texts[dst / SCHEMA] = json.dumps(schema(), indent=1) + "\n"
@@ -66,7 +66,9 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
         raise InputError("a seed places injected departures, and healthy takes them out; ask for one of the two")
     emulation = _rewritten(src / EMULATION, seed) if seed is not None or healthy else None
     try:
-        _make_empty(dst)
+        dst.mkdir(parents=True, exist_ok=True)
+        if any(dst.iterdir()):  # what lay there would become part of the scenario
+            raise InputError(f"{dst} is not empty; choose another folder")
         for file in sorted(src.iterdir()):
             if _belongs(file):  # not all that lies there: archives and data sets do, too
                 shutil.copyfile(file, dst / file.name)
@@ -101,15 +103,8 @@ def _rewritten(file: Path, seed: int | None) -> str | None:
     return f"# Written by e2c-dl from the scenario's {EMULATION}: {how}.\n{text}"
 
 
-def _make_empty(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):  # what lay there would become part of the scenario
-        raise InputError(f"{folder} is not empty; choose another folder")
-
-
 def _belongs(file: Path) -> bool:
     """Whether a file of a scenario's folder is part of the scenario."""
     if file.name in FILES:
         return True
-    entry = file.lstat()
-    return file.suffix == ".yaml" and stat.S_ISREG(entry.st_mode) and entry.st_size <= MAX_BYTES
+    return file.suffix == ".yaml" and stat.S_ISREG((entry := file.lstat()).st_mode) and entry.st_size <= MAX_BYTES

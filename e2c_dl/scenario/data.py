@@ -52,7 +52,7 @@ class Partition:
 
 
 def is_import_path(text: str) -> bool:
-    """Whether ``text`` reads like ``package.module:attribute``."""
+    """True if ``text`` reads like ``package.module:attribute``."""
     return _IMPORT_PATH.fullmatch(text) is not None
 
 

@@ -52,7 +52,7 @@ def read(path: Path) -> Document:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise _syntax_error(path.name, error) from error
-    except RecursionError as error:
+    except RecursionError as error:  # composing recurses, before _check_tree can look at the depth
         raise ScenarioError(path.name, "", _TOO_DEEP, "flatten it") from error
     if root is None:
         raise ScenarioError(path.name, "", "the file is empty", "write it, or start from 'e2c-dl init'")
@@ -92,7 +92,7 @@ def _syntax_error(file: str, error: yaml.YAMLError) -> ScenarioError:
         return ScenarioError(file, "", f"{what} (column {mark.column + 1})", remedy, line=mark.line + 1)
     if isinstance(error, yaml.reader.ReaderError):
         what = f"YAML syntax error: character {error.character!r} at position {error.position} is not allowed"
-        return ScenarioError(file, "", what, "remove it")
+        return ScenarioError(file, "", what, "remove it")  # a control character: it has no mark
     return ScenarioError(file, "", f"YAML syntax error: {str(error)[:120]}", remedy)
 
 
@@ -148,11 +148,10 @@ def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | No
 
 def _construct(file: str, root: yaml.Node) -> object:
     try:
-        value: object = yaml.SafeLoader("").construct_document(root)
+        return yaml.SafeLoader("").construct_document(root)
     except yaml.YAMLError as error:
         raise _syntax_error(file, error) from error
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         # PyYAML lets these out for scalars that look like, or are tagged as, a date or number and are none.
         problem = f"a value cannot be read: {str(error)[:80] or type(error).__name__}"
         raise ScenarioError(file, "", problem, "put text that looks like a date or a number in quotes") from error
-    return value

@@ -35,11 +35,10 @@ def check_environment(environment: Field, found: Findings) -> None:
 
 def check_manager(name: str, manager: Field, found: Findings) -> None:
     """Notes in ``found`` what is wrong with one of E2Clab's managers, such as ``monitoring:``."""
-    checks, required = MANAGERS[name]
+    checks, required, together = MANAGERS[name]
     _check(manager, found, checks, required)
-    together = {"monitoring": _check_monitoring, "provenance": _check_provenance, "kwollect": _check_kwollect}
-    if name in together:
-        found.attempt(together[name], manager)
+    if together is not None:
+        found.attempt(together, manager)
 
 
 def named(environment: Field, key: str) -> Field | None:
@@ -162,10 +161,10 @@ _PROVENANCE: Checks = {
 }
 _KWOLLECT: Checks = {"metrics": texts, "step": _step, "start": _step, "end": _step}
 
-MANAGERS: Mapping[str, tuple[Checks, tuple[str, ...]]] = {
-    "monitoring": (_MONITORING, ("type",)),
-    "provenance": (_PROVENANCE, ("provider", "dataflow_spec")),
-    "monitoring_iotlab": ({"profiles": _each(_PROFILE, ["name", "archi"])}, ("profiles",)),
-    "kwollect": (_KWOLLECT, ("metrics",)),
+MANAGERS: Mapping[str, tuple[Checks, tuple[str, ...], Callable[[Field], None] | None]] = {
+    "monitoring": (_MONITORING, ("type",), _check_monitoring),
+    "provenance": (_PROVENANCE, ("provider", "dataflow_spec"), _check_provenance),
+    "monitoring_iotlab": ({"profiles": _each(_PROFILE, ["name", "archi"])}, ("profiles",), None),
+    "kwollect": (_KWOLLECT, ("metrics",), _check_kwollect),
 }
-"""E2Clab's managers by their key in layers_services.yaml: checks of their keys, and the keys they need."""
+"""E2Clab's managers by their key in layers_services.yaml: checks of their keys, those they need, what fits together."""

@@ -28,13 +28,13 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 @dataclass
 class Findings:
-    """What is wrong so far, in the order it was found, and what is only worth a remark. Steps append to it."""
+    """Errors so far, in the order they were found, and what is only worth a remark. Steps append to it."""
 
     errors: list[ScenarioError] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def attempt(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """What ``step`` returns, or None after noting the ScenarioError that it raised."""
+        """The value that ``step`` returns, or None after noting the ScenarioError that it raised."""
         try:
             return step(*args, **kwargs)
         except ScenarioError as error:
@@ -130,8 +130,7 @@ class Field:
 
     def one_of(self, choices: Iterable[str]) -> str:
         """This value if it is one of ``choices``. Raises: ScenarioError, naming the closest choice."""
-        choices = tuple(choices)
-        text = self.text()
+        text, choices = self.text(), tuple(choices)
         if text not in choices:
             raise self.error(f"{described(text)} is not known", instead(text, choices))
         return text
@@ -165,7 +164,7 @@ class Field:
         return self.value
 
     def quantity(self, parse: Callable[[str], T]) -> T:
-        """What ``parse``, of :mod:`e2c_dl.units`, makes of this text. Raises: ScenarioError, for its ValueError."""
+        """This text as ``parse``, of :mod:`e2c_dl.units`, reads it. Raises: ScenarioError, for its ValueError."""
         text = self.text()
         try:
             return parse(text)

@@ -37,7 +37,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True)
 class Key:
-    """What may stand at one key, and what an editor says of it, in front of what it says of its kind."""
+    """One key: the kind of its value, and what an editor says of it, in front of what it says of the kind."""
 
     kind: Kind[Any]
     says: str = ""
@@ -70,7 +70,7 @@ class Keys(dict[str, Key]):
         return field.keys(found, known=self, required=self._required())
 
     def gather(self, field: Field, found: Findings) -> dict[str, Any]:
-        """What its values read as, by key, noting in ``found`` all that is wrong; what could not be read is absent."""
+        """Its values as read, by key, noting in ``found`` all that is wrong; what could not be read is absent."""
         fields, values = self.fields(field, found), {}
         for name, key in self.items():
             if name in fields:
@@ -105,7 +105,7 @@ BOOLEAN = Kind(read=Field.boolean, schema={"type": "boolean"})
 
 
 def unread(schema: Schema) -> Kind[Field]:
-    """What is read on by whoever asks, in the light of what else was read."""
+    """A value that is read on by whoever asks, in the light of what else was read."""
     return Kind(read=lambda field: field, schema=schema)
 
 
@@ -130,13 +130,8 @@ def number(low: float, high: float, *, above: bool = False, below: bool = False,
     """A number ``of`` something from ``low`` to ``high``; ``above``, ``below``: without that end itself."""
     schema = {"type": "number", "exclusiveMinimum" if above else "minimum": low}
     schema["exclusiveMaximum" if below else "maximum"] = high
-    match above, below:
-        case True, True:
-            within = f"above {low:g} and below {high:g}"
-        case True, False:
-            within = f"above {low:g}, at most {high:g}"
-        case _:
-            within = f"from {low:g} to {'less than ' if below else ''}{high:g}"
+    upto = (" and below" if below else ", at most") if above else " to less than" if below else " to"
+    within = f"{'above' if above else 'from'} {low:g}{upto} {high:g}"
 
     def valid(value: float) -> bool:
         return (low < value if above else low <= value) and (value < high if below else value <= high)

@@ -164,15 +164,11 @@ def _numbered(field: Field, layers: list[tuple[str, list[Service]]]) -> Layers:
         places = ((i, service, m) for i, service in enumerate(entries, 1) for m in range(1, service.hosts + 1))
         for number, (service_id, service, machine_id) in enumerate(places, 1):
             trains = service.name == TRAINER
-            host = Host(
-                name=f"{layer}-{number}",
-                layer=layer,
-                service=service.name,
+            hosts.append(Host(
+                name=f"{layer}-{number}", layer=layer, service=service.name, rank=len(trainers) if trains else None,
                 service_id=f"{layer_id}_{service_id}_{machine_id}",
-                role=f"{layer}.{service.name.lower()}.{service_id}.{machine_id}",
-                rank=len(trainers) if trains else None,
-            )
-            hosts.append(host)
+                role=f"{layer}.{service.name.lower()}.{service_id}.{machine_id}",  # lower, as E2Clab has it
+            ))  # fmt: skip
             trainers += [service.field] * trains
     if len(trainers) < 2:
         remedy = f"ask for at least 2, such as {{name: {TRAINER}, quantity: 2}}"

@@ -89,7 +89,7 @@ def problems(
 
 
 def local_problems(path: Path) -> tuple[ScenarioError, ...]:
-    """What in the scenario a run away from Grid'5000 could not honour: E2Clab's monitoring and provenance.
+    """Keys that a run away from Grid'5000 could not honour: E2Clab's monitoring and provenance.
 
     To be asked after :func:`problems`.
     """

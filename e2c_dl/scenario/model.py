@@ -20,7 +20,7 @@ from e2c_dl.topology import Link, Pair, Topology
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How to train. All of it stands in the Trainer services' ``env:`` and must agree, but for batch_size."""
+    """One training. All of it stands in the Trainer services' ``env:`` and must agree, but for batch_size."""
 
     strategy: str  # a file of e2c_dl/strategies
     model: str  # cnn, mlp, resnet, transformer, or package.module:attribute
@@ -43,7 +43,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeEmulation:
-    """How slow each host is by design: ``factors[host]`` times slower than the reference (1.0 when absent)."""
+    """Slowness of each host by design: ``factors[host]`` times slower than the reference (1.0 when absent)."""
 
     method: str  # auto, quota or sleep
     cores: float | None  # what a host of factor 1 gets of one core; None: as much as the machine can give to all
@@ -55,7 +55,7 @@ class ComputeEmulation:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSchedule:
-    """How one directed link changes by design, in absolute values; None: as the topology has it, all the time."""
+    """Schedules of one directed link by design, in absolute values; None: as the topology has it, all the time."""
 
     rate_bps: Schedule | None = None
     delay_s: Schedule | None = None
@@ -64,7 +64,7 @@ class LinkSchedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedules:
-    """What changes by design while training runs: diagnosis knows of it."""
+    """Changes by design while training runs: diagnosis knows of them."""
 
     links: Mapping[Pair, LinkSchedule] = field(default_factory=lambda: MappingProxyType({}))
     bottlenecks: Mapping[str, Schedule] = field(default_factory=lambda: MappingProxyType({}))  # name -> bits per second
@@ -75,7 +75,7 @@ class Schedules:
 
 
 class FaultKind(Enum):
-    """What can happen while training runs."""
+    """Kinds of departures that begin while training runs."""
 
     CUT = "cut"  # ``links`` carry nothing; a partition is the cut of all links between its sides
     SLOW_LINK = "slow_link"  # ``links`` have ``value`` (0..1) times their rate
@@ -158,5 +158,5 @@ class Scenario:
         return replace(self.topology, links=links)
 
     def emulated_factor(self, host: str) -> float:
-        """How many times slower than the reference the emulator makes ``host``: design times injected."""
+        """Times slower than the reference that the emulator makes ``host``: design times injected."""
         return self.compute.factor(host) * self.injected.compute.get(host, 1.0)

@@ -105,7 +105,7 @@ def both_ways(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def is_symmetric(entry: Field) -> bool:
-    """Whether ``entry`` holds both ways. Raises: ScenarioError."""
+    """True if ``entry`` holds both ways. Raises: ScenarioError."""
     field = entry.get("symmetric")
     return field is not None and field.boolean()
 

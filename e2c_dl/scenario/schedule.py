@@ -51,7 +51,7 @@ class Schedule:
         return len({value for _, value in self.points}) == 1
 
     def at(self, time_s: float) -> float:
-        """What is in force at ``time_s``: of a ramp, the value of its latest step."""
+        """The value in force at ``time_s``: of a ramp, the value of its latest step."""
         return self._stepped(self._lap(time_s)[1])
 
     def next_change_s(self, time_s: float) -> float:

@@ -49,7 +49,7 @@ def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Fin
 
 
 def default_training(strategy: str) -> Training:
-    """What one host trains whose ``env:`` says nothing but its strategy."""
+    """The training of one host whose ``env:`` says nothing but its strategy."""
     shared = {key: value for key, value in DEFAULTS.items() if key not in ("batch_size", "bucket_bytes")}
     bucket_bytes = units.parse_size(DEFAULTS["bucket_bytes"])
     return Training(strategy=strategy, **shared, batch_sizes=(DEFAULTS["batch_size"],), bucket_bytes=bucket_bytes)
@@ -66,8 +66,8 @@ def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, A
     values = {key: found.attempt(readers[key], field) for key, field in asked.items() if key in readers}
     if len(found.errors) == before and "strategy" in values:  # sound one by one, so they may be asked together
         found.attempt(_check_together, asked, values)
-        settings = found.attempt(_strategy_settings, asked["strategy_settings"], str(values["strategy"]))
-        values["strategy_settings"] = settings
+        own = asked["strategy_settings"]  # read last: only a strategy that is known can say what is right
+        values["strategy_settings"] = found.attempt(_strategy_settings, own, str(values["strategy"]))
     return values
 
 
@@ -106,7 +106,7 @@ def _bucket_bytes(field: Field) -> int:
 
 # Key -> what holds where ``env:`` says nothing, and how its value is read. Behind the readers, which it names.
 _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
-    "strategy_settings": ({}, None),  # read last: what may be in it is the strategy's to say
+    "strategy_settings": ({}, None),
     "model": ("cnn", _model),
     "dataset": ("digits", _spelled(parse_dataset)),
     "data_dir": (None, _data_dir),

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Strategy
 
-_NOT_STRATEGIES = frozenset({"base"})
+_NOT_STRATEGIES = frozenset({"base"})  # the seam that they are written to
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What there is to know of a strategy before one reads it."""
+    """Name, title and settings of a strategy."""
 
     name: str
     title: str  # the first sentence of its file
@@ -30,7 +30,7 @@ class Description:
 
 def names() -> tuple[str, ...]:
     """The strategies there are, sorted, without importing them."""
-    files = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
+    files = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}  # packages: tools
     return tuple(sorted(name for name in files - _NOT_STRATEGIES if not name.startswith("_")))
 
 
@@ -44,7 +44,7 @@ def load(name: str) -> type[Strategy]:
         remedy = f"write {close[0]}" if close else f"write one of {', '.join(names())}"
         raise InputError(f"strategy {name!r} does not exist; {remedy}")
     module = importlib.import_module(f"{__name__}.{name}")
-    for value in vars(module).values():
+    for value in vars(module).values():  # by its name: a file also imports classes that it is made of
         if isinstance(value, type) and issubclass(value, Strategy) and getattr(value, "name", None) == name:
             return value
     raise InputError(f"strategies/{name}.py has no Strategy whose name is {name!r}; set its class attribute 'name'")

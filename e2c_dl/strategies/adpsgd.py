@@ -45,7 +45,7 @@ class ADPSGD(Strategy):
         rank = _Rank(worker)
         await worker.copy(rank.model, worker.parameters)
         if rank.passive:
-            worker.spawn(rank.answer(), background=True)
+            worker.spawn(rank.answer(), background=True)  # until all are done: an active neighbour may be the slower
         await rank.train()
 
 
@@ -65,13 +65,13 @@ class _Rank:
             average = None
             if self._neighbours and not self.passive:
                 other = self._neighbours[int(worker.random.integers(len(self._neighbours)))]
-                average = worker.spawn(self._ask(iteration, other, leaving))
+                average = worker.spawn(self._ask(iteration, other, leaving))  # beside the gradient, which hides its way
             await local_update(worker, update, worker.size * worker.samples / worker.total_samples)
             if average is not None:
                 await average
-            await worker.accumulate(self.model, update)
+            await worker.accumulate(self.model, update)  # added, not copied: averages changed the model meanwhile
             await worker.copy(worker.parameters, self.model)
-        self._trained = True
+        self._trained = True  # no gradient reads the parameters any more: answers may change them
         await worker.copy(worker.parameters, self.model)
 
     async def answer(self) -> None:
@@ -79,7 +79,7 @@ class _Rank:
         worker = self._worker
         while True:
             asked = await worker.receive_any("ask", sources=self._neighbours)
-            if asked is None:
+            if asked is None:  # after a timeout alone, and none is given
                 continue
             half = worker.zeros()  # its own: others may ask while this one leaves
             await self._halve(half, asked.vector)
@@ -92,7 +92,7 @@ class _Rank:
         sent = worker.send(other, Message(kind="ask", iteration=iteration, payload=leaving))
         came = await worker.receive("answer", src=other, iteration=iteration)
         await worker.accumulate(self.model, came.vector)
-        await sent
+        await sent  # ``leaving`` is written again by the next
 
     async def _halve(self, half: Vector, asked: Vector) -> None:
         """``half`` becomes half the difference to ``asked``, and leaves this model."""
@@ -100,12 +100,12 @@ class _Rank:
         await worker.copy(half, self.model)
         await worker.accumulate(half, asked, -1.0)
         await worker.scale(half, 0.5)
-        await worker.accumulate(self.model, half, -1.0)
+        await worker.accumulate(self.model, half, -1.0)  # what one gives the other gets: the mean of all stays
         if self._trained:
             await worker.copy(worker.parameters, self.model)
 
 
 def neighbours(rank: int, size: int) -> list[int]:
     """The ranks beside ``rank`` on the ring of ``size`` that it may average with: one of both is even, one odd."""
-    beside = sorted({(rank - 1) % size, (rank + 1) % size})
+    beside = sorted({(rank - 1) % size, (rank + 1) % size})  # a set: of two ranks both sides are one
     return [other for other in beside if (other - rank) % 2 == 1]

@@ -42,21 +42,22 @@ class Allreduce(Strategy):
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
         """The ring and the tree."""
-        return sorted({*ring_links(range(size)), *tree_links(range(size))})
+        return sorted({*ring_links(range(size)), *tree_links(range(size))})  # both: a class does not know its settings
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self.links(len(layers)) if self._tree_below_bytes else sorted(ring_links(range(len(layers))))
 
     async def run(self, worker: Worker) -> None:
         async for iteration in worker.iterations():
+            # Each is reduced beside what backward still computes.
             reductions = [worker.spawn(self._mean(worker, iteration, bucket)) async for bucket in worker.gradient()]
             for reduction in reductions:
-                await reduction
+                await reduction  # the step reads the whole gradient
             await worker.step()
 
     async def _mean(self, worker: Worker, iteration: int, bucket: Bucket) -> None:
         """Turn ``bucket.values`` into the sample-weighted mean over all ranks."""
-        await worker.scale(bucket.values, worker.samples / worker.total_samples)
+        await worker.scale(bucket.values, worker.samples / worker.total_samples)  # only this rank knows its batch
         tag = Tag(kind="chunk", iteration=iteration, bucket=bucket.index)
-        sum_over = tree_sum if bucket.values.nbytes < self._tree_below_bytes else ring_sum
+        sum_over = tree_sum if bucket.values.nbytes < self._tree_below_bytes else ring_sum  # small: delays count
         await sum_over(worker, bucket.values, tag, range(worker.size))

@@ -37,7 +37,7 @@ class AsyncParameterServer(Served):
             sent = worker.send(self._server, Message(kind="push", iteration=iteration, payload=update))
             pulled = await worker.receive("pull", src=self._server, iteration=iteration)
             await worker.copy(worker.parameters, pulled.vector)
-            await sent
+            await sent  # the next update is written where this one leaves from
 
     async def serve(self, worker: Worker) -> None:
         await _Master(worker).run()
@@ -54,10 +54,10 @@ class _Master:
     async def run(self) -> None:
         worker, update = self._worker, self._worker.zeros()
         await worker.copy(self._copy, worker.parameters)
-        worker.spawn(self._serve(), background=True)
+        worker.spawn(self._serve(), background=True)  # beside its own gradients: pushes wait for no iteration
         async for _ in worker.iterations():
             await local_update(worker, update, worker.samples / worker.total_samples)
-            await worker.accumulate(self._copy, update)
+            await worker.accumulate(self._copy, update)  # added: pushes changed the copy meanwhile
             await worker.copy(worker.parameters, self._copy)
         self._trained = True
         await worker.copy(worker.parameters, self._copy)
@@ -67,10 +67,10 @@ class _Master:
         others = [rank for rank in range(worker.size) if rank != worker.rank]
         while others:
             pushed = await worker.receive_any("push", sources=others)
-            if pushed is None:
+            if pushed is None:  # after a timeout alone, and none is given
                 continue
             await worker.accumulate(self._copy, pushed.vector)
-            if self._trained:
+            if self._trained:  # what is evaluated in the end holds every update
                 await worker.copy(worker.parameters, self._copy)
             answer = worker.zeros()  # its own: the copy goes on changing while this one leaves
             await worker.copy(answer, self._copy)

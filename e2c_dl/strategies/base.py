@@ -38,7 +38,7 @@ class Bucket:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """What travels between two ranks. ``src`` is filled in by the world."""
+    """Message between two ranks. ``src`` is filled in by the world."""
 
     kind: str  # at most 16 ASCII characters: "reduce", "gather", ...
     iteration: int = -1
@@ -57,7 +57,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How good the parameters are on samples that were not trained on."""
+    """Loss and accuracy of the parameters on samples that were not trained on."""
 
     loss: float  # mean
     accuracy: float  # fraction, 0..1
@@ -104,7 +104,7 @@ class Pending(Awaitable[T], Generic[T]):
 
 
 class Worker(Protocol):
-    """What one rank can do. Every verb that takes time is awaited and leaves a span in the trace.
+    """Verbs of one rank. Every one that takes time is awaited and leaves a span in the trace.
 
     One rank's iteration of gossip on a ring, by its verbs::
 
@@ -161,7 +161,7 @@ class Worker(Protocol):
 
     @property
     def compute_s(self) -> float:
-        """How long this rank's last gradient took, in seconds of the world's clock; 0.0 before the first."""
+        """Duration of this rank's last gradient, in seconds of the world's clock; 0.0 before the first."""
         ...
 
     def resize(self, samples: int, total_samples: int) -> None:

@@ -36,10 +36,8 @@ class DiLoCo(Strategy):
 
     name: ClassVar[str] = "diloco"
     exact_with: ClassVar[Mapping[str, Setting] | None] = {
-        "period": 1,
-        "outer_learning_rate": 1.0,
-        "outer_momentum": 0.0,
-    }
+        "period": 1, "outer_learning_rate": 1.0, "outer_momentum": 0.0,
+    }  # fmt: skip
 
     def __init__(
         self, *, period: int = 50, period_within: int = 0, period_between: int = 0, weights: str = "samples",
@@ -47,10 +45,9 @@ class DiLoCo(Strategy):
     ) -> None:  # fmt: skip
         """Periods in iterations; ``weights`` is samples or equal. Raises: InputError."""
         if not outer_learning_rate > 0 or not 0 <= outer_momentum < 1:
-            raise InputError(
-                f"strategy 'diloco': outer_learning_rate is {outer_learning_rate}, outer_momentum {outer_momentum}; "
-                "write a rate above 0 and a momentum from 0 to less than 1"
-            )
+            said = f"outer_learning_rate is {outer_learning_rate}, outer_momentum {outer_momentum}"
+            remedy = "write a rate above 0 and a momentum from 0 to less than 1"
+            raise InputError(f"strategy 'diloco': {said}; {remedy}")
         self._rate, self._momentum = outer_learning_rate, outer_momentum
         self._averaging = Averaging(
             strategy=self.name, period=period, period_within=period_within, period_between=period_between,
@@ -60,21 +57,21 @@ class DiLoCo(Strategy):
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
         """Every pair: layers decide which."""
-        return any_pair(size)
+        return any_pair(size)  # a class does not know its settings
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)
 
     async def run(self, worker: Worker) -> None:
-        anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()
+        anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()  # at rest
         await worker.copy(anchor, worker.parameters)
         async for iteration in worker.iterations():
             await local_step(worker)
             scope = self._averaging.scope_after(iteration)
-            if scope is Scope.LAYER:
+            if scope is Scope.LAYER:  # without an outer step: the anchor is one for all ranks
                 await self._averaging.mean(worker, worker.parameters, iteration, scope)
             elif scope is Scope.ALL:
-                await worker.copy(delta, anchor)
+                await worker.copy(delta, anchor)  # back to the anchor: as a gradient, it points against the way
                 await worker.accumulate(delta, worker.parameters, -1.0)
                 await self._averaging.mean(worker, delta, iteration, scope)
                 await self._outer_step(worker, anchor, velocity, delta)
@@ -82,7 +79,7 @@ class DiLoCo(Strategy):
     async def _outer_step(self, worker: Worker, anchor: Vector, velocity: Vector, delta: Vector) -> None:
         """Move ``anchor`` against ``delta`` by SGD with Nesterov momentum; the parameters follow."""
         await worker.scale(velocity, self._momentum)
-        await worker.accumulate(velocity, delta)
+        await worker.accumulate(velocity, delta)  # before the anchor: Nesterov steps with the new velocity
         await worker.accumulate(anchor, delta, -self._rate)
         await worker.accumulate(anchor, velocity, -self._rate * self._momentum)
-        await worker.copy(worker.parameters, anchor)
+        await worker.copy(worker.parameters, anchor)  # from here, so that all start the next period alike

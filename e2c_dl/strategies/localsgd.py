@@ -45,7 +45,7 @@ class LocalSGD(Strategy):
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
         """Every pair: layers decide which."""
-        return any_pair(size)
+        return any_pair(size)  # a class does not know its settings
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)
@@ -54,5 +54,5 @@ class LocalSGD(Strategy):
         async for iteration in worker.iterations():
             await local_step(worker)
             scope = self._averaging.scope_after(iteration)
-            if scope is not None:
+            if scope is not None:  # None: this iteration sends nothing
                 await self._averaging.mean(worker, worker.parameters, iteration, scope)

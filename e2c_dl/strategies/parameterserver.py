@@ -44,6 +44,7 @@ class ParameterServer(Served):
                 buckets.append(bucket)
             for bucket in buckets:
                 tag = Tag(kind="pull", iteration=iteration, bucket=bucket.index)
+                # Behind the loop: backward reads the parameters until the last bucket.
                 await worker.copy(worker.parameters[bucket.where], await tag.receive(worker, self._server, 0))
             for each in sent:  # the next gradient overwrites the buckets
                 await each
@@ -57,8 +58,8 @@ class ParameterServer(Served):
             sums: list[Pending[None]] = []
             async for bucket in worker.gradient():
                 buckets.append(bucket)
-                sums.append(worker.spawn(self._sum(worker, iteration, bucket, others)))
-            for each in sums:
+                sums.append(worker.spawn(self._sum(worker, iteration, bucket, others)))  # none waits for another
+            for each in sums:  # the step reads the whole gradient
                 await each
             for each in sent:  # of the iteration before: the parameters change now
                 await each

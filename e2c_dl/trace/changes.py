@@ -27,7 +27,7 @@ from e2c_dl.trace.model import ClockAlignment
 
 
 class Change(Enum):
-    """What changed."""
+    """Kinds of changes."""
 
     LINK = "link"  # whom: edge-1 -> cloud-1; value: the fields of its Link
     BOTTLENECK = "bottleneck"  # whom: its name; value: rate_bps

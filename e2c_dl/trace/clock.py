@@ -91,7 +91,7 @@ class ClockServer:
         own = self._socket.getsockname()[0]
         while True:
             question, sender = self._socket.recvfrom(64)
-            if not question and sender[0] == own:
+            if not question and sender[0] == own:  # an empty one from elsewhere ends nothing
                 return
             if len(question) == _QUESTION.size:
                 self._socket.sendto(_ANSWER.pack(*_QUESTION.unpack(question), self._clock()), sender)
@@ -123,7 +123,7 @@ def exchange(
             f"{address}:{port}: only {len(answers)} of {rounds} clock exchanges were answered within "
             f"{within_s:.0f} s; let UDP pass between the hosts' management addresses"
         )
-    return min(answers, key=lambda answer: answer.uncertainty_ns)
+    return min(answers, key=lambda answer: answer.uncertainty_ns)  # least delayed: its bound is the tightest
 
 
 def align(*exchanges: Exchange) -> ClockAlignment:
@@ -149,7 +149,7 @@ def write_alignment(path: Path, alignment: ClockAlignment) -> None:
 
 
 def read_alignment(path: Path) -> ClockAlignment:
-    """What :func:`write_alignment` wrote. Raises: ArchiveError for anything else."""
+    """The alignment that :func:`write_alignment` wrote. Raises: ArchiveError for anything else."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ClockAlignment)
     except (OSError, msgspec.DecodeError) as error:

@@ -68,7 +68,7 @@ class Messages:
 
 @dataclass(frozen=True, kw_only=True)
 class Conservation:
-    """What one directed link took in and gave out; equal, unless the run broke off."""
+    """Totals that one directed link took in and gave out; equal, unless the run broke off."""
 
     src: int
     dst: int
@@ -101,25 +101,20 @@ def conservation(trace: Trace) -> tuple[Conservation, ...]:
     for src, dst in sorted(sent.keys() | received.keys()):
         (sent_messages, sent_bytes) = sent.get((src, dst), (0, 0))
         (received_messages, received_bytes) = received.get((src, dst), (0, 0))
-        row = Conservation(
-            src=src,
-            dst=dst,
-            sent_messages=sent_messages,
-            received_messages=received_messages,
-            sent_bytes=sent_bytes,
-            received_bytes=received_bytes,
-        )
-        rows.append(row)
+        rows.append(Conservation(
+            src=src, dst=dst, sent_messages=sent_messages, received_messages=received_messages,
+            sent_bytes=sent_bytes, received_bytes=received_bytes,
+        ))  # fmt: skip
     return tuple(rows)
 
 
 def _totals(spans: Spans) -> dict[tuple[int, int], tuple[int, int]]:
     """(src, dst) -> (messages, bytes)."""
     pairs, index = np.unique(np.stack([spans["src"], spans["dst"]], axis=1), axis=0, return_inverse=True)
-    index = index.ravel()
+    index = index.ravel()  # NumPy 2.0 gives it a second dimension
     counts = np.bincount(index, minlength=len(pairs))
     totals = np.zeros(len(pairs), dtype=np.int64)
-    np.add.at(totals, index, spans["nbytes"])
+    np.add.at(totals, index, spans["nbytes"])  # bincount would weight in floats
     return {(int(s), int(d)): (int(n), int(b)) for (s, d), n, b in zip(pairs, counts, totals, strict=True)}
 
 
@@ -141,5 +136,5 @@ def _spans_of(trace: Trace, phase: Phase, own: str) -> Spans:
 
 def _keys(spans: Spans) -> npt.NDArray[np.int64]:
     """(src, dst, seq) as one number that sorts like the triple."""
-    pair = (spans["src"].astype(np.int64) << 15) | spans["dst"].astype(np.int64)
+    pair = (spans["src"].astype(np.int64) << 15) | spans["dst"].astype(np.int64)  # ranks are 16 bits with a sign
     return np.asarray((pair << _SEQ_BITS) | spans["seq"])

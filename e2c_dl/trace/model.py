@@ -52,7 +52,7 @@ Spans = npt.NDArray[Any]
 
 
 class Phase(IntEnum):
-    """What a span is. Closed: an exporter or an analysis that meets another value is out of date."""
+    """Kind of a span. Closed: an exporter or an analysis that meets another value is out of date."""
 
     DATA = 1  # drawing the batch
     FORWARD = 2
@@ -76,7 +76,7 @@ WAIT = frozenset({Phase.AWAIT_BUCKET, Phase.AWAIT_MESSAGE, Phase.AWAIT_TASK, Pha
 
 
 class State(Enum):
-    """What a rank is doing at a moment: exactly one, the first that applies in this order."""
+    """Activity of a rank at a moment: exactly one, the first that applies in this order."""
 
     COMPUTE = "compute"
     PROPAGATE = "exposed propagate"  # no compute, and a message from or to this rank is on its way
@@ -86,7 +86,7 @@ class State(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockAlignment:
-    """How one rank's clock maps to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``.
+    """Map of one rank's clock to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``.
 
     With ``knots`` the offset is instead theirs, straight between them: a clock that does not go evenly.
     """

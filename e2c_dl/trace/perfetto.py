@@ -32,7 +32,7 @@ Event = dict[str, Any]
 
 _ARGUMENTS = ("iteration", "bucket", "nbytes", "seq", "staleness", "task")
 _COMPUTE_TASK = -1
-_THREADS_PER_GROUP = 1000
+_THREADS_PER_GROUP = 1000  # numbers apart, so that lanes of two groups never share one
 
 
 def write(trace: Trace, path: Path) -> None:
@@ -122,7 +122,7 @@ def lanes(intervals: list[tuple[int, int]]) -> list[int]:
     for start, end in intervals:
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
-        lane = heapq.heappop(free) if free else len(busy)
+        lane = heapq.heappop(free) if free else len(busy)  # lanes in use are the first ones
         heapq.heappush(busy, (end, lane))
         found.append(lane)
     return found
@@ -136,6 +136,7 @@ def _arrows(messages: Messages, threads: dict[tuple[int, Phase, int, int], int],
         flow = {"name": "message", "cat": "propagation", "id": number}
         send, receive = threads[src, Phase.SEND, dst, seq], threads[dst, Phase.RECEIVE, src, seq]
         yield {"ph": "s", **flow, "pid": src, "tid": send, "ts": _us(sent_ns - origin_ns)}
+        # bp e: the arrow ends in the span around that moment, not in the next one.
         yield {"ph": "f", "bp": "e", **flow, "pid": dst, "tid": receive, "ts": _us(received_ns - origin_ns)}
 
 

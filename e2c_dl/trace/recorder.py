@@ -181,7 +181,7 @@ def read_spans(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
         raise ArchiveError(f"{path}: cannot read the trace: it is {what}; read it with the program that wrote it")
     facts = _facts(path, content[PREFIX.size : begin])
     count, torn = divmod(len(content) - begin, RECORD_BYTES)
-    spans = np.frombuffer(content, dtype=SPAN, count=count, offset=begin).copy()
+    spans = np.frombuffer(content, dtype=SPAN, count=count, offset=begin).copy()  # a buffer's view is read-only
     complete = torn == 0 and bool(np.any(spans["phase"] == Phase.TRAINING))
     return facts, spans, complete
 

@@ -23,7 +23,7 @@ RECORD_BYTES = SPAN.itemsize
 
 
 def header(rank: int, host: str, layer: str) -> bytes:
-    """What a file of spans begins with; its length is a multiple of RECORD_BYTES."""
+    """The beginning of a file of spans; its length is a multiple of RECORD_BYTES."""
     dtype = [list(field) for field in SPAN.descr]
     text = json.dumps({"rank": rank, "host": host, "layer": layer, "dtype": dtype}).encode()
     text += b" " * (-(len(text) + PREFIX.size) % RECORD_BYTES)  # records begin at a multiple of their size

@@ -42,7 +42,7 @@ class TraceClock:
         return self.own_ns(self._machine())
 
     def own_ns(self, machine_ns: int) -> int:
-        """What this clock showed, or will show, when the machine's shows ``machine_ns``; never falls with it."""
+        """Time of this clock, past or to come, when the machine's shows ``machine_ns``; never falls with it."""
         skews = self._skews
         own_ns = machine_ns + _gained_ns(skews, machine_ns)
         for skew in skews:

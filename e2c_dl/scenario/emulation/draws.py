@@ -25,16 +25,12 @@ _OF_LINKS = (FaultKind.CUT, FaultKind.SLOW_LINK)
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What faults may befall."""
+    """Hosts and links that faults may befall."""
 
     hosts: Sequence[Host]
     used_pairs: Callable[[], Sequence[Pair]]  # in a fixed order; asked only to draw one
     least_rate_bps: Mapping[Pair, float]  # of every link that has a rate, the lowest before any fault
     iterations: int  # of the training
-
-    @property
-    def training(self) -> tuple[str, ...]:
-        return tuple(host.name for host in self.hosts if host.rank is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +43,10 @@ class Moment:
 
     def drawn(self, rng: random.Random) -> tuple[float | None, int | None]:
         """(at_s, None) or (None, at_iteration). Draws once, if there is a choice."""
-        value = self.low if self.low == self.high else self._between(rng.random())
-        return (None, int(value)) if self.iteration else (value, None)
-
-    def _between(self, number: float) -> float:
         # An iteration is rounded down, so one more makes the last as likely as the others.
-        return self.low + number * (self.high - self.low + (1 if self.iteration else 0))
+        width = self.high - self.low + (1 if self.iteration else 0)
+        value = self.low if self.low == self.high else self.low + rng.random() * width
+        return (None, int(value)) if self.iteration else (value, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +58,12 @@ class Repeat:
 
     def gap_s(self, rng: random.Random) -> float:
         """Exponentially distributed, of mean ``every_s``."""
-        return -self.every_s * math.log1p(-rng.random())
+        return -self.every_s * math.log1p(-rng.random())  # not rng.expovariate: only random() is promised to stay
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where an entry happens: hosts, or links, some of them to be drawn."""
+    """Place where an entry happens: hosts, or links, some of them to be drawn."""
 
     hosts: tuple[str, ...] = ()
     links: tuple[Pair, ...] = ()
@@ -118,12 +112,7 @@ def _times(entry: Planned, rng: random.Random, drawing: _Drawing) -> Iterator[Fa
     while True:
         hosts, links = _place(entry, rng, drawing)
         fault = Fault(
-            kind=entry.kind,
-            at_s=at_s,
-            at_iteration=at_iteration,
-            for_s=entry.for_s,
-            links=links,
-            value=entry.value,
+            kind=entry.kind, at_s=at_s, at_iteration=at_iteration, for_s=entry.for_s, links=links, value=entry.value
         )
         yield from [fault] if links else [replace(fault, host=host) for host in hosts]
         if entry.repeat is None or at_s is None:
@@ -141,14 +130,15 @@ def _place(entry: Planned, rng: random.Random, drawing: _Drawing) -> tuple[tuple
             links.update(dict.fromkeys(_random_link(entry, symmetric, links, rng, drawing)))
         else:
             hosts.update(dict.fromkeys(_random_host(entry, rng, drawing)))
-    if entry.kind is FaultKind.SLOW_LINK:
+    if entry.kind is FaultKind.SLOW_LINK:  # checked now: only a draw says which link it is
         drawing.found.attempt(_check_rates, entry, tuple(links), drawing.ground)
     return tuple(hosts), tuple(links)
 
 
 def _random_host(entry: Planned, rng: random.Random, drawing: _Drawing) -> list[str]:
     # Other faults may befall a host that is killed later, or twice.
-    free = [host for host in drawing.ground.training if entry.kind is not FaultKind.KILL or host not in drawing.killed]
+    taken = drawing.killed if entry.kind is FaultKind.KILL else ()
+    free = [each.name for each in drawing.ground.hosts if each.rank is not None and each.name not in taken]
     hosts = draw(free, rng, entry.where.place, drawing.found)
     if entry.kind is FaultKind.KILL:
         drawing.killed.update(hosts)

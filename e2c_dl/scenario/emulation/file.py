@@ -4,7 +4,7 @@
 
     compute: ...        slow by design                       :mod:`e2c_dl.scenario.emulation.hosts`
     links: ...          jitter, bursts, reordering, queues   :mod:`e2c_dl.scenario.emulation.links`
-    bottlenecks: ...    rates that links share               :mod:`e2c_dl.scenario.emulation.bottlenecks`
+    bottlenecks: ...    rates that links share               :mod:`e2c_dl.scenario.emulation.links`
     schedules: ...      what changes by design               :mod:`e2c_dl.scenario.emulation.schedules`
     injected: ...       departures, which diagnosis is       :mod:`e2c_dl.scenario.emulation.injection`
                         not told of                          :mod:`e2c_dl.scenario.emulation.faults`
@@ -22,9 +22,8 @@ from types import MappingProxyType
 
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.emulation import faults, hosts, injection, schedules
-from e2c_dl.scenario.emulation.bottlenecks import BOTTLENECK, read_bottlenecks
 from e2c_dl.scenario.emulation.draws import Ground
-from e2c_dl.scenario.emulation.links import ENTRY, read_links
+from e2c_dl.scenario.emulation.links import BOTTLENECK, ENTRY, read_bottlenecks, read_links
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.keys import Key, Keys, Schema, listed, needed
 from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
@@ -60,7 +59,7 @@ def schema() -> Schema:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What the other files say, as far as this one refers to it; None where they could not be read."""
+    """The design in the other files, as far as this one refers to it; None where they could not be read."""
 
     folder: Path
     hosts: Sequence[Host] | None
@@ -71,7 +70,7 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Emulation:
-    """What the file says, on top of the design."""
+    """Content of the file, on top of the design."""
 
     compute: ComputeEmulation = hosts.DEFAULT_COMPUTE
     links: Mapping[Pair, Link]  # those of network.yaml among them
@@ -99,7 +98,7 @@ def read_emulation(document: Document | None, design: Design, found: Findings) -
 
 
 def names_traces(document: Document | None) -> bool:
-    """Whether a schedule plays a recorded trace."""
+    """True if a schedule plays a recorded trace."""
     said = document.value.get("schedules") if document is not None and isinstance(document.value, dict) else None
     sections = said.values() if isinstance(said, dict) else ()
     # Looked at as it stands, sound or not: the workflow is checked before this file is read.

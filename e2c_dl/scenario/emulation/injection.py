@@ -108,7 +108,7 @@ def _entries(field: Field | None, keys: Keys, found: Findings) -> list[_Entry]:
 
 
 def is_drawn(entry: Field, places: Sequence[str]) -> bool:
-    """Whether its place is random. Raises: ScenarioError, if it is in part."""
+    """True if its place is random. Raises: ScenarioError, if it is in part."""
     drawn = [entry.required(place).text() == RANDOM for place in places]
     if any(drawn) and not all(drawn):
         raise entry.error("a link with one random end", "write random for both src and dst, or for none")

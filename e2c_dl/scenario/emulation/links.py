@@ -1,4 +1,4 @@
-"""The ``links:`` section of ``emulation.yaml``: what of a link's quality ``network.yaml`` cannot say.
+"""The ``links:`` and ``bottlenecks:`` of ``emulation.yaml``: qualities that ``network.yaml`` cannot say, shared rates.
 
 ::
 
@@ -8,8 +8,12 @@
        reorder: 1%,                           of segments skip the delay
        queue: 64KiB,                          or 200 frames, or 2 bdp (rate x round trip, twice the link's delay)
        burst: {good_to_bad: 1%, bad_to_good: 30%, loss_in_bad: 100%, loss_in_good: 0%}}
+    bottlenecks:                              one rate that several directed links share
+    - {name: campus, rate: 100mbit, queue: 2 bdp, links: [{src: edge.*, dst: cloud.*}, {src: fog.*, dst: cloud.*}]}
 
-Keys refine each other, so what fits together is asked of the link as it came out, once all entries are read.
+Keys of links refine each other, so what fits together is asked of the link as it came out, once all entries are read.
+Each link stays held to its own quality beside a bottleneck. With ``symmetric: true`` both directions share the one
+rate, as on a half-duplex link; an access link of two directions is two bottlenecks.
 """
 
 from __future__ import annotations
@@ -22,10 +26,10 @@ from typing import Any
 
 from e2c_dl import units
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import DELAY, LOSS, SHARE, Key, Keys, Kind, needed, one_of
+from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SHARE, Key, Keys, Kind, listed, matching, needed, one_of
 from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
-from e2c_dl.topology import BurstLoss, Distribution, Host, Link, Pair
+from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Pair
 
 DISTRIBUTIONS = tuple(distribution.value for distribution in Distribution)
 
@@ -35,15 +39,20 @@ _BDP = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s+bdp\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """How much may wait: one of these is set."""
+    """Length of a queue: one of these is set."""
 
     size_bytes: int | None = None
     bdp: float | None = None  # times rate x round trip
 
-    def bytes_at(self, rate_bps: float, delay_s: float) -> int:
-        """Bytes at this rate, with a round trip of twice ``delay_s``; at least one full frame."""
+    def bytes_at(self, rate_bps: float, delay_s: float, place: Field, of: str) -> int:
+        """Bytes ``of`` something at this rate, with a round trip of twice ``delay_s``; at least one full frame.
+
+        Raises: ScenarioError at ``place``, if it would be a bdp of no delay.
+        """
         if self.size_bytes is not None:
             return self.size_bytes
+        if delay_s == 0:
+            raise place.error(f"{of}, so its bdp is 0", "write e.g. 64KiB or 200 frames")
         # A queue that holds no full frame would drop them all.
         return max(units.FULL_FRAME_BYTES, math.ceil((self.bdp or 0.0) * rate_bps * 2 * delay_s / 8))
 
@@ -70,7 +79,7 @@ def read_links(
 
 
 def read_queue(field: Field) -> Queue:
-    """What may wait. Raises: ScenarioError."""
+    """The queue that the text asks for. Raises: ScenarioError."""
     text = field.text()
     frames, bdp = _FRAMES.fullmatch(text), _BDP.fullmatch(text)
     if bdp:
@@ -134,16 +143,12 @@ def _refined(pair: Pair, link: Link, values: Mapping[str, tuple[Field, Any]]) ->
         problem = f"{shown(pair)} has no delay that a segment could skip"
         raise fields["reorder"].error(problem, "give it a delay in network.yaml, or remove reorder")
     if "queue" in of:
-        refined = replace(refined, queue_bytes=_queue_bytes(pair, refined, fields["queue"], of["queue"]))
+        field = fields["queue"]
+        if link.rate_bps is None:
+            raise field.error(f"{shown(pair)} has no rate, so nothing queues", "add a rule for it to network.yaml")
+        waiting = of["queue"].bytes_at(link.rate_bps, link.delay_s, field, f"{shown(pair)} has no delay")
+        refined = replace(refined, queue_bytes=waiting)
     return refined
-
-
-def _queue_bytes(pair: Pair, link: Link, field: Field, queue: Queue) -> int:
-    if link.rate_bps is None:
-        raise field.error(f"{shown(pair)} has no rate, so nothing queues", "add a rule for it to network.yaml")
-    if queue.bdp is not None and link.delay_s == 0:
-        raise field.error(f"{shown(pair)} has no delay, so its bdp is 0", "write e.g. 64KiB or 200 frames")
-    return queue.bytes_at(link.rate_bps, link.delay_s)
 
 
 def _burst(field: Field) -> BurstLoss:
@@ -183,8 +188,60 @@ ENTRY = Keys(
     reorder=Key(LOSS, "Share of segments that skip the delay, and so overtake."),
     queue=Key(QUEUE),
     burst=Key(
-        Kind(read=_burst, schema=BURST.schema),
-        "Bursty loss (Gilbert, Elliott), instead of the loss of network.yaml.",
+        Kind(read=_burst, schema=BURST.schema), "Bursty loss (Gilbert, Elliott), instead of the loss of network.yaml."
     ),
 )
 """What an entry may say."""
+
+NAME = matching("[a-z][a-z0-9-]{0,30}", "name", "write lower-case letters, digits and '-', such as campus")
+BOTTLENECK = Keys(
+    name=needed(NAME, "Unique; schedules and reports call it so."),
+    rate=needed(RATE),
+    queue=Key(QUEUE),
+    links=needed(listed(LINKS.schema, least=1), "The links that share the rate, each in one bottleneck at most."),
+)
+
+
+def read_bottlenecks(
+    section: Field, links: Mapping[Pair, Link], hosts: Sequence[Host], found: Findings
+) -> tuple[Bottleneck, ...]:
+    """The bottlenecks in the order of the file, noting in ``found`` what is wrong."""
+    bottlenecks: list[Bottleneck] = []
+    owners: dict[Pair, str] = {}
+    for entry, own in found.each(found.attempt(section.items) or []):
+        said = BOTTLENECK.gather(entry, own)
+        name = said.get("name", "")
+        if name in (each.name for each in bottlenecks):
+            problem = f"{described(name)} is the name of an earlier one"
+            own.errors.append(entry.required("name").error(problem, "write another name, or add links to it"))
+        pairs: list[Pair] = []
+        if "links" in said:
+            pairs = sorted(_shared_pairs(entry.required("links"), said["links"], name, hosts, owners, own))
+        if not own.errors:
+            queue, rate_bps, waiting = said.get("queue"), said["rate"], None
+            if queue is not None:
+                # Of the longest of its links: a queue made for a short one would drop what a long one needs on its way.
+                delay_s = max(links.get(pair, Link()).delay_s for pair in pairs)
+                place = entry.required("queue")
+                waiting = own.attempt(queue.bytes_at, rate_bps, delay_s, place, "its links have no delay")
+            bottlenecks.append(Bottleneck(name=name, rate_bps=rate_bps, links=tuple(pairs), queue_bytes=waiting))
+    return tuple(bottlenecks)
+
+
+def _shared_pairs(
+    field: Field, entries: Sequence[Field], name: str, hosts: Sequence[Host], owners: dict[Pair, str], found: Findings
+) -> list[Pair]:
+    """The links, each once; which bottleneck has which is kept in ``owners``."""
+    pairs: dict[Pair, None] = {}
+    for entry, own in found.each(entries):
+        LINKS.fields(entry, own)
+        selected = own.attempt(pairs_of, entry, hosts, own) if not own.errors else None
+        taken = [pair for pair in selected or () if owners.get(pair, name) != name]  # twice in one is harmless
+        if taken:
+            problem = f"{shown(taken[0])} is in bottleneck {owners[taken[0]]} already"
+            own.errors.append(entry.error(problem, "leave each link in one bottleneck"))
+        pairs.update(dict.fromkeys(selected or ()))
+    if not entries or not (pairs or found.errors):  # all of its links may have been remarks
+        found.errors.append(field.error("names no link", "write e.g. [{src: edge.*, dst: cloud.*}]"))
+    owners.update({pair: name for pair in pairs if pair not in owners})
+    return list(pairs)

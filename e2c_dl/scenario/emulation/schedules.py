@@ -196,10 +196,10 @@ def _of_cores(field: Field, reference: float | None, folder: Path, found: Findin
         return None
     least = reference / MAX_FACTOR  # and at most the reference: a host is slowed, never made faster
 
+    range_ = f"from {least:g} to {reference:g}, compute.cores"
+
     def cores(each: Field) -> float:
-        return each.number(
-            lambda n: least <= n <= min(reference, MAX_CORES), f"from {least:g} to {reference:g}, compute.cores"
-        )
+        return each.number(lambda n: least <= n <= min(reference, MAX_CORES), range_)
 
     value = Kind(read=cores, schema=CORES_OVER_TIME.value.schema)
     schedule = dataclasses.replace(CORES_OVER_TIME, value=value).read(field, found, folder)
@@ -213,7 +213,7 @@ def _of_cores(field: Field, reference: float | None, folder: Path, found: Findin
 def _subdivided(schedule: Schedule) -> Iterator[tuple[float, float]]:
     """The points of a ramp, and so many between them that lines between their reciprocals are close to a ramp of it."""
     for (begin_s, begin), (end_s, end) in pairwise(schedule.points):
-        # A factor is 1 / cores, of which a straight line would be slow too early: many short lines in its place.
+        # A factor is reference / cores, a curve: one straight line would be slower than asked in between.
         count = max(1, math.ceil(abs(math.log(end / begin)) / math.log(RATIO_STEP)))
         for index in range(count):
             value = begin * (end / begin) ** (index / count)

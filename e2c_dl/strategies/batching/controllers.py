@@ -14,9 +14,9 @@ Samples are divided by speed: LBS_i = GBS * RCP_i / sum_j RCP_j, in whole sample
 is samples per unit of time.
 
 Source: Hong and Chandra, "DLion: Decentralized Distributed Deep Learning in Micro-Clouds", HPDC 2021, weighted dynamic
-batching. Differences from the paper: the total stays as it is; a speed is
-measured at the batch in use rather than fitted over several sizes, so a fixed cost per iteration is learnt in several
-rounds (each removes the part of the error that is not fixed cost).
+batching. Differences from the paper: the total stays as it is; a speed is measured at the batch in use rather than
+fitted over several sizes, so a fixed cost per iteration is learnt in several rounds (each removes the part of the error
+that is not fixed cost).
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Controlled(Wrapped):
     async def iterations(self) -> AsyncIterator[int]:
         speeds: Pending[list[float]] | None = None
         async for iteration in self._worker.iterations():
-            if iteration > 0:
-                self._seconds_per_sample.append(self.compute_s / self.samples)
+            if iteration > 0:  # before its first gradient a rank has no time to tell
+                self._seconds_per_sample.append(self.compute_s / self.samples)  # per sample: batches differ
             if speeds is not None:
-                shares = divided(self.total_samples, await speeds)
+                shares = divided(self.total_samples, await speeds)  # awaited by all in the same iteration: one total
                 self.resize(shares[self.rank], self.total_samples)
                 speeds = None
             if self._exchanges_in(iteration):
@@ -100,13 +100,11 @@ def divided(total: int, speeds: Sequence[float]) -> list[int]:
     Raises: TrainingError, if there are less samples than shares, or a speed is not a positive number.
     """
     if total < len(speeds) or not all(math.isfinite(speed) and speed > 0 for speed in speeds):
-        raise TrainingError(
-            f"{total} samples cannot be divided among ranks of speeds {list(speeds)}; "
-            "give every rank a batch of at least one sample"
-        )
+        problem = f"{total} samples cannot be divided among ranks of speeds {list(speeds)}"
+        raise TrainingError(f"{problem}; give every rank a batch of at least one sample")
     quotas = _at_least_one(total, speeds)
     shares = [math.floor(quota) for quota in quotas]
-    by_remainder = sorted(range(len(quotas)), key=lambda index: shares[index] - quotas[index])
+    by_remainder = sorted(range(len(quotas)), key=lambda index: shares[index] - quotas[index])  # of equals the first
     for index in by_remainder[: total - sum(shares)]:
         shares[index] += 1
     return shares
@@ -115,7 +113,7 @@ def divided(total: int, speeds: Sequence[float]) -> list[int]:
 def _at_least_one(total: int, speeds: Sequence[float]) -> list[float]:
     """Proportional shares of ``total``, where those that would be below 1 are 1 and the others share what is left."""
     small: list[int] = []
-    while True:
+    while True:  # raising one leaves less for the others, which may fall below 1 in turn
         rest = math.fsum(speed for index, speed in enumerate(speeds) if index not in small)
         quotas = [1.0 if index in small else (total - len(small)) * speed / rest for index, speed in enumerate(speeds)]
         below = [index for index, quota in enumerate(quotas) if quota < 1 and index not in small]

@@ -12,6 +12,7 @@ from e2c_dl.strategies.base import Bucket, Message, Pending, Vector, Worker
 T = TypeVar("T")
 
 
+# Verb by verb, not by __getattr__: so mypy holds it to the protocol, and a new verb cannot be forgotten.
 class Wrapped:
     """``worker``, as it is; implements :class:`e2c_dl.strategies.base.Worker`."""
 

@@ -26,7 +26,7 @@ WEIGHTS = ("samples", "equal")
 
 
 class Scope(Enum):
-    """Who averages."""
+    """Group that averages."""
 
     LAYER = "layer"
     ALL = "all"
@@ -52,7 +52,7 @@ class Averaging:
         within, between = self.period_within, self.period_between
         if self.period < 1:
             raise self._wrong(f"period is {self.period}; write 1 or more")
-        if min(within, between) < 0 or (within == 0) != (between == 0):
+        if min(within, between) < 0 or (within == 0) != (between == 0):  # 0: not given
             raise self._wrong(f"period_within is {within}, period_between {between}; write both, each 1 or more")
         if within and between % within:
             raise self._wrong(f"period_between is {between}; write a multiple of period_within, {within}")
@@ -64,9 +64,9 @@ class Averaging:
         return self.period_within > 0
 
     def scope_after(self, iteration: int) -> Scope | None:
-        """Who averages at the end of ``iteration``; None: nobody."""
+        """The group that averages at the end of ``iteration``; None: nobody does."""
         done = iteration + 1
-        if done % (self.period_between or self.period) == 0:
+        if done % (self.period_between or self.period) == 0:  # first: over all is over each layer, too
             return Scope.ALL
         return Scope.LAYER if self.layered and done % self.period_within == 0 else None
 
@@ -78,7 +78,7 @@ class Averaging:
         groups = grouped(worker.layers)
         layer = next(group for group in groups if worker.rank in group)
         if scope is Scope.LAYER:
-            await worker.scale(values, await self._share(worker, iteration, layer))
+            await worker.scale(values, await self._share(worker, iteration, layer))  # these add up to 1 in the layer
             await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer)
             return
         share = worker.samples / worker.total_samples if self.weights == "samples" else 1 / worker.size
@@ -87,7 +87,7 @@ class Averaging:
             await ring_sum(worker, values, Tag(kind="all", iteration=iteration), range(worker.size))
             return
         await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer)
-        if worker.rank == layer[0]:
+        if worker.rank == layer[0]:  # others wait in broadcast
             await ring_sum(worker, values, Tag(kind="leaders", iteration=iteration), [group[0] for group in groups])
         await broadcast(worker, values, Tag(kind="mean", iteration=iteration), layer)
 
@@ -99,7 +99,7 @@ class Averaging:
         used = ring_links([group[0] for group in groups])
         for group in groups:
             used += ring_links(group) + tree_links(group)
-        return sorted(set(used))
+        return sorted(set(used))  # rings and trees share links
 
     async def _share(self, worker: Worker, iteration: int, layer: Sequence[int]) -> float:
         """This rank's weight inside its layer. Batches may change while training, so they are asked for."""
@@ -114,7 +114,7 @@ class Averaging:
 
 def grouped(layers: Sequence[str]) -> list[list[int]]:
     """The ranks of each layer, layers in the order of their first rank, which leads them."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}  # in order of insertion: by first rank
     for rank, layer in enumerate(layers):
         groups.setdefault(layer, []).append(rank)
     return list(groups.values())
@@ -131,5 +131,5 @@ async def local_update(worker: Worker, update: Vector, factor: float) -> None:
     """Train one iteration; ``update`` is then the difference that it made to the parameters, times ``factor``."""
     await worker.copy(update, worker.parameters)
     await local_step(worker)
-    await worker.scale(update, -factor)
+    await worker.scale(update, -factor)  # -f old, then + f new: no third vector
     await worker.accumulate(update, worker.parameters, factor)

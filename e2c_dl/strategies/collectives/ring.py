@@ -36,7 +36,7 @@ async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
     chunks = split(values, len(group))
     sent: list[Pending[None]] = []
     for step in range(2 * last):
-        sent.append(worker.send(after, tag.message(step, chunks[(place - step) % len(group)])))
+        sent.append(worker.send(after, tag.message(step, chunks[(place - step) % len(group)])))  # first: else all wait
         came = await tag.receive(worker, before, step)
         coming = chunks[(place - step - 1) % len(group)]
         if step < last:
@@ -44,7 +44,7 @@ async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
         else:
             await sent[step - last]  # this chunk left in reduce-scatter; it is overwritten now
             await worker.copy(coming, came)
-    for each in sent[last:]:
+    for each in sent[last:]:  # the caller may write to them from here on
         await each
 
 

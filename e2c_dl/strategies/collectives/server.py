@@ -30,7 +30,7 @@ class Served(Strategy):
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         self._check(len(layers))
-        return [pair for pair in any_pair(len(layers)) if self._server in pair]
+        return [pair for pair in any_pair(len(layers)) if self._server in pair]  # workers never speak to each other
 
     async def run(self, worker: Worker) -> None:
         self._check(worker.size)

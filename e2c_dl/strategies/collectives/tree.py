@@ -31,10 +31,10 @@ UP, DOWN = 0, 1  # steps of the messages
 async def tree_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int]) -> None:
     """Turn ``values`` into their sum over ``group``; returns when they may be written again. Raises: PeerLost."""
     place = group.index(worker.rank)
-    for child in children(place, len(group)):
+    for child in children(place, len(group)):  # in a fixed order: sums of floats depend on it
         await worker.accumulate(values, await tag.receive(worker, group[child], UP))
     if place:
-        await worker.send(group[parent(place)], tag.message(UP, values))
+        await worker.send(group[parent(place)], tag.message(UP, values))  # awaited: broadcast writes over them
     await broadcast(worker, values, tag, group)
 
 
@@ -46,7 +46,7 @@ async def broadcast(worker: Worker, values: Vector, tag: Tag, group: Sequence[in
     place = group.index(worker.rank)
     if place:
         await worker.copy(values, await tag.receive(worker, group[parent(place)], DOWN))
-    below = reversed(children(place, len(group)))
+    below = reversed(children(place, len(group)))  # farthest first: most ranks wait behind it
     sent = [worker.send(group[child], tag.message(DOWN, values)) for child in below]
     for each in sent:
         await each
@@ -60,6 +60,7 @@ async def gather(worker: Worker, value: float, tag: Tag, group: Sequence[int]) -
     for child in below:  # nearest first: the positions under a child follow each other
         own += (await tag.receive(worker, group[child], UP)).tolist()
     if place:
+        # Not awaited: the array is the message's own, and nobody changes it.
         worker.send(group[parent(place)], tag.message(UP, np.array(own, dtype=np.float64)))
         own = (await tag.receive(worker, group[parent(place)], DOWN)).tolist()
     for child in reversed(below):
@@ -75,10 +76,11 @@ def tree_links(group: Sequence[int]) -> list[tuple[int, int]]:
 
 def parent(place: int) -> int:
     """The position above ``place``, which is not the root."""
-    return place & (place - 1)
+    return place & (place - 1)  # without its lowest bit
 
 
 def children(place: int, size: int) -> list[int]:
     """The positions below ``place`` among ``size``, nearest first."""
     distances = (1 << bit for bit in range(size.bit_length()))
+    # By bits below its own lowest one: by others, it would be the child of another position.
     return [place + each for each in distances if (place == 0 or each < place & -place) and place + each < size]
