@@ -16,7 +16,7 @@ from e2c_dl.testbeds.this_machine.processes import processes_of
 COMMAND = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
 LIMIT_S = 240
 
-STAGES = ("deploy", "emulate", "prepare", "train", "collect")
+STAGES = ("provision", "deploy", "emulate", "prepare", "train", "collect")
 _BROKEN = """
 import dataclasses, sys
 from e2c_dl.campaign import run

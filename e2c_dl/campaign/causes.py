@@ -1,4 +1,4 @@
-"""Why a run ended as it did, from what its workers left: causes first, consequences after them."""
+"""Causes of a run's end, from what its workers left; consequences after them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explained(outcomes: Mapping[str, WorkerOutcome | None]) -> tuple[tuple[str, 
         reasons.setdefault(key, outcome)
     if not said:
         return (), None
-    order = sorted(said)
+    order = sorted(said)  # False before True: causes, then what they caused
     sentences = tuple(f"worker {', '.join(said[key])} {key[1]}" for key in order)
     first = reasons[order[0]]
     if first is not None and first.cause is Cause.NOT_AS_REQUESTED:

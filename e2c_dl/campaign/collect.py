@@ -1,28 +1,34 @@
-"""From what finalize fetched to an archive's ``hosts/``: one packed file per host, named by E2Clab's service id."""
+"""Collection of what hosts left: from what finalize fetched to an archive's ``hosts/``, also of plain `e2clab deploy`.
+
+Finalize leaves one packed file per host, named by E2Clab's service id.
+"""
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tarfile
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.errors import ArchiveError
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign.causes import explained
+from e2c_dl.campaign.requested_links import write_links
+from e2c_dl.diagnosis.diagnose import diagnose
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.report.page.html import write_report
+from e2c_dl.scenario import copies
+from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 
 KEPT = (
-    layout.SPANS_RAW,
-    layout.METRICS,
-    layout.FACTS,
-    layout.CLOCK,
-    layout.HOST_LINKS,
-    layout.PROGRESS,
-    layout.CHANGES,
-    layout.WORKER_CHANGES,
-    layout.HEAT,
-    layout.OUTCOME,
-    layout.WORKER_LOG,
+    *(layout.SPANS_RAW, layout.METRICS, layout.FACTS, layout.CLOCK, layout.HOST_LINKS, layout.PROGRESS),
+    *(layout.CHANGES, layout.WORKER_CHANGES, layout.HEAT, layout.OUTCOME, layout.WORKER_LOG),
 )
 E2CLAB_LOGS = ("e2clab.log", "e2clab.err", "layers_services-validate.yaml", "workflow-validate.out")
 
@@ -64,9 +70,51 @@ def _extract(packed: Path, into: Path) -> None:
         with tarfile.open(packed) as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
+                # a host may send anything: links and paths of its own are not followed
                 source = tar.extractfile(member) if member.isfile() and name in wanted else None
                 if source is not None:
                     with source, (into / name).open("wb") as target:
                         shutil.copyfileobj(source, target)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError) as error:  # EOFError: cut off, as by a full disk
         raise ArchiveError(f"{packed.name}: what {into.name} left is damaged: {error}") from error
+
+
+AS_APPLIED = (
+    "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the requests"
+)
+
+
+def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
+    """Make the archive ``target`` of E2Clab's ``output_dir`` (the scenario's folder named by date and time).
+
+    Raises: InputError if there is nothing of ours in ``output_dir``; ScenarioError, ArchiveError, AnalysisError.
+    """
+    scenario = load(scenario_dir)
+    packed = output_dir / layout.HOSTS
+    if not packed.is_dir():
+        raise InputError(f"{packed}: no such folder; name the folder that E2Clab made, and see the workflow's finalize")
+    begun = datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc).astimezone()  # it records no times
+    archive = Archive.create(target, secrets.token_hex(4), started=begun.isoformat(timespec="seconds"))
+    copies.overridden(scenario_dir, target / layout.SCENARIO)
+    archive.record(
+        scenario=scenario.name,
+        testbed="as E2Clab reserved it",
+        seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
+        emulation={"backend": "e2clab", "compute": {"method": "sleep"}},  # a quota would need the hosts' cgroups
+    )
+    archive.limited(AS_APPLIED)
+    missing = unpack(output_dir, scenario, target)
+    if len(missing) == len(scenario.topology.ranks):  # some may be missing: a killed worker leaves nothing
+        raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")
+    keep_logs(output_dir, {}, target)
+    left = open_archive(target)
+    sentences, cause = explained(left.outcomes(host.name for host in scenario.topology.ranks))
+    for sentence in [*sentences, *write_links(left, scenario)]:
+        archive.happened(sentence)
+    ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+    archive.end(Outcome.FAILED if cause else Outcome.FINISHED, ended)
+    left = open_archive(target)
+    diagnosis = diagnose(left)
+    write_report(left, diagnosis)
+    archive.seal()
+    return diagnosis.report

@@ -33,7 +33,7 @@ def followed(rank0: Access, doing: Callable[[Doing], None], progress: Callable[[
     try:
         yield
     finally:
-        tail.terminate()
+        tail.terminate()  # tail --retry would follow for ever
         tail.wait()
         thread.join()
 
@@ -44,7 +44,7 @@ def watched(alive: Callable[[], str | None], lost: Callable[[str], None]) -> Ite
     stop = threading.Event()
 
     def watch() -> None:
-        while not stop.wait(_WATCH_EVERY_S):
+        while not stop.wait(_WATCH_EVERY_S):  # not sleep: it ends at once when it is left
             failure = alive()
             if failure is not None:
                 lost(failure)

@@ -1,4 +1,4 @@
-"""What is in force between hosts, put there and taken away by hand: `e2c-dl emulate apply | show | clear`.
+"""Links in force between hosts, shown, applied and cleared by hand: `e2c-dl emulate apply | show | clear`.
 
 The truth comes from whoever emulates: the kernels, read back by tc, or the relay. The archive says what was requested.
 """
@@ -38,14 +38,8 @@ class InForce:
         return _essence(self.in_force or Link()) == _essence(self.requested)
 
     def to_json(self) -> dict[str, Any]:
-        in_force = None if self.in_force is None else link_to_json(self.in_force)
-        return {
-            "src": self.src,
-            "dst": self.dst,
-            "requested": link_to_json(self.requested),
-            "in_force": in_force,
-            "same": self.same,
-        }
+        links = {"requested": link_to_json(self.requested), "in_force": self.in_force and link_to_json(self.in_force)}
+        return {"src": self.src, "dst": self.dst, **links, "same": self.same}
 
 
 def commands(target: Target, topology: Topology | None) -> dict[str, tuple[str, ...]]:
@@ -70,7 +64,7 @@ def apply(target: Target, topology: Topology) -> tuple[str, ...]:
     if target.relay_socket is not None:
         links = {pair: topology.link(*pair) for pair in _pairs(target)}
         rates = {each.name: each.rate_bps for each in topology.bottlenecks}
-        RelayControl(target.relay_socket).apply(links, rates)
+        RelayControl(target.relay_socket).apply(links, rates)  # of all pairs: what it does not name is unshaped
         return ()
     if not target.backend.by_kernel:
         raise EmulationError(f"{target.name}: its links cannot be shaped; `e2c-dl doctor --on static` says why not")
@@ -82,6 +76,7 @@ def apply(target: Target, topology: Topology) -> tuple[str, ...]:
 def clear(target: Target) -> None:
     """Nothing is shaped any more. Raises: EmulationError."""
     if target.relay_socket is not None:
+        # the relay cannot drop a bottleneck that it began with
         rates = dict.fromkeys((each.name for each in target.requested.bottlenecks), UNLIMITED_BPS)
         RelayControl(target.relay_socket).apply(dict.fromkeys(_pairs(target), Link()), rates)
     else:
@@ -94,10 +89,10 @@ def show(target: Target) -> tuple[InForce, ...]:
     Where nothing is known to have been requested, what is found is as requested.
     """
     if target.relay_socket is not None:
-        found = _of_relay(RelayControl(target.relay_socket).show())
+        found = dict(links_from_json(RelayControl(target.relay_socket).show()["links"]))
     else:
         found = _of_tc(target.accesses, shaping.show(tuple(target.accesses.values())))
-    pairs = sorted({*found, *target.requested.links} & {*_pairs(target)})
+    pairs = sorted({*found, *target.requested.links} & {*_pairs(target)})  # a scenario may have more hosts than are up
     requested = target.requested.links or found
     return tuple(
         InForce(src=src, dst=dst, requested=requested.get((src, dst), Link()), in_force=found.get((src, dst)))
@@ -107,10 +102,6 @@ def show(target: Target) -> tuple[InForce, ...]:
 
 def _pairs(target: Target) -> list[Pair]:
     return [(src, dst) for src in target.accesses for dst in target.accesses if src != dst]
-
-
-def _of_relay(shown: Mapping[str, Any]) -> dict[Pair, Link]:
-    return dict(links_from_json(shown["links"]))
 
 
 def _of_tc(accesses: Mapping[str, Access], shown: Mapping[str, Any]) -> dict[Pair, Link]:
@@ -129,12 +120,13 @@ def _link(row: Mapping[str, Any]) -> Link:
     if "p" in row:
         losses = {"loss_in_bad": row.get("loss_in_bad", 1.0), "loss_in_good": row.get("loss_in_good", 0.0)}
         burst = BurstLoss(good_to_bad=row["p"], bad_to_good=row["r"], **losses)
+    # those that are 0 are not shaped, and Link's own defaults
     kept = {name: row[name] for name in ("delay_s", "jitter_s", "loss", "reorder") if row.get(name)}
     return Link(rate_bps=row["rate_bps"], down=row["down"], burst=burst, **kept)
 
 
 def _essence(link: Link) -> Sequence[object]:
     """What can be compared of two links, rounded as tc prints it."""
-    rate_bps = None if link.rate_bps is None else float(f"{link.rate_bps:.3g}")
+    rate_bps = None if link.rate_bps is None else float(f"{link.rate_bps:.3g}")  # three digits are all that tc prints
     rounded = [round(value, 4) for value in (link.delay_s, link.jitter_s, link.mean_loss, link.reorder)]
     return (rate_bps, *rounded, link.down)

@@ -45,8 +45,8 @@ class Interrupts:
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Raises: Interrupted, the first time, in the process that began; forks of it end."""
         if os.getpid() != self._main:
-            os._exit(128 + number)
-        if self.received is None:
+            os._exit(128 + number)  # not sys.exit: a fork must not go through the controller's clean-up
+        if self.received is None:  # only the first: whoever presses Ctrl-C again must not stop the clean-up
             what = signal.Signals(number).name
             self.received = Interrupted(f"stopped by {what}; what was traced until then is in the archive")
             if not self._held:
@@ -81,7 +81,7 @@ def interruptible() -> Iterator[Interrupts]:
     try:
         yield interrupts
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # first: without a handler, an alarm ends the process
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

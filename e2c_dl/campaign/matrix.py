@@ -10,27 +10,35 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from types import TracebackType
 
-from e2c_dl.campaign.responders import PROBER, Responders
+from e2c_dl.campaign.targets import Target
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured, Share
 from e2c_dl.emulation.measuring.quick import CAP_BPS, OVERLOAD, rounds
 from e2c_dl.errors import EmulationError, InputError
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.programs import ask
-from e2c_dl.topology import Bottleneck, Pair, Topology
+from e2c_dl.topology import Bottleneck, Pair
 
 SECONDS = {"quick": 2.0, "thorough": 9.0}
 """About what one link takes, for people who wait."""
 
+PROBER = ("-m", "e2c_dl.emulation.measuring.main")
+READY_S, STOP_S = 30.0, 5.0  # of a responder
 SHARE_S, SHARE_AHEAD_S = 3.0, 3.0  # measuring a bottleneck; starting its programs before that, all at one time
 CORES_PER_LINK = 2  # of one machine: a sender and a receiver, the relay between them
 
@@ -54,16 +62,7 @@ class Matrix:
         return tuple(sentence for row in self.links for sentence in row.limitations())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hosts:
-    """Hosts that are up, and what was requested of the links between them."""
-
-    accesses: Mapping[str, Access]  # name -> how to reach it
-    designed: Topology
-    requested: Topology
-
-
-def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
+def selected(hosts: Target, patterns: Sequence[str]) -> list[Pair]:
     """The links that ``patterns`` (``SRC:DST``, as in a shell: ``edge-*:fog-1``) name; without any, those shaped.
 
     Raises: InputError for a pattern that names none.
@@ -81,25 +80,25 @@ def selected(hosts: Hosts, patterns: Sequence[str]) -> list[Pair]:
     return found
 
 
-def planned(hosts: Hosts, pairs: Sequence[Pair]) -> list[list[Pair]]:
+def planned(hosts: Target, pairs: Sequence[Pair]) -> list[list[Pair]]:
     """``pairs`` in rounds whose members do not disturb each other: the links of a bottleneck each in its own."""
     return rounds(pairs, hosts.requested.bottlenecks)
 
 
-def at_once(hosts: Hosts, cores: int) -> int:
+def at_once(hosts: Target, cores: int) -> int:
     """How many links may be measured side by side; hosts of this machine share its ``cores``."""
     if any(access.netns_pid is not None for access in hosts.accesses.values()):
         return max(1, cores // CORES_PER_LINK)
     return max(1, len(hosts.accesses) // 2)
 
 
-def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda what, links: None) -> Matrix:
+def measure(hosts: Target, pairs: Sequence[Pair], how: str, tell: Tell = lambda what, links: None) -> Matrix:
     """The matrix of ``pairs``; links that could not be measured are in it, and in ``failures``.
 
     ``how``: quick or thorough; thoroughly, bottlenecks with all their links among ``pairs`` are measured full too.
     Raises: EmulationError when a host cannot be reached at all.
     """
-    limit = at_once(hosts, len(os.sched_getaffinity(0)))
+    limit = at_once(hosts, len(os.sched_getaffinity(0)))  # more would measure this machine's processors
     names = sorted({name for pair in pairs for name in pair})
     failures: list[str] = []
     links: list[LinkFidelity] = []
@@ -113,6 +112,7 @@ def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda w
                     row = LinkFidelity.of(src, dst, designed=hosts.designed, requested=hosts.requested, measured=found)
                     links.append(row)
                     tell(f"{src} -> {dst}", 1)
+        # with a link left out, the others' shares are larger
         full = [each for each in hosts.requested.bottlenecks if {*each.links} <= {*pairs}] if how == "thorough" else []
         bottlenecks = []
         for each in full:
@@ -122,11 +122,11 @@ def measure(hosts: Hosts, pairs: Sequence[Pair], how: str, tell: Tell = lambda w
             except EmulationError as error:
                 failures.append(f"bottleneck {each.name}: {error}")
     order = {pair: number for number, pair in enumerate(pairs)}
-    links.sort(key=lambda row: order[row.src, row.dst])
+    links.sort(key=lambda row: order[row.src, row.dst])  # rounds have their own order
     return Matrix(links=tuple(links), bottlenecks=tuple(bottlenecks), failures=tuple(failures))
 
 
-def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measured | EmulationError:
+def _one(hosts: Target, pair: Pair, how: str, ports: Mapping[str, int]) -> Measured | EmulationError:
     src, dst = pair
     request = {
         **_ends(hosts, pair, ports),
@@ -140,10 +140,10 @@ def _one(hosts: Hosts, pair: Pair, how: str, ports: Mapping[str, int]) -> Measur
         return error
 
 
-def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> BottleneckFidelity:
+def _full(hosts: Target, bottleneck: Bottleneck, ports: Mapping[str, int]) -> BottleneckFidelity:
     """``bottleneck`` with all its links full at the same time. Raises: EmulationError."""
     offered = expected.shares(hosts.requested, bottleneck, min(OVERLOAD * bottleneck.rate_bps, CAP_BPS))
-    begin_s = time.time() + SHARE_AHEAD_S
+    begin_s = time.time() + SHARE_AHEAD_S  # wall clock: other hosts share no other
 
     def one(pair: Pair) -> Share:
         request = {**_ends(hosts, pair, ports), "how": "share", "offered_bps": offered[pair], "seconds": SHARE_S}
@@ -156,7 +156,7 @@ def _full(hosts: Hosts, bottleneck: Bottleneck, ports: Mapping[str, int]) -> Bot
     return BottleneckFidelity(name=bottleneck.name, requested_bps=requested_bps, shares=shares)
 
 
-def _ends(hosts: Hosts, pair: Pair, ports: Mapping[str, int]) -> dict[str, str | int]:
+def _ends(hosts: Target, pair: Pair, ports: Mapping[str, int]) -> dict[str, str | int]:
     src, dst = pair
     addresses = {"src_address": hosts.accesses[src].data_address, "dst_address": hosts.accesses[dst].data_address}
     return {**addresses, "port": ports[dst]}
@@ -170,3 +170,60 @@ def _split(parts: Sequence[list[Pair]], limit: int) -> Iterator[list[Pair]]:
 
 def _all(names: Sequence[str]) -> list[Pair]:
     return [(src, dst) for src in names for dst in names if src != dst]
+
+
+class Responders:
+    """One measuring program on every host of ``accesses``, from entering until leaving; ``ports`` says where.
+
+    Raises: EmulationError, on entering, for the first host that has none.
+    """
+
+    def __init__(self, accesses: Sequence[Access]) -> None:
+        self._accesses, self._stack = accesses, ExitStack()
+        self.ports: dict[str, int] = {}
+
+    def __enter__(self) -> Responders:
+        with ExitStack() as stack:
+            started = [(access, self._start(access, stack)) for access in self._accesses]  # side by side
+            for access, process in started:
+                self.ports[access.name] = _port(access, process)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self, access: Access, stack: ExitStack) -> subprocess.Popen[str]:
+        argv = programs.python(access, *PROBER, "respond", access.data_address)
+        process = subprocess.Popen(
+            # the end of its input ends it, also over ssh, where a signal would end ssh alone
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,  # Ctrl-C ends what this process does, then this process ends them
+        )  # fmt: skip
+        stack.callback(_stop, process)
+        return process
+
+
+def _port(access: Access, process: subprocess.Popen[str]) -> int:
+    stdout = process.stdout
+    if stdout is None or not select.select([stdout], [], [], READY_S)[0]:
+        raise EmulationError(f"host {access.name}: its responder is not ready after {READY_S:g} s; is it reachable?")
+    line = stdout.readline()
+    if '"port"' in line:
+        return int(json.loads(line)["port"])
+    process.kill()
+    rest, said = process.communicate()  # killed first: it may be waiting still, and its last words are wanted
+    return int(programs.read(access, line + rest, said, process.returncode).checked(access)["port"])
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Ends by the end of its input; by force if it does not."""
+    try:
+        process.communicate(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+    except (BrokenPipeError, ValueError):  # it is gone already, and its pipes are closed
+        process.wait()

@@ -64,9 +64,9 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
     for problem in local_problems(request.scenario):
         raise problem
-    for sentence in testbed.preflight(scenario):
+    for sentence in testbed.preflight(scenario):  # the first: the next may follow from it
         raise InputError(sentence)
     for sentence in testbed.limitations(scenario) if request.strict else ():
         raise FidelityError(f"--strict: {sentence}")
-    upstream.check()
+    upstream.check()  # last: importing E2Clab takes two seconds
     return scenario, testbed

@@ -1,13 +1,20 @@
-"""Every link designed, requested and measured, side by side: from what each host measured of its outgoing links."""
+"""Links in an archive, designed, requested and measured side by side: of a run, and as measured again by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
-from e2c_dl.archive.read import ReadArchive
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.write import amend
+from e2c_dl.campaign.matrix import Matrix
+from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured
-from e2c_dl.errors import ArchiveError, EmulationError
+from e2c_dl.errors import AnalysisError, ArchiveError, EmulationError
+from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Pair
 
@@ -18,14 +25,32 @@ def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
     Raises: ArchiveError for a damaged file, or one that cannot be written.
     """
     requested, measured = scenario.emulated_topology(), _measured(archive)
-    rows = [
-        LinkFidelity.of(
-            src, dst, designed=scenario.topology, requested=requested, measured=measured.get((src, dst))
-        )
-        for src, dst in sorted({*requested.links, *measured})
-    ]  # fmt: skip
+    of, pairs = partial(LinkFidelity.of, designed=scenario.topology, requested=requested), {*requested.links, *measured}
+    rows = [of(*pair, measured=measured.get(pair)) for pair in sorted(pairs)]
     archive.write_links([row.to_json() for row in rows])
     return tuple(sentence for row in rows for sentence in row.deviations())
+
+
+def store(path: Path, matrix: Matrix) -> None:
+    """links.json has the rows of ``matrix`` in place of its own of the same links; a sealed archive vouches for them.
+
+    Links that could not be measured keep what stands there. Raises: ArchiveError, EmulationError for a damaged row.
+    """
+    archive = open_archive(path)
+    rows = {(row.src, row.dst): row for row in map(LinkFidelity.from_json, archive.links())}
+    rows |= {(row.src, row.dst): row for row in matrix.links if row.measured is not None}
+    archive.write_links([rows[pair].to_json() for pair in sorted(rows)])
+    written = [layout.LINKS]  # links.json beside the old bottlenecks: those not measured again still hold
+    if matrix.bottlenecks:
+        archive.write_bottlenecks([row.to_json() for row in matrix.bottlenecks])
+        written.append(layout.BOTTLENECKS)
+    if (path / layout.MANIFEST).is_file():
+        amend(path, written)  # or `verify` would call them altered
+    try:
+        left = open_archive(path)
+        write_report(left, diagnose(left))
+    except AnalysisError:
+        return  # a run without a trace has no report to renew
 
 
 def _measured(archive: ReadArchive) -> Mapping[Pair, Measured]:

@@ -1,4 +1,4 @@
-"""What becomes of a request: a run, from its first step to a sealed archive, or the plan of one."""
+"""Carry out a request: a run, from its first step to a sealed archive, or the plan of one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def run(request: Request, console: Console) -> Path:
     with campaign.scope:  # closed by then, unless a step failed before there was anything to release
         failure = walk(STEPS, campaign)
     if failure is not None:
+        # a stop by the user is no failure of a worker that it stopped
         raise failure if campaign.cause is None or isinstance(failure, Interrupted) else campaign.cause
     return campaign.archive_path
 

@@ -71,7 +71,8 @@ def stage(simulation: Simulation) -> None:
     archive = Archive.create(path, run_id, started=started.isoformat(timespec="seconds"))
     simulation.archive = archive
     copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
-    shutil.copyfile(simulation.profile_file, path / layout.SCENARIO / PROFILE)
+    shutil.copyfile(simulation.profile_file, path / layout.SCENARIO / PROFILE)  # so the archive can be simulated again
+    # read back: what is run is what the archive holds
     simulation.scenario = scenario = replace(load(path / layout.SCENARIO), name=simulation.the_scenario.name)
     archive.record(
         **asked_for(scenario),

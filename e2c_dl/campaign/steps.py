@@ -86,7 +86,7 @@ def stage(campaign: Campaign) -> None:
         raise
     campaign.archive = archive
     copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
-    shutil.copytree(path / layout.SCENARIO, campaign.work_dir)
+    shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
     testbed.adopt(scenario, archive=path, strict=request.strict)
     archive.record(
@@ -141,7 +141,7 @@ def prepare(campaign: Campaign) -> None:
 def train(campaign: Campaign) -> None:
     """The workflow's launch: the workers begin, measure their links, then train."""
     testbed = campaign.the_testbed
-    campaign.launched = True
+    campaign.launched = True  # before it: workers of a launch that fails are collected too
 
     def lost(why: str) -> None:
         campaign.lost = why
@@ -184,7 +184,7 @@ def collected(campaign: Campaign) -> None:
 def release(campaign: Campaign) -> None:
     """Give the hosts back and remove all that was made on this machine, or keep it if asked."""
     testbed = campaign.the_testbed
-    campaign.secrets = testbed.secrets()
+    campaign.secrets = testbed.secrets()  # before they are removed with the hosts
     with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
         whatever_fails.callback(_give_back_or_keep, campaign, testbed)
         whatever_fails.callback(shutil.rmtree, campaign.work_dir, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Whose links `e2c-dl emulate` works on: the hosts of a run that is up, or the machines of an inventory.
+"""Targets of `e2c-dl emulate`: the hosts of a run that is up, or the machines of an inventory.
 
 ::
 
@@ -18,7 +18,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.machines import facts, inventory, matching
+from e2c_dl.testbeds.machines import facts, inventory
 from e2c_dl.topology import Host, Topology
 
 RELAY_SOCKET = "relay.sock"
@@ -52,13 +52,14 @@ def of_run(run: registry.RegisteredRun, scenario: Scenario | None) -> Target:
     ScenarioError.
     """
     archive = Path(run.archive) if run.archive and Path(run.archive).is_dir() else None
+    # the staged copy: injected departures may have been placed anew
     ran = load(open_archive(archive).scenario) if scenario is None and archive is not None else scenario
-    accesses = {access.name: access for access in run.hosts}
+    accesses = {access.name: access for access in run.hosts}  # as registered when they came up: nothing is asked anew
     bare = Topology(hosts=tuple(_host(name, "") for name in accesses))
     missing = [name for name in accesses if ran is not None and name not in ran.topology.names]
     if missing:
         raise InputError(f"run {run.id}: the scenario has no host {missing[0]}; name the one that was deployed")
-    socket = run.directory / RELAY_SOCKET
+    socket = run.directory / RELAY_SOCKET  # its socket shows a relay even where the archive is gone
     return Target(
         name=f"run {run.id}",
         accesses=accesses,
@@ -82,13 +83,13 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
         topology = Topology(hosts=tuple(_host(name, machine.layer or "") for name, machine in machines.items()))
         designed = requested = topology
     else:
-        for problem in matching.problems(scenario.topology, read):
+        for problem in inventory.problems(scenario.topology, read):
             raise InputError(problem)
-        machines = matching.matched(scenario.topology, read)
+        machines = inventory.matched(scenario.topology, read)
         designed, requested = scenario.topology, scenario.emulated_topology()
     found = facts.asked(machines)
     for its in found.values():
-        for problem in (*its.problems(shaped=False), *_not_ready(its)):
+        for problem in (*its.problems(shaped=False), *_not_ready(its)):  # unshaped machines can be measured too
             raise TestbedError(problem)
     return Target(
         name=str(path),

@@ -1,4 +1,4 @@
-"""What the steps of any run share: a scenario, an archive, what went wrong so far; and how every run is concluded."""
+"""State that the steps of any run share: scenario, archive, what went wrong so far; and the conclusion of every run."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Underway:
         archive = self.the_archive
         outcome = Outcome.FINISHED
         if self.failures:
+            # the first decides: later failures often follow from it
             outcome = Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
         for sentence in happened:
             archive.happened(sentence)
@@ -75,10 +76,10 @@ class Underway:
         try:
             left = open_archive(archive.path)
             write_report(left, diagnose(left))
-        except AnalysisError as error:
+        except AnalysisError as error:  # a run that failed early left nothing to analyse; it is sealed all the same
             self.console.say(str(error))
             archive.happened(str(error))
-        archive.seal(secrets)
+        archive.seal(secrets)  # last: whatever is written after its checksums counts as altered
 
 
 def asked_for(scenario: Scenario) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            found[package] = metadata.version(package)  # metadata alone: importing torch or E2Clab takes seconds
         except metadata.PackageNotFoundError:
             found[package] = "absent"
     return found

@@ -41,7 +41,7 @@ def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
     """Take ``run`` through ``steps``; the first failure, after all that had to be done was done."""
     with interruptible() as interrupts:
         for step in steps:
-            if run.failures and not (step.always and run.archive is not None):
+            if run.failures and not (step.always and run.archive is not None):  # no archive: nothing to be ended
                 continue
             _carry_out(step, run, interrupts)
     return run.failures[0][1] if run.failures else None
@@ -50,7 +50,7 @@ def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
 def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
     """Do one step; its failure, if any, is one of ours, and on record."""
     run.console.step(step.name, step.what)
-    begun = time.monotonic()
+    begun = time.monotonic()  # not the wall clock, which may be set meanwhile
     error: E2cDlError | None = None
     try:
         with interrupts.raised(not step.always):

@@ -1,4 +1,4 @@
-"""``e2c-dl report | export | verify | collect``: what can be done with a run that is over."""
+"""Commands ``e2c-dl report | export | verify | collect``, for runs that are over."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from e2c_dl.cli.exclusive import one_of
+from e2c_dl.cli.options import ARCHIVE, PATH, SCENARIO, as_json, one_of
 
 if TYPE_CHECKING:
     from e2c_dl.diagnosis.model import Report
 
-ARCHIVE = click.argument("archive", type=click.Path(path_type=Path))
-
 
 @click.command()
 @ARCHIVE
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, nothing else; write nothing.")
-@click.option("--picture", type=click.Path(path_type=Path), help="Also draw states and topology there (PNG).")
-@click.option("--figure", type=click.Path(path_type=Path), help="Also plot what changed or was shared there (PNG).")
+@as_json("Print the report as JSON, nothing else; write nothing.")
+@click.option("--picture", type=PATH, help="Also draw states and topology there (PNG).")
+@click.option("--figure", type=PATH, help="Also plot what changed or was shared there (PNG).")
 def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.diagnosis.diagnose import diagnose
     from e2c_dl.report.page.html import write_report
 
-    one_of(json=as_json, picture=picture is not None)
+    one_of(json=as_json, picture=picture is not None)  # standard output would be more than JSON
     one_of(json=as_json, figure=figure is not None)
     read = open_archive(archive)
     diagnosis = diagnose(read)
@@ -35,10 +33,10 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
     if as_json:
         click.echo(found.to_json())
         return
-    write_report(read, diagnosis)
+    write_report(read, diagnosis)  # after the JSON: with --json nothing is written
     print_report(archive, found)
     if picture is not None:
-        from e2c_dl.report import images
+        from e2c_dl.report import images  # only if asked for: matplotlib is slow to import, and optional
         from e2c_dl.report.rows import link_rows
 
         images.picture(found, link_rows(read.links(), found), f"{read.run.scenario}, run {read.run.run_id}", picture)
@@ -53,16 +51,10 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
 @click.command()
 @ARCHIVE
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["perfetto", "csv"]),
-    default="perfetto",
-    show_default=True,
+    "--format", "form", type=click.Choice(["perfetto", "csv"]), default="perfetto", show_default=True,
     help="perfetto: trace events for ui.perfetto.dev and its trace processor; csv: one row per span.",
-)
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="The file to write [default: ARCHIVE.perfetto.json, .csv]."
-)
+)  # fmt: skip
+@click.option("--output", type=PATH, help="The file to write [default: ARCHIVE.perfetto.json, .csv].")
 def export(archive: Path, form: str, output: Path | None) -> None:
     """Write ARCHIVE's trace for another program, beside the archive."""
     from e2c_dl.archive.read import open_archive
@@ -70,7 +62,7 @@ def export(archive: Path, form: str, output: Path | None) -> None:
 
     trace = open_archive(archive).trace()
     suffix = {"perfetto": ".perfetto.json", "csv": ".csv"}[form]
-    target = output or Path(str(archive).rstrip("/") + suffix)
+    target = output or Path(str(archive).rstrip("/") + suffix)  # beside it, not in it: a sealed archive knows its files
     {"perfetto": perfetto.write, "csv": csv.write}[form](trace, target)
     click.echo(target)
 
@@ -85,19 +77,19 @@ def verify(archive: Path) -> None:
     for problem in found:
         click.echo(f"e2c-dl: {problem}", err=True)
     if found:
-        sys.exit(1)
+        sys.exit(1)  # for scripts
     click.echo(f"{archive}: whole and unaltered")
 
 
 @click.command()
-@click.argument("output_dir", type=click.Path(path_type=Path))
-@click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--archive", type=click.Path(path_type=Path), help="Where to make it [default: OUTPUT_DIR-archive].")
+@click.argument("output_dir", type=PATH)
+@SCENARIO
+@click.option("--archive", type=PATH, help="Where to make it [default: OUTPUT_DIR-archive].")
 def collect(output_dir: Path, scenario: Path, archive: Path | None) -> None:
     """Make an archive of what plain `e2clab deploy` left in OUTPUT_DIR (SCENARIO's folder named by date and time)."""
-    from e2c_dl.campaign.plain import collect_plain
+    from e2c_dl.campaign.collect import collect_plain
 
-    target = archive or Path(str(output_dir).rstrip("/") + "-archive")
+    target = archive or Path(str(output_dir).rstrip("/") + "-archive")  # its slash would put it inside
     print_report(target, collect_plain(output_dir, scenario, target))
 
 
@@ -111,5 +103,6 @@ def print_report(archive: Path, found: Report | None = None) -> None:
     from e2c_dl.report.terminal import summary
 
     read = open_archive(archive)
+    # a pipe has no width: rich would take 80
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=100)
     console.print(summary(found or read_report(read), read.run, read.links(), archive, sentences(read.changes())))

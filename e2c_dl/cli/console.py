@@ -1,4 +1,4 @@
-"""How a run shows itself: a live line for people at a terminal, plain lines for logs and pipes."""
+"""Consoles that a run tells: a live line for people at a terminal, plain lines for logs and pipes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
 
-_PLAIN_EVERY_S = 5.0
+_PLAIN_EVERY_S = 5.0  # a log of a long run stays readable
 _DOING_EVERY_S = 1.0  # of one and the same thing: a line per link of hundreds would hide the rest
 
 
 def open_console(quiet: bool = False) -> PlainConsole:
     """The console for standard error: live at a terminal, else plain; ``quiet`` tells failures only."""
-    terminal = Terminal(stderr=True, highlight=False)
+    terminal = Terminal(stderr=True, highlight=False)  # standard output is the report's
     if quiet:
         return QuietConsole(terminal)
     return LiveConsole(terminal) if terminal.is_terminal else PlainConsole(terminal)
@@ -59,7 +59,7 @@ class PlainConsole:
         self._line(f"{'train':<9} {described(progress)}")
 
     def _line(self, text: str) -> None:
-        self._terminal.print(text, markup=False, soft_wrap=True)
+        self._terminal.print(text, markup=False, soft_wrap=True)  # one message, one line, whatever is in it
 
 
 class QuietConsole(PlainConsole):
@@ -96,7 +96,7 @@ class LiveConsole(PlainConsole):
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             console=self._terminal,
-            transient=True,
+            transient=True,  # its tick takes its place
         )
         self._task = self._bar.add_task(what, total=1, start=False, step=name)
         self._bar.start()

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from e2c_dl.cli.options import PATH, as_json
+from e2c_dl.cli.options import SCENARIO as OF_SCENARIO
+
 if TYPE_CHECKING:
     from e2c_dl.campaign.in_force import InForce
     from e2c_dl.campaign.matrix import Matrix
     from e2c_dl.campaign.targets import Target
 
-PATH = click.Path(path_type=Path)
 RUN = click.option("--run", "run_id", metavar="RUN", help="A run that is up [default: the only one].")
 INVENTORY = click.option("--inventory", type=PATH, metavar="FILE", help="Or the hosts of an inventory, over SSH.")
 SCENARIO = click.option("--scenario", type=PATH, metavar="DIR", help="What was asked for [default: the run's own].")
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Print every command, or what the relay would be told; change nothing."
+)
 
 
 def _target(command: Callable[..., Any]) -> Callable[..., Any]:
-    return RUN(INVENTORY(command))
+    return RUN(INVENTORY(command))  # this order, so that --help shows --run first
 
 
 @click.group()
@@ -44,7 +49,7 @@ def emulate() -> None:
 @click.option("--pairs", multiple=True, metavar="SRC:DST", help="Only these links; * and ? as in a shell; repeatable.")
 @click.option("--quick", is_flag=True, help="Two seconds per link and no intervals, as before training.")
 @click.option("--strict", is_flag=True, help="Exit code 3 if a link measures differently than requested.")
-@click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON on standard output, nothing else.")
+@as_json("Print the matrix as JSON on standard output, nothing else.")
 def measure(
     run_id: str | None,
     inventory: Path | None,
@@ -62,33 +67,32 @@ def measure(
       e2c-dl emulate measure                           every link that the scenario shapes
       e2c-dl emulate measure --pairs 'fog-1:*' --quick
     """
-    from e2c_dl.campaign import matrix, remeasured, targets
+    from e2c_dl.campaign import matrix, requested_links, targets
     from e2c_dl.errors import FidelityError
 
     target = targets.chosen(run_id, inventory, scenario)
-    hosts = matrix.Hosts(accesses=target.accesses, designed=target.designed, requested=target.requested)
-    chosen = matrix.selected(hosts, pairs)
+    chosen = matrix.selected(target, pairs)
     how = "quick" if quick else "thorough"
     with _Bar(len(chosen), matrix.SECONDS[how]) as bar:
-        found = matrix.measure(hosts, chosen, how, bar.tell)
+        found = matrix.measure(target, chosen, how, bar.tell)
     if target.archive is not None:
-        remeasured.store(target.archive, found)
+        requested_links.store(target.archive, found)  # before printing: a broken pipe must not lose what took minutes
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=1))
     else:
         _print_matrix(found, target)
     for failure in found.failures:
         click.echo(f"e2c-dl: not measured: {failure}", err=True)
-    if strict and found.deviations():
+    if strict and found.deviations():  # after all was printed and stored: the exit code is what differs
         raise FidelityError(f"not as requested: {found.deviations()[0]}")
     if found.failures:
         sys.exit(1)
 
 
 @emulate.command()
-@click.argument("scenario", type=PATH)
+@OF_SCENARIO
 @_target
-@click.option("--dry-run", is_flag=True, help="Print every command, or what the relay would be told; change nothing.")
+@DRY_RUN
 def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: bool) -> None:
     """Put the links of SCENARIO in force at once: for hosts of plain `e2clab deploy`, and for the curious.
 
@@ -105,8 +109,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
     if dry_run:
         _print_commands(in_force.commands(target, target.requested))
         return
-    limitations = in_force.apply(target, target.requested)
-    for limitation in limitations:
+    for limitation in in_force.apply(target, target.requested):
         click.echo(f"not honoured: {limitation}", err=True)
     click.echo(f"{target.name}: {len(target.requested.links)} links in force; `e2c-dl emulate clear` takes them away")
 
@@ -114,7 +117,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
 @emulate.command()
 @_target
 @SCENARIO
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON on standard output, nothing else.")
+@as_json("Print it as JSON on standard output, nothing else.")
 def show(run_id: str | None, inventory: Path | None, scenario: Path | None, as_json: bool) -> None:
     """Show what is in force, as the kernels or the relay say it themselves, beside what was requested.
 
@@ -133,7 +136,7 @@ def show(run_id: str | None, inventory: Path | None, scenario: Path | None, as_j
 
 @emulate.command()
 @_target
-@click.option("--dry-run", is_flag=True, help="Print every command, or what the relay would be told; change nothing.")
+@DRY_RUN
 def clear(run_id: str | None, inventory: Path | None, dry_run: bool) -> None:
     """Take all emulation of links away: from then on nothing is shaped."""
     from e2c_dl.campaign import in_force, targets
@@ -153,6 +156,7 @@ class _Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+        # on standard error: standard output may be JSON
         self._console, self._links, self._seconds, self._done = Console(stderr=True), links, seconds, 0
         columns = (TextColumn("measuring"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, TextColumn("{task.description}"), console=self._console, transient=True)
@@ -162,13 +166,12 @@ class _Bar:
         if self._console.is_terminal:
             self._progress.start()
         else:
-            at_most_s = self._links * self._seconds
-            self._line(f"measuring {self._links} links, at most about {at_most_s:.0f} s")
+            self._line(f"measuring {self._links} links, at most about {self._links * self._seconds:.0f} s")
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
-            self._progress.stop()
+            self._progress.stop()  # else the cursor stays hidden
 
     def tell(self, what: str, links: float) -> None:
         self._done += int(links)
@@ -178,7 +181,7 @@ class _Bar:
             self._line(f"measured {self._done}/{self._links}: {what}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)  # brackets are no markup here
 
 
 def _as_json(found: Matrix) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-_PLAIN_EVERY_S = 5.0
+_PLAIN_EVERY_S = 5.0  # apt prints hundreds of lines
 
 
 @click.group()
@@ -27,17 +27,18 @@ def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
     from e2c_dl.testbeds.docker import debootstrap
     from e2c_dl.testbeds.docker.image import checked_name, default_name
 
-    if base is not None and by_debootstrap:
+    if base is not None and by_debootstrap:  # said before anything is built, which takes minutes
         raise InputError("--from and --from-debootstrap: two bases; name one")
     name = checked_name(tag) if tag is not None else default_name()
     with _progress() as tell:
         if by_debootstrap:
             base = building.make_base(debootstrap.this_machines(), tell)
+        # debootstrap's base has everything: nothing to download
         made = building.build(checked_name(base or building.default_base()), name, tell, download=not by_debootstrap)
     click.echo(f"{made.name}: {made.size_bytes / 1e6:.0f} MB; `e2c-dl doctor --on docker` says whether it works here")
 
 
-@image.command("list")
+@image.command("list")  # by name: a function called list would hide Python's
 def list_images() -> None:
     """List the images that were built here, and which of them is the current one."""
     from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, images
@@ -69,9 +70,9 @@ def _progress() -> Iterator[Callable[[str], None]]:
     terminal = Console(stderr=True, highlight=False)
     if terminal.is_terminal:
         with terminal.status("starting") as status:
-            yield lambda line: status.update(escape(line[: terminal.width - 8]))
+            yield lambda line: status.update(escape(line[: terminal.width - 8]))  # what apt prints is no markup
         return
-    last_s = -_PLAIN_EVERY_S
+    last_s = -_PLAIN_EVERY_S  # so that the first line is shown at once
 
     def tell(line: str) -> None:
         nonlocal last_s

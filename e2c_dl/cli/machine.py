@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from e2c_dl.cli import testbeds
+from e2c_dl.cli import options
 
 if TYPE_CHECKING:
     from e2c_dl.testbeds.base import Access, Probe
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@testbeds.on(None)
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(testbed: str | None, inventory: Path | None, image: str | None, memory: str | None, as_json: bool) -> None:
+@options.on(None)
+@options.as_json("Print the findings as JSON.")
+def doctor(testbed: str | None, as_json: bool, **said: str | None) -> None:
     """What this machine can and cannot do, or what a testbed can: netem, namespaces, cgroups, ssh, memory, programs.
 
     Without --on: of everything on this machine, judged for a local run. Exit code 1 if a run would not work there.
@@ -29,18 +28,18 @@ def doctor(testbed: str | None, inventory: Path | None, image: str | None, memor
     from e2c_dl.testbeds import catalogue
     from e2c_dl.testbeds.this_machine import probes as machine
 
-    bed = catalogue.testbed(testbed or "local", testbeds.options(inventory, image, memory))
+    bed = catalogue.testbed(testbed or "local", options.given(said))
     found = machine.probes() if testbed is None else bed.probes()
     stops = bed.blocking(found)
     if as_json:
-        said = {"testbed": bed.name, "probes": [vars(probe) for probe in found], "stops_a_run": stops}
-        click.echo(json.dumps(said, indent=1))
+        findings = {"testbed": bed.name, "probes": [vars(probe) for probe in found], "stops_a_run": stops}
+        click.echo(json.dumps(findings, indent=1))
     else:
         _print_probes(found, stops)
         click.echo(
             f"a run on {bed.name} will not work: {', '.join(stops)}" if stops else f"a run on {bed.name} will work"
         )
-    sys.exit(1 if stops else 0)
+    sys.exit(1 if stops else 0)  # for scripts: doctor && deploy
 
 
 def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
@@ -67,7 +66,7 @@ def destroy(run: str | None) -> None:
     from e2c_dl.errors import E2cDlError, InputError
     from e2c_dl.testbeds import catalogue, registry
 
-    dead = registry.dead_runs()
+    dead = registry.dead_runs()  # before any is removed: those that never came to write their state, too
     if run is not None and run not in {each.id for each in registry.runs()} | set(dead):
         known = ", ".join(each.id for each in registry.runs()) or "none"
         raise InputError(f"{run}: no such run on this machine; known: {known}")
@@ -82,7 +81,7 @@ def destroy(run: str | None) -> None:
         click.echo("\n  ".join([f"{run_id}: removed", *lines]))
     if run is None and not dead:
         click.echo("no crashed run left anything")
-    for left in registry.runs():
+    for left in registry.runs():  # asked anew: some are gone by now
         if left.kept or registry.is_alive(left):
             why = "was kept" if left.kept else "is still going on"
             click.echo(f"{left.id}: {left.scenario} {why}, left alone; `e2c-dl destroy {left.id}` ends it")
@@ -90,7 +89,7 @@ def destroy(run: str | None) -> None:
         sys.exit(failures[0].exit_code)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True})  # COMMAND's options are its own
 @click.argument("host")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--run", "run_id", help="Which run, if several are up.")
@@ -100,7 +99,7 @@ def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
     from e2c_dl.testbeds.programs import ssh_argv
 
     argv = ssh_argv(_access(host, registry.up(run_id)), *command)
-    os.execvp(argv[0], argv)
+    os.execvp(argv[0], argv)  # in place of this process: terminal, signals and exit code are ssh's own
 
 
 @click.command()
@@ -112,14 +111,11 @@ def logs(where: str | None, host: str | None) -> None:
         _archived_logs(Path(where), host)
         return
     from e2c_dl.archive import layout
-    from e2c_dl.testbeds import registry
-    from e2c_dl.testbeds.programs import ssh_argv
+    from e2c_dl.testbeds import programs, registry
 
     run = registry.up(where)
     for access in [_access(host, run)] if host is not None else run.hosts:
-        argv = ssh_argv(access, "cat", f"{access.run_dir}/{layout.WORKER_LOG}")
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        _print_log(access.name, done.stdout or done.stderr)
+        _print_log(access.name, programs.said(access, "cat", f"{access.run_dir}/{layout.WORKER_LOG}"))
 
 
 def _archived_logs(archive: Path, host: str | None) -> None:
@@ -127,13 +123,14 @@ def _archived_logs(archive: Path, host: str | None) -> None:
     from e2c_dl.errors import InputError
 
     workers = sorted(archive.glob(f"{layout.HOSTS}/*/{layout.WORKER_LOG}"))
-    others = sorted((archive / layout.LOGS).glob("*")) if host is None else []
+    others = sorted((archive / layout.LOGS).glob("*")) if host is None else []  # those of no host in particular
     chosen = [path for path in [*workers, *others] if host is None or path.parent.name == host]
     if not chosen:
         if not workers:
             raise InputError(f"{archive}: holds no logs; name the directory of a live run")
         raise InputError(f"{archive}: no log of {host}; name one of {', '.join(path.parent.name for path in workers)}")
     for path in chosen:
+        # a killed worker may have cut a character
         _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
 
 

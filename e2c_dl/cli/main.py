@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from e2c_dl import __version__
-from e2c_dl.errors import E2cDlError, Interrupted
+from e2c_dl.errors import E2cDlError, Interrupted  # no more of the package: --help answers at once
 
 COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
@@ -25,8 +25,8 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
     "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
-    "calibrate": ("e2c_dl.cli.calibrate", "calibrate", "Measure how long a scenario's computing takes here."),
-    "strategies": ("e2c_dl.cli.strategies", "strategies", "List the strategies and their settings."),
+    "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
+    "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
     "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
     "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),
@@ -62,7 +62,7 @@ class Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(module), attribute)  # only this: others take seconds
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -88,8 +88,8 @@ def main() -> None:
     The same for what no command foresees of files: a full disk behind standard output, a folder not to be written.
     """
     try:
-        cli.main(prog_name="e2c-dl", standalone_mode=False)
-    except click.exceptions.Abort:
+        cli.main(prog_name="e2c-dl", standalone_mode=False)  # else click prints usage, on several lines, and exits
+    except click.exceptions.Abort:  # Ctrl-C where no run was under way
         _end("e2c-dl: interrupted", Interrupted.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -101,7 +101,7 @@ def main() -> None:
     except E2cDlError as error:
         _end(f"e2c-dl: {error}", error.exit_code)
     except OSError as error:
-        if error.errno not in _OF_FILES:
+        if error.errno not in _OF_FILES:  # a defect: its traceback is wanted
             raise
         _drop_standard_output()
         where = error.filename or "standard output, or a file"

@@ -14,7 +14,7 @@ def services() -> None:
     """Our E2Clab services. `e2c-dl deploy` finds them by itself; plain `e2clab deploy` needs them installed."""
 
 
-@services.command("list")
+@services.command("list")  # by name: a function called list would hide Python's
 def list_services() -> None:
     """Name every service and its file."""
     for path in _files():
@@ -29,10 +29,13 @@ def install(copy: bool) -> None:
     from e2c_dl.testbeds.e2clab import upstream
 
     upstream.check()
-    command = [str(Path(sys.executable).parent / "e2clab"), "services", "add"]
+    command = [str(Path(sys.executable).parent / "e2clab"), "services", "add"]  # not whichever PATH has first
     for path in _files():
         done = subprocess.run(
-            [*command, str(path), *([] if copy else ["--link"])], capture_output=True, text=True, check=False
+            [*command, str(path), *([] if copy else ["--link"])],  # by default it copies, and upgrades miss copies
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             said = (done.stdout + done.stderr).strip().splitlines() or ["no output"]

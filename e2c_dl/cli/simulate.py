@@ -1,4 +1,4 @@
-"""``e2c-dl simulate``: a whole run in the virtual world."""
+"""Commands ``e2c-dl simulate | calibrate``: a whole run in the virtual world, and how long computing takes in it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from pathlib import Path
 
 import click
 
+from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.deploy import tell
-from e2c_dl.cli.exclusive import one_of
 
 
 @click.command()
-@click.argument("scenario", type=click.Path(path_type=Path))
+@options.SCENARIO
+@options.KEPT_IN
 @click.option(
-    "--archive", type=click.Path(path_type=Path), help="Where the run is kept [default: runs/SCENARIO-TIME-RUN]."
-)
-@click.option(
-    "--profile",
-    type=click.Path(path_type=Path),
+    "--profile", type=options.PATH,
     help="How long hosts compute, as `calibrate` measured it [default: SCENARIO/profile.json].",
-)
+)  # fmt: skip
 @click.option("--shapes-only", is_flag=True, help="Train nothing: times and bytes alone. Needs no torch, and scales.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Place the injected slow-downs anew, by this seed.")
-@click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on standard output, nothing else.")
+@options.SEED
+@options.HEALTHY
+@options.as_json("Print the report as JSON on standard output, nothing else.")
 def simulate(
     scenario: Path,
     archive: Path | None,
@@ -40,13 +37,13 @@ def simulate(
 
     Needs no root and no testbed. Writes the archive that `deploy` writes, so `report`, `export` and `verify` read it.
     """
-    one_of(seed=seed is not None, healthy=healthy)
-    from e2c_dl.campaign.simulated import Request, run
+    options.one_of(seed=seed is not None, healthy=healthy)
+    from e2c_dl.campaign.simulated import Request, run  # here: --help need not load NumPy and what simulates
 
     request = Request(
         scenario=Path(os.path.abspath(scenario)),
-        archive=_absolute(archive),
-        profile=_absolute(profile),
+        archive=options.absolute(archive),
+        profile=options.absolute(profile),
         shapes_only=shapes_only,
         seed=seed,
         healthy=healthy,
@@ -55,5 +52,39 @@ def simulate(
     tell(run(request, open_console(quiet=as_json)), as_json)
 
 
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else Path(os.path.abspath(path))
+@click.command()
+@click.argument("scenario", required=False, type=options.PATH)
+@click.option(
+    "--output", type=options.PATH, default=Path("profile.json"), show_default=True,
+    help="The file to write.",
+)  # fmt: skip
+@click.option(
+    "--batch-size", "batch_sizes", type=click.IntRange(min=1), multiple=True,
+    help="Measure this batch size; repeatable [default: those of SCENARIO, their halves and doubles].",
+)  # fmt: skip
+def calibrate(scenario: Path | None, output: Path, batch_sizes: tuple[int, ...]) -> None:
+    """Measure how long SCENARIO's computing takes on this host (default: what a scenario that says nothing trains)."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: one thread, as where hosts train
+    from e2c_dl.atomic_write import whole
+    from e2c_dl.errors import InputError
+    from e2c_dl.scenario.load import load
+    from e2c_dl.scenario.training import default_training
+
+    if not output.parent.is_dir():  # said before measuring, which takes a while
+        raise InputError(f"{output.parent}: no such folder; make it, or name another file with --output")
+    training = default_training("allreduce") if scenario is None else load(scenario).training
+    from e2c_dl.training.calibration import calibrate as measure  # torch reads OMP_NUM_THREADS once, on import
+
+    profile = measure(training, batch_sizes)
+    try:
+        with whole(output) as place:  # whole or not at all: half a profile would be read as one
+            place.write_text(profile.to_json())
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}; name another file with --output") from error
+    for size, times in sorted(profile.gradients.items()):
+        click.echo(
+            f"batch {size:>5}: data {1e3 * times.data_s:.3f} ms, forward {1e3 * times.forward_s:.3f} ms, "
+            f"backward {1e3 * sum(times.backward_s):.3f} ms in {len(times.backward_s)} buckets"
+        )
+    click.echo(f"step {1e3 * profile.step_s:.3f} ms, evaluation {1e3 * profile.evaluate_s:.3f} ms")
+    click.echo(output)

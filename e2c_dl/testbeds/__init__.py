@@ -1,1 +1,1 @@
-"""Where hosts come from. The only room that imports E2Clab and EnOSlib (with layers_services/)."""
+"""Sources of hosts. The only room that imports E2Clab and EnOSlib (with layers_services/)."""

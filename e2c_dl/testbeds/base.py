@@ -1,4 +1,4 @@
-"""What a testbed offers to a campaign: hosts one can reach, brought up, emulated and released under one run's id.
+"""Testbed and TestbedRun, the seam to a campaign: hosts brought up, emulated and released under one run's id.
 
 ::
 
@@ -82,7 +82,7 @@ class Told:
 
     def published(self) -> dict[str, Any]:
         """The entries of ``_self``, and so of members.json."""
-        return vars(self) | {"backend": self.backend.value}
+        return vars(self) | {"backend": self.backend.value}  # Ansible and members.json carry JSON, which has no enums
 
 
 class TestbedRun(Protocol):

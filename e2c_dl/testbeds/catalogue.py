@@ -5,9 +5,6 @@
     local    namespaces of this machine
     docker   containers on this machine          --image, --memory
     static   hosts that are there, over SSH      --inventory
-
-A testbed's module has a class with ``of(options) -> Testbed``, and its package a module ``cleanup`` with
-``destroy(run_id) -> lines``, which needs no more than the run's id: that is all that a crash leaves.
 """
 
 from __future__ import annotations
@@ -74,12 +71,13 @@ def testbed(name: str, options: Mapping[str, str]) -> Testbed:
     """
     entry = _entry(name)
     for option in options:
-        if option not in entry.options:
+        if option not in entry.options:  # refused: passed over, it would be a setting that is silently not in force
             takers = [other for other, its in _ENTRIES.items() if option in its.options]
             raise InputError(f"--{option}: not for --on {name}; leave it out, or write --on {' or '.join(takers)}")
     for option in entry.required:
         if option not in options:
             raise InputError(f"--on {name}: needs --{option}; say which file")
+    # only now: `check --on` wants the name alone, and need not wait for imports
     made: Testbed = getattr(importlib.import_module(entry.module), entry.kind).of(options)
     return made
 

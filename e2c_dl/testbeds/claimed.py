@@ -1,4 +1,4 @@
-"""What every run of every testbed is: a scenario, a place in the registry, and the ways to its hosts.
+"""ClaimedRun, the base of every run of every testbed: a scenario, a place in the registry, the ways to its hosts.
 
 A testbed's own run derives from ClaimedRun and adds what base.TestbedRun asks for beside it.
 """
@@ -25,9 +25,8 @@ class ClaimedRun(ABC):
         self.accesses: tuple[Access, ...] = ()
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
         self._scenario, self._strict = scenario, strict
-        self._run = registry.changed(self._run, archive=str(archive))
+        self._run = registry.changed(self._run, archive=str(archive))  # `e2c-dl emulate` finds by it what was requested
 
     @property
     def run_id(self) -> str:
@@ -43,15 +42,14 @@ class ClaimedRun(ABC):
 
     @property
     def rank0(self) -> Access:
-        return described.rank0(self._scenario, self.accesses)
+        name = self._scenario.topology.ranks[0].name
+        return next(access for access in self.accesses if access.name == name)
 
     def host_facts(self) -> tuple[dict[str, Any], ...]:
-        """Who takes part, for run.json."""
         return described.host_facts(self._scenario, self.accesses)
 
     def provider(self) -> type[Any]:
-        """The E2Clab provider that hands the provisioned hosts over."""
-        return upstream.make_provider(self._roles_and_networks, lambda: None)
+        return upstream.make_provider(self._roles_and_networks, lambda: None)  # the campaign releases, after collecting
 
     @abstractmethod
     def _told(self, access: Access) -> Told:

@@ -1,4 +1,4 @@
-"""What all testbeds say of a run in the same words: for run.json, and for ``--dry-run``."""
+"""Descriptions of a run in words that all testbeds share: for run.json, and for ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Pair
 
 _POINTS = 6  # of a schedule, that are shown
-
-
-def rank0(scenario: Scenario, accesses: Sequence[Access]) -> Access:
-    """The host of rank 0."""
-    name = scenario.topology.ranks[0].name
-    return next(access for access in accesses if access.name == name)
 
 
 def facts(scenario: Scenario, backend: Backend, plan: ComputePlan) -> dict[str, Any]:
@@ -76,7 +70,7 @@ def plan(
         ),
         f"links, shaped by {backend.value}": _links(scenario),
     }
-    if backend.by_kernel:
+    if backend.by_kernel:  # the relay is given a configuration, no commands
         said["commands on the hosts"] = tuple(
             f"{host}: {' '.join(command)}"
             for host, device in devices.items()

@@ -19,12 +19,12 @@ UNCHECKED = "unchecked"
 KNOWN = "known"
 
 _ALWAYS = (
-    *("-F", "/dev/null"),
-    *("-o", "BatchMode=yes"),
-    *("-o", "IdentitiesOnly=yes"),
+    *("-F", "/dev/null"),  # an inventory means the same for everybody, whatever stands in ~/.ssh/config
+    *("-o", "BatchMode=yes"),  # else ssh asks for a password at a terminal where nobody looks, and waits
+    *("-o", "IdentitiesOnly=yes"),  # an agent's other keys would use up the tries that sshd allows
     *("-o", "UpdateHostKeys=no"),  # nobody asked for entries in his known_hosts
-    *("-o", "LogLevel=ERROR"),
-    *("-o", "ConnectTimeout=10"),
+    *("-o", "LogLevel=ERROR"),  # else it warns of every key it adds, where ``programs`` looks for what went wrong
+    *("-o", "ConnectTimeout=10"),  # else the kernel's own, of about two minutes
 )
 _FAILED, _CHANGED = "Host key verification failed", "IDENTIFICATION HAS CHANGED"
 _FILES = "~/.ssh/known_hosts"
@@ -33,6 +33,7 @@ _FILES = "~/.ssh/known_hosts"
 def ssh_options(host_keys: str) -> tuple[str, ...]:
     """Options of ssh, scp and sftp."""
     if host_keys == UNCHECKED:
+        # nothing remembered: local addresses come again in the next run, with other keys
         return (*_ALWAYS, "-o", "StrictHostKeyChecking=no", *_known_from("/dev/null"))
     files = () if host_keys == KNOWN else _known_from(host_keys)
     return (*_ALWAYS, "-o", "StrictHostKeyChecking=yes", *files)
@@ -51,7 +52,7 @@ def refusal(host_keys: str, address: str, port: int, said: str) -> str | None:
     if _FAILED not in said:
         return None
     file = _FILES if host_keys == KNOWN else host_keys
-    entry = address if port == 22 else f"[{address}]:{port}"
+    entry = address if port == 22 else f"[{address}]:{port}"  # as known_hosts spells it
     if _CHANGED in said:
         return (
             f"its host key is not the one in {file}: another machine may be answering; if it was installed anew, "
@@ -64,4 +65,5 @@ def refusal(host_keys: str, address: str, port: int, said: str) -> str | None:
 
 
 def _known_from(file: str) -> tuple[str, ...]:
+    # the global file too: else a key that stands there is accepted as well
     return ("-o", f"UserKnownHostsFile={file}", "-o", "GlobalKnownHostsFile=/dev/null")

@@ -3,6 +3,7 @@
 ::
 
     ssh_argv, enter, enter_network, python      command lines only: nothing is started
+    said(access, *argv) -> text                 run to its end; what it printed, as for `e2c-dl logs`
     answer(access, argv, text) -> Answer        run to its end; JSON back, or why there is none
     on_all(accesses, each) -> name -> result    side by side; no host waits for another
     ask(access, ["-m", "a.module"], {...})      a module of this package, JSON both ways; raises, naming the host
@@ -56,6 +57,12 @@ def ask(access: Access, words: Sequence[str], request: Mapping[str, Any], timeou
     return answer(access, python(access, *words), json.dumps(request), timeout_s).checked(access)
 
 
+def said(access: Access, *argv: str) -> str:
+    """What ``argv`` prints on the host, run over SSH; what it complains of if that is nothing."""
+    done = subprocess.run(ssh_argv(access, *argv), capture_output=True, text=True, check=False)
+    return done.stdout or done.stderr
+
+
 def answer(access: Access, argv: Sequence[str], text: str, timeout_s: float) -> Answer:
     """What ``argv``, a way into the host, answers as JSON to ``text`` on its input; killed after ``timeout_s``."""
     try:
@@ -67,24 +74,25 @@ def answer(access: Access, argv: Sequence[str], text: str, timeout_s: float) -> 
     return read(access, done.stdout, done.stderr, done.returncode)
 
 
-def read(access: Access, out: str, said: str, status: int) -> Answer:
-    """The JSON in ``out``; why there is none, from what was ``said`` on standard error, or else the exit status."""
+def read(access: Access, out: str, error: str, status: int) -> Answer:
+    """The JSON in ``out``; why there is none, from ``error``, its standard error, or else the exit status."""
     try:
         value = json.loads(out)
     except ValueError:
         value = None
-    if isinstance(value, Mapping) and "error" in value:
+    if isinstance(value, Mapping) and "error" in value:  # our own modules say so, whatever status they end with
         return Answer(failure=str(value["error"]))
     if status == 0 and value is not None:
         return Answer(value=value)
-    why = refusal(access.host_keys, access.address, access.port, said) or " ".join(said.split()[-40:])
+    why = refusal(access.host_keys, access.address, access.port, error) or " ".join(error.split()[-40:])
+    # a .bashrc that prints is in the way of everything that talks over ssh
     strange = f"answered something else: {out.strip()[:80]!r}; does its shell greet?" if out.strip() else ""
     return Answer(failure=why or strange or f"its program ended with status {status}")
 
 
 def on_all(accesses: Sequence[Access], each: Callable[[Access], R]) -> dict[str, R]:
     """host -> what ``each`` returns for it."""
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:  # threads are enough: each waits for a process of its own
         found = pool.map(each, accesses)
         return {access.name: result for access, result in zip(accesses, found, strict=True)}
 
@@ -95,7 +103,8 @@ def python(access: Access, *words: str, environ: Mapping[str, str] | None = None
     ``environ`` goes along over SSH alone: what is started here has this process's environment.
     """
     if access.netns_pid is not None:
-        return enter_network(access, [sys.executable, *words])
+        return enter_network(access, [sys.executable, *words])  # files are this machine's: so is Python
+    # by env: sshd takes no variables of a client unless its AcceptEnv names them
     mark = ["env", *(f"{name}={value}" for name, value in environ.items())] if environ else []
     return ssh_argv(access, *mark, access.python, *words)
 
@@ -105,7 +114,7 @@ def ssh_argv(access: Access, *argv: str) -> list[str]:
     way_in = rootless.way_in(access.through_pid)
     ssh = ["ssh", *ssh_options(access.host_keys), "-i", access.keyfile, "-p", str(access.port)]
     target = [*way_in, *ssh, f"{access.user}@{access.address}"]
-    return [*target, "--", shlex.join(argv)] if argv else target
+    return [*target, "--", shlex.join(argv)] if argv else target  # a shell over there splits what ssh joins
 
 
 def enter(access: Access, argv: Sequence[str]) -> list[str]:
@@ -116,6 +125,7 @@ def enter(access: Access, argv: Sequence[str]) -> list[str]:
     """
     if _from_outside(access):
         return ssh_argv(access, *argv)
+    # without --user: inside, they belong to the user namespace that one is in already
     return ["nsenter", *_target(access), "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv]
 
 

@@ -1,4 +1,4 @@
-"""Which runs there are on this machine: one directory per run, and one small file in it that says whose it is.
+"""Registry of the runs of this machine: one directory per run, and one small file in it that says whose it is.
 
 ::
 
@@ -58,17 +58,18 @@ class RegisteredRun:
     @property
     def environ(self) -> dict[str, str]:
         """What every process of the run must have in its environment."""
-        return {RUN_VARIABLE: self.id}
+        return {RUN_VARIABLE: self.id}  # inherited by children: pids or groups would miss what detaches itself
 
 
 def new_run_id() -> str:
     """A fresh id: 8 hexadecimal digits, random."""
-    return secrets.token_hex(4)
+    return secrets.token_hex(4)  # 8 digits: a device's name has at most 15 characters, and carries it after a prefix
 
 
 def state_base(environ: Mapping[str, str] | None = None) -> Path:
     """The registry's directory, absolute, links resolved."""
     environ = os.environ if environ is None else environ
+    # resolved: clean-up compares it with mount points, which are
     return Path(os.path.realpath(environ.get(STATE_VARIABLE) or default_base(environ, os.geteuid())))
 
 
@@ -122,7 +123,7 @@ def begin(
                 testbed=testbed,
                 details=dict(details or {}),
             )
-            directory.mkdir(mode=0o700)
+            directory.mkdir(mode=0o700)  # private keys will stand in it
             save(run)
     except OSError as error:
         raise TestbedError(
@@ -137,7 +138,7 @@ def save(run: RegisteredRun) -> None:
     fresh = run.directory / f"{_STATE}.new"
     fields = asdict(run) | {"directory": str(run.directory)}
     fresh.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-    os.replace(fresh, run.directory / _STATE)
+    os.replace(fresh, run.directory / _STATE)  # at once: other commands read it at any moment
 
 
 def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
@@ -216,6 +217,7 @@ def live_controller(directory: Path) -> int | None:
     """The pid of the process that began the run of ``directory``; None if it is gone, or there is no such run."""
     fields = _fields(directory)
     pid = fields.get("controller_pid")
+    # a pid alone may be another process's by now
     return pid if pid is not None and start_ticks(pid) == fields.get("controller_start") else None
 
 
@@ -232,15 +234,15 @@ def start_ticks(pid: int) -> int | None:
 def _make_base(base: Path) -> None:
     """Raises: OSError; TestbedError if somebody else made it: what stands in it would be at his mercy."""
     uid = os.geteuid()
-    base.mkdir(parents=True, exist_ok=True, mode=0o755 if uid == 0 else 0o700)
-    if uid != 0 and base.stat().st_uid != uid:
+    base.mkdir(parents=True, exist_ok=True, mode=0o755 if uid == 0 else 0o700)  # root's may be listed, not entered
+    if uid != 0 and base.stat().st_uid != uid:  # exist_ok takes what anybody put there, and in /tmp everybody may
         raise TestbedError(f"{base}: belongs to another user; set {STATE_VARIABLE} to a directory of your own")
 
 
 @contextmanager
 def _locked(base: Path) -> Iterator[None]:
     """While in it, no other process is. The kernel lets go of the lock when its holder dies, however it dies."""
-    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which could be removed under its holder
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""What is to be emulated, and tc on the hosts themselves: put in force, read back and cleared, on all side by side.
+"""Shaping by tc on the hosts themselves: put in force, read back and cleared, on all side by side.
 
 ::
 
@@ -55,7 +55,7 @@ def _on_all(accesses: Sequence[Access], verb: str, commands: Mapping[str, Sequen
         argv = programs.python(access, "-m", "e2c_dl.emulation.tc.on_host", verb, environ=mark)
         return programs.answer(access, argv, request, _TIMEOUT_S)
 
-    answers = programs.on_all(accesses, one)
+    answers = programs.on_all(accesses, one)  # all end before a failure is raised: none is left running on a host
     return {access.name: answers[access.name].checked(access) for access in accesses}
 
 

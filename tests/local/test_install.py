@@ -11,7 +11,7 @@ from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.e2clab import upstream
-from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
+from e2c_dl.testbeds.e2clab.trainer import wheel_of_this_tree
 from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
 from e2c_dl.testbeds.programs import ssh_argv
 from e2c_dl.testbeds.this_machine import addresses

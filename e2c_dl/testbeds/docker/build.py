@@ -16,7 +16,7 @@ from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, LABEL, Image, find, ve
 Tell = Callable[[str], None]
 """Gets every line of progress."""
 
-PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")  # every build knows them, and keeps them out of its history
 _LAST_LINES = 5
 
 
@@ -39,25 +39,16 @@ def build(base: str, tag: str, tell: Tell, *, download: bool = True) -> Image:
     arguments = [f"--build-arg={name}={settings[name]}" for name in PROXIES if name in settings]
     label = f"--label={LABEL}={version_key()}"
     # The Dockerfile comes on standard input: there is no context, nothing of this machine gets into the image.
-    argv = [
-        "build",
-        "--force-rm",
-        "--tag",
-        tag,
-        f"--network={network}",
-        label,
-        f"--build-arg=BASE={base}",
-        *arguments,
-        "-",
-    ]
+    argv = ["build", "--force-rm", "--tag", tag, f"--network={network}", label, f"--build-arg=BASE={base}"]
+    argv += [*arguments, "-"]
     with dockerfile().open("rb") as recipe:
         process = subprocess.Popen(
             [program(), *argv],
             stdin=recipe,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT,  # BuildKit tells its progress there
             env=environment(),
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is for this process, which then ends it
         )
         last = _followed(process, process.stdout, tell)
     if process.returncode:
@@ -89,7 +80,7 @@ def _followed(process: subprocess.Popen[bytes], output: IO[bytes] | None, tell: 
         for line in _lines(output):
             tell(line)
             last = [*last, line][-_LAST_LINES:]
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody would wait for it any more
         process.kill()
         raise
     finally:

@@ -1,4 +1,4 @@
-"""What a run has of docker, found by its label, and how to remove it: after a crash at any moment, too.
+"""Clean-up of what a run has of docker, found by its label: after a crash at any moment, too.
 
 ::
 
@@ -54,9 +54,9 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     daemon = _daemon(run_id, base)
     found = find(run_id, daemon)
     ended = _end_processes(run_id, base)
-    removed = dict.fromkeys((*ended, *found.lines()))
+    removed = dict.fromkeys((*ended, *found.lines()))  # each once: what takes two rounds is found twice
     deadline_s = time.monotonic() + _TIMEOUT_S
-    if any("(docker)" in line for line in ended):
+    if any("(docker)" in line for line in ended):  # the daemon may still be at what a killed one asked for
         time.sleep(_LATE_S)
     while found := find(run_id, daemon):
         if time.monotonic() > deadline_s:
@@ -81,8 +81,8 @@ def find(run_id: str, daemon: Mapping[str, str] | None = None) -> LeftInDocker:
 
 def _remove(found: LeftInDocker, daemon: Mapping[str, str] | None) -> None:
     """One round: ``find`` says afterwards what it did not get."""
-    for kind, things in (("container", found.containers), ("network", found.networks)):
-        force = ["--force", "--volumes"] if kind == "container" else []
+    for kind, things in (("container", found.containers), ("network", found.networks)):  # a network in use would stay
+        force = ["--force", "--volumes"] if kind == "container" else []  # running ones too, with nameless volumes
         try:
             if things:
                 docker(kind, "rm", *force, *things, daemon=daemon)
@@ -92,11 +92,10 @@ def _remove(found: LeftInDocker, daemon: Mapping[str, str] | None) -> None:
 
 def _end_processes(run_id: str, base: Path | None) -> tuple[str, ...]:
     """Nothing of the run makes or changes anything any more; one line about each process."""
-    controller = registry.live_controller(registry.run_directory(run_id, base))
-    others = () if controller is None else (controller,)
-    found = sorted(processes.processes_of(run_id, (), others))
-    lines = tuple(f"process {pid} ({processes.command(pid)})" for pid in found)
-    processes.kill(lambda: processes.processes_of(run_id, (), others), _TIMEOUT_S)
+    directory = registry.run_directory(run_id, base)
+    found = sorted(processes.all_of(run_id, directory))
+    lines = tuple(f"process {pid} ({processes.command(pid)})" for pid in found)  # before: the dead have no names
+    processes.kill(lambda: processes.all_of(run_id, directory), _TIMEOUT_S)
     return lines
 
 

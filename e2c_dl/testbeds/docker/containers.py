@@ -82,14 +82,17 @@ class Plan:
         made = [self._network_argv(self.network, f"e2c-{self.run_id}", subnet, f"--gateway={gateway}")]
         if self.backend is Backend.TC:
             made.append(
+                # no gateway: all but training goes by the management network
                 self._network_argv(self.data_network, f"e2d-{self.run_id}", str(data_subnet(self.slot)), "--internal")
             )
         return tuple(made)
 
     def run_argv(self, host: str, cores: float | None) -> list[str]:
         """The command line that starts the container of ``host``."""
+        # a missing image is an error with a remedy, no download in the middle of a run
         argv = ["run", "--detach", "--pull=never", f"--name={self.container(host)}", f"--hostname={host}"]
         argv += [f"--label={LABEL}={self.run_id}", f"--env={RUN_VARIABLE}={self.run_id}"]
+        # for tc and routes, in its own network only
         argv += [f"--network={self.network}", f"--ip={self.address(host).ip}", "--cap-add=NET_ADMIN"]
         argv += [f"--add-host={name}:{self.data_address(name).ip}" for name in self.names]
         argv += [f"--sysctl={path.replace('/', '.')}={value}" for path, value in self.sysctls.items()]
@@ -97,7 +100,9 @@ class Plan:
             quota = Quota.of(cores)
             argv += [f"--cpu-period={quota.period_us}", f"--cpu-quota={quota.quota_us}"]
         if self.memory_bytes is not None:
+            # the sum of both: so no swap, which would be a slow-down nobody asked for
             argv += [f"--memory={self.memory_bytes}", f"--memory-swap={self.memory_bytes}"]
+        # writable: it says there what is in force, and finds the relay's socket
         argv += [mount(str(self.directory), readonly=False), *(mount(path, readonly=True) for path in bound())]
         return [*argv, "--entrypoint=/bin/sh", self.image, str(self.script), host]
 
@@ -120,6 +125,7 @@ class Plan:
         return self.directory / "hosts" / host / "in_force"
 
     def _network_argv(self, name: str, bridge: str, subnet: str, *more: str) -> list[str]:
+        # docker's own names carry no run's id
         chosen = [f"--label={LABEL}={self.run_id}", f"--opt=com.docker.network.bridge.name={bridge}"]
         return ["network", "create", "--driver=bridge", *chosen, f"--subnet={subnet}", *more, name]
 
@@ -132,7 +138,7 @@ def data_subnet(slot: int) -> IPv4Network:
 def data_address(backend: Backend, slot: int, index: int) -> IPv4Interface:
     """Host ``index``'s data address, with its prefix."""
     own = addresses.data_address(index)
-    if backend is Backend.RELAY:
+    if backend is Backend.RELAY:  # its network exists in the containers alone: runs need no networks that differ
         return own
     return IPv4Interface((int(own.ip) + (slot << 8), data_subnet(slot).prefixlen))
 

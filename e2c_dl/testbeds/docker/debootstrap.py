@@ -73,6 +73,8 @@ def mirror(index_targets: Iterable[str], codename: str) -> str | None:
     """The mirror of ``codename`` among lines ``URI RELEASE COMPONENT``; None if apt has none of it."""
     for line in index_targets:
         uri, _, rest = line.strip().partition(" ")
+        # debootstrap cannot read apt's others, such as cdrom:
+        # not -updates or -security: debootstrap wants the suite itself
         if rest.split() == [codename, "main"] and uri.startswith(("http://", "https://", "file:")):
             return uri.rstrip("/")
     return None
@@ -87,6 +89,7 @@ def start(suite: Suite, image: str) -> subprocess.Popen[bytes]:
         raise TestbedError("debootstrap: makes devices and changes roots; run as root (sudo)")
     if machine.program("debootstrap") is None:
         raise TestbedError("debootstrap: not found on this machine; apt-get install debootstrap")
+    # of its own: its mounts go with it, however it ends
     apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation=private")
     return subprocess.Popen(
         [*apart, "sh", "-c", _SCRIPT, "debootstrap", program(), image, *suite.argv()],
@@ -94,7 +97,7 @@ def start(suite: Suite, image: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=_environment(suite, apt_settings()),
-        start_new_session=True,
+        start_new_session=True,  # Ctrl-C is for this process, which then ends it
     )
 
 
@@ -102,8 +105,8 @@ def apt_settings() -> dict[str, str]:
     """How apt goes out on this machine: its proxy, as programs look for it in their environment."""
     wanted = {"http_proxy": "http::Proxy", "https_proxy": "https::Proxy", "SSL_CERT_FILE": "https::CAInfo"}
     words = [word for name, key in wanted.items() for word in (name, f"Acquire::{key}")]
-    told = _assignments("\n".join(_said("apt-config", "shell", *words)))
-    return {name: value for name, value in told.items() if value and value != "DIRECT"}
+    told = _assignments("\n".join(_said("apt-config", "shell", *words)))  # apt's own files are many, and nested
+    return {name: value for name, value in told.items() if value and value != "DIRECT"}  # apt's word for: no proxy
 
 
 def _environment(suite: Suite, settings: Mapping[str, str]) -> dict[str, str]:

@@ -51,6 +51,7 @@ def asked(*argv: str, daemon: Mapping[str, str] | None = None) -> Any:
 
 def environment(daemon: Mapping[str, str] | None = None) -> dict[str, str]:
     """What docker's command line gets: this process's environment, with the daemon that is meant."""
+    # all of SETTINGS or none: then's DOCKER_HOST with today's DOCKER_CONTEXT would be a third daemon
     own = {name: value for name, value in os.environ.items() if daemon is None or name not in SETTINGS}
     return own | dict(daemon or {})
 
@@ -66,7 +67,7 @@ def program() -> str:
 def explained(argv: Sequence[str], said: str) -> str:
     """One line on why ``docker ARGV`` failed, from what it ``said``, with the remedy."""
     text = " ".join(said.split())
-    low = text.lower()
+    low = text.lower()  # signs in it, no whole sentences: those change from version to version
     if "permission denied" in low and ("daemon" in low or "docker.sock" in low):
         return (
             "docker: this user may not talk to the daemon; run as root (sudo), "
@@ -93,7 +94,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> s
             text=True,
             timeout=timeout_s,
             check=False,
-            start_new_session=True,
+            start_new_session=True,  # a Ctrl-C at the terminal would stop it half-way
         )
     except subprocess.TimeoutExpired as error:
         raise TestbedError(

@@ -22,10 +22,10 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.docker import cleanup
 from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
 from e2c_dl.testbeds.docker.engine import asked, docker
-from e2c_dl.testbeds.this_machine import addresses, tcp
-from e2c_dl.testbeds.this_machine.cpu import PERIOD_US, Quota
+from e2c_dl.testbeds.this_machine import tcp
+from e2c_dl.testbeds.this_machine.cpu import Quota
 from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, sshd_config
-from e2c_dl.testbeds.this_machine.hosts import SSH_PORT, HostSpec, MadeHosts, await_sshd, make_keys
+from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys
 
 _AT_ONCE = 8  # command lines; the daemon works on few things side by side
 
@@ -73,21 +73,26 @@ class DockerHosts(MadeHosts):
                 f"host {spec.name}: this machine has no congestion control {wanted}" for spec in self._specs
             ]
             return
-        self._on_all(lambda spec: docker("exec", self._plan.container(spec.name), "ip", *self._route(spec.name)))
+
+        def route(spec: HostSpec) -> None:
+            change = tcp.route_change(self._plan.data_address(spec.name), wanted)
+            docker("exec", self._plan.container(spec.name), "ip", *change)
+
+        self._on_all(route)
 
     def _up(self) -> tuple[Access, ...]:
         self._write_files()
         for argv in self._plan.networks_argv():
             docker(*argv)
-        self._on_all(self._start)
+        self._on_all(self._start)  # side by side: each takes the daemon a moment
         reached = self._accesses()
         self.run = registry.changed(self.run, hosts=reached)
         for access in reached:
-            await_sshd(access, partial(self._not_running, access.name))
+            await_sshd(access, partial(self._not_running, access.name))  # one that ended says why in its log
         for spec in self._specs:
             self._take_in_force(spec)
         if self._plan.backend is Backend.TC:
-            self.settle()
+            self.settle()  # tc's data devices are there already; the relay's come later
         return reached
 
     def _write_files(self) -> None:
@@ -110,14 +115,9 @@ class DockerHosts(MadeHosts):
             if not states[self._plan.container(spec.name)]["Running"]:
                 raise self._ended(spec.name)
         return tuple(
-            Access(
-                name=spec.name,
-                address=str(self._plan.address(spec.name).ip),
-                data_address=str(self._plan.data_address(spec.name).ip),
-                data_device=addresses.DATA_DEVICE,
+            self._access(
+                *(spec.name, str(self._plan.address(spec.name).ip), str(self._plan.data_address(spec.name).ip)),
                 user="root",
-                keyfile=str(self.run.directory / "key"),
-                port=SSH_PORT,
                 python=sys.executable,
                 run_dir=WORK,
                 netns_pid=seen_from_here(int(states[self._plan.container(spec.name)]["Pid"])),
@@ -142,24 +142,12 @@ class DockerHosts(MadeHosts):
         if spec.cores is None:
             return
         quota, limit = Quota.of(spec.cores), quota_in_force(said)
-        if limit != (quota.quota_us, quota.period_us):
+        if limit != (quota.quota_us, quota.period_us):  # a daemon that cannot limit only warns, and starts it
             raise TestbedError(
                 f"host {spec.name}: asked for {quota}, its container has {limit or 'no limit'}; "
                 "emulate compute by sleep instead"
             )
-        if quota.period_us != PERIOD_US:
-            self._limitations.append(
-                f"host {spec.name}: {spec.cores:g} cores need a period of {quota.period_us / 1000:g} ms "
-                f"instead of {PERIOD_US // 1000}"
-            )
-
-    def _route(self, host: str) -> list[str]:
-        """`ip` arguments that name the congestion control of everything sent to the other hosts."""
-        address = self._plan.data_address(host)
-        return [
-            *("route", "change", str(address.network), "dev", addresses.DATA_DEVICE, "proto", "kernel"),
-            *("scope", "link", "src", str(address.ip), "congctl", self._tcp.congestion_control),
-        ]  # fmt: skip
+        self._limitations += quota.limitations(spec.name, spec.cores)
 
     def _on_all(self, act: Callable[[HostSpec], object]) -> None:
         """``act`` on every host, some at once; the first failure is raised when all are done."""
@@ -186,7 +174,8 @@ def seen_from_here(pid: int) -> int | None:
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return pid if os.stat(f"/proc/{pid}/ns/net").st_ino != own else None
-    except FileNotFoundError:
-        return None
-    except PermissionError:  # it is there, and not this user's: tc goes over SSH, the relay needs root anyway
+    except (
+        FileNotFoundError,
+        PermissionError,
+    ):  # not this user's to enter: tc goes over SSH, the relay needs root anyway
         return None

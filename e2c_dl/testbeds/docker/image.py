@@ -39,7 +39,7 @@ class Image:
 
 def version_key() -> str:
     """12 hexadecimal digits that follow from the Dockerfile. Raises: InputError, if the installation lacks it."""
-    return hashlib.sha256(dockerfile().read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(dockerfile().read_bytes()).hexdigest()[:12]  # not the version: most leave the image as it is
 
 
 def default_name() -> str:
@@ -53,6 +53,7 @@ def images() -> tuple[Image, ...]:
     ids += docker("image", "ls", "--quiet", "--no-trunc", "--filter", f"reference={BASE_REPOSITORY}").split()
     if not ids:
         return ()
+    # one may be in both lists
     return tuple(_image(found, None) for found in asked("image", "inspect", *dict.fromkeys(ids)))
 
 
@@ -78,7 +79,7 @@ def remove() -> tuple[str, ...]:
     """Remove all images of this project; their names. Raises: TestbedError, such as if a container uses one."""
     found = images()
     for image in sorted(found, key=lambda image: image.key is None):  # what is built on a base goes before it
-        docker("image", "rm", "--force", image.id)
+        docker("image", "rm", "--force", image.id)  # by id: --force, as an image may have several names
     return tuple(image.name for image in found)
 
 
@@ -91,6 +92,6 @@ def checked_name(name: str) -> str:
 
 def _image(found: dict[str, object], name: str | None) -> Image:
     config, tags = found.get("Config"), found.get("RepoTags")
-    labels = (config.get("Labels") if isinstance(config, dict) else None) or {}
+    labels = (config.get("Labels") if isinstance(config, dict) else None) or {}  # docker says null where there are none
     shown = name or (str(tags[0]) if isinstance(tags, list) and tags else str(found["Id"]))
     return Image(name=shown, id=str(found["Id"]), size_bytes=int(str(found.get("Size", 0))), key=labels.get(LABEL))

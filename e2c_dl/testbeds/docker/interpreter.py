@@ -1,4 +1,4 @@
-"""What a container must see of this machine to run this very interpreter with all that is installed: bound read-only.
+"""Directories of this machine that let a container run this very interpreter with all that is installed, read-only.
 
 ::
 
@@ -34,13 +34,14 @@ done
 ip link set dev lo txqueuelen 999 || exit {NO_NET_ADMIN}
 "$@" || exit {NO_PYTHON}
 """
+# nearly all load shared libraries, which an older C library may not
 _IMPORTS = "import e2c_dl.drivers.live, ctypes, hashlib, numpy, sqlite3, ssl, zlib"
 
 
 def bound() -> tuple[str, ...]:
     """Directories to bind, at the same place, in an order in which none hides one before it."""
     executable = Path(sys.executable)
-    links = [path.parent.parent for path in _links(executable)]
+    links = [path.parent.parent for path in _links(executable)]  # PREFIX of PREFIX/bin/python
     wanted = [
         Path(sys.prefix),
         Path(sys.base_prefix),
@@ -55,7 +56,7 @@ def bound() -> tuple[str, ...]:
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
     """``paths`` without those within another one, and without the system's own, in order."""
     kept: list[str] = []
-    for path in sorted(set(paths)):
+    for path in sorted(set(paths)):  # sorted, a directory comes before what lies in it
         if not _of_the_system(path) and not any(path == other or path.startswith(f"{other}/") for other in kept):
             kept.append(path)
     return tuple(kept)
@@ -103,10 +104,11 @@ def _links(path: Path) -> Iterable[Path]:
 
 
 def _of_the_system(path: str) -> bool:
-    if path == "/usr/local" or path.startswith("/usr/local/"):
+    if path == "/usr/local" or path.startswith("/usr/local/"):  # put there by hand: no image has it
         return False
     return path == "/" or any(path == place or path.startswith(f"{place}/") for place in _SYSTEM)
 
 
 def _quoted(field: str) -> str:
+    # only then: a plain path stays readable in --dry-run
     return '"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field

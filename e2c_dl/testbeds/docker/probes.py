@@ -1,4 +1,4 @@
-"""What ``e2c-dl doctor --on docker`` says: program, daemon, image, what its containers may do; nothing left behind."""
+"""Probes of ``e2c-dl doctor --on docker``: program, daemon, image, what containers may do; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.docker import image, interpreter
 from e2c_dl.testbeds.docker.engine import asked, docker
 from e2c_dl.testbeds.this_machine import probes as machine
-from e2c_dl.testbeds.this_machine.probes import PROGRAMS
 
 LEAST_API = (1, 40)  # of Docker 19.03
 
 _SHAPING = frozenset({"tc netem", "TAP devices"})  # one of the two, and root for the relay
 _OF_THE_MACHINE = ("kernel", "root", "cores", "memory", *sorted(_SHAPING), *machine.DEPLOYING)
-_PROGRAMS = ("ssh", "ssh-keygen")
-_RELAY_PROGRAMS = ("ip",)
-_NEEDED = frozenset({"docker daemon", "docker API", "image", "containers", *_PROGRAMS, *machine.DEPLOYING})
-
-
-def probes(image_name: str) -> tuple[Probe, ...]:
-    """All that matters for hosts that are containers of ``image_name``."""
-    return tuple(_all(image_name))
+CONTROLLER_PROGRAMS = ("ssh", "ssh-keygen")  # sshd, ip and tc are the image's
+_NEEDED = frozenset({"docker daemon", "docker API", "image", "containers", *CONTROLLER_PROGRAMS, *machine.DEPLOYING})
 
 
 def blocking(found: tuple[Probe, ...]) -> tuple[str, ...]:
@@ -34,15 +27,6 @@ def blocking(found: tuple[Probe, ...]) -> tuple[str, ...]:
     if "tc netem" in missing:  # then the relay carries everything
         stops |= missing & {"TAP devices", "root"}
     return tuple(probe.name for probe in found if probe.name in stops)
-
-
-def missing_programs() -> tuple[str, ...]:
-    """Programs that the controller needs and does not have, one line each."""
-    return tuple(
-        f"{name}: not found on this machine; apt-get install {PROGRAMS[name]}"
-        for name in _PROGRAMS
-        if machine.program(name) is None
-    )
 
 
 def relay_problems() -> list[str]:
@@ -56,21 +40,17 @@ def relay_problems() -> list[str]:
     tun = machine.tun_problem()
     if tun is not None:
         problems.append(f"/dev/net/tun: {tun}; modprobe tun; in a container, add --device /dev/net/tun")
-    problems += [
-        f"{name}: not found on this machine; apt-get install {PROGRAMS[name]}"
-        for name in _RELAY_PROGRAMS
-        if machine.program(name) is None
-    ]
-    return problems
+    return [*problems, *machine.missing_programs(["ip"])]
 
 
-def _all(image_name: str) -> Iterator[Probe]:
-    yield from (probe for probe in machine.probes() if probe.name in (*_OF_THE_MACHINE, *_PROGRAMS))
+def probes(image_name: str) -> Iterator[Probe]:
+    """All that matters for hosts that are containers of ``image_name``."""
+    yield from (probe for probe in machine.probes() if probe.name in (*_OF_THE_MACHINE, *CONTROLLER_PROGRAMS))
     try:
         told = asked("info", "--format={{json .}}")
         api = docker("version", "--format={{.Server.APIVersion}}").strip()
     except TestbedError as error:
-        yield _from("docker daemon", str(error))
+        yield _from("docker daemon", str(error))  # all that follows would say the same
         return
     yield from _of_daemon(told, api)
     yield from _of_image(image_name)

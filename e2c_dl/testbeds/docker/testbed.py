@@ -18,6 +18,7 @@ from e2c_dl.testbeds.docker.containers import Plan
 from e2c_dl.testbeds.docker.engine import asked, meant
 from e2c_dl.testbeds.docker.hosts import DockerHosts, sysctls
 from e2c_dl.testbeds.this_machine import addresses, preflight
+from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.testbeds.this_machine.testbed import ThisMachineTestbed, backend_of, compute_plan
 
@@ -42,7 +43,7 @@ class DockerTestbed(ThisMachineTestbed):
         )
 
     def probes(self) -> tuple[Probe, ...]:
-        return probes.probes(self._image)
+        return tuple(probes.probes(self._image))
 
     def blocking(self, probes_: tuple[Probe, ...]) -> tuple[str, ...]:
         return probes.blocking(probes_)
@@ -55,7 +56,11 @@ class DockerTestbed(ThisMachineTestbed):
             return True
 
     def problems(self, hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
-        found = [*preflight.names(hosts), *preflight.memory(len(hosts)), *probes.missing_programs()]
+        found = [
+            *preflight.names(hosts),
+            *preflight.memory(len(hosts)),
+            *machine.missing_programs(probes.CONTROLLER_PROGRAMS),
+        ]
         if backend is Backend.RELAY:
             found += probes.relay_problems()
         try:
@@ -65,13 +70,12 @@ class DockerTestbed(ThisMachineTestbed):
         return (*found, *([] if problem is None else [problem]))
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
-        """Headings and lines for ``--dry-run``; the run's id and slot are chosen when it begins."""
         backend, names = backend_of(scenario), scenario.topology.names
         computing = compute_plan(scenario, quota=self.has_quota())
         planned = Plan(
             run_id="RUN",
             directory=Path(registry.state_base()) / "RUN",
-            slot=1,
+            slot=1,  # any one: the run's own is chosen when it begins
             image=self._image,
             backend=backend,
             names=names,

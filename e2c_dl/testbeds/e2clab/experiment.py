@@ -104,7 +104,7 @@ def one_line(error: BaseException) -> str:
     text = (
         "; ".join(f"{', '.join(hosts)}: {what}" for what, hosts in said.items()) or f"{type(error).__name__}: {error}"
     )
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:300]  # Ansible's results hold all that a task printed
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -113,6 +113,6 @@ def _root_cause(error: BaseException) -> BaseException:
         inner = error.__cause__ or error.__context__
         wrapped = next((argument for argument in error.args if isinstance(argument, BaseException)), None)
         deeper = wrapped or inner
-        if deeper is None or not type(error).__module__.startswith("e2clab"):
+        if deeper is None or not type(error).__module__.startswith("e2clab"):  # what others chain is theirs to say
             return error
         error = deeper

@@ -18,7 +18,7 @@ from e2c_dl.topology import Topology
 
 EXTRA = "e2cdl"
 DATA_NETWORK = "e2cdl_data"
-_RETRIES, _INTERVAL_S = 20, 1
+_RETRIES, _INTERVAL_S = 20, 1  # EnOSlib's own default is ten minutes for a host that never answers
 
 
 def roles_and_networks(
@@ -37,7 +37,7 @@ def roles_and_networks(
     machines = [
         _machine(
             by_name[host.name],
-            [host.service, _service_key(host.service_id), host.layer],
+            [host.service, _service_key(host.service_id), host.layer],  # E2Clab finds a service's hosts by its id
             told[host.name],
             variables.get(host.name, {}),
         )
@@ -66,7 +66,7 @@ def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[st
         "keyfile": access.keyfile,
         "port": access.port,
         "extra": {
-            "ansible_python_interpreter": access.ansible_python or access.python,
+            "ansible_python_interpreter": access.ansible_python or access.python,  # discovery picks a shim, and fails
             **variables,
             EXTRA: {
                 "host": access.name,

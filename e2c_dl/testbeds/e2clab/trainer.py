@@ -1,4 +1,4 @@
-"""What the Trainer service does on its hosts: install e2c_dl, and publish what a worker must know as ``_self``.
+"""The Trainer service's work on its hosts: install e2c_dl, and publish what a worker must know as ``_self``.
 
 Kept out of the service file, which E2Clab wants to import as a plugin by path.
 """
@@ -9,21 +9,24 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import enoslib as en
 
+import e2c_dl
 from e2c_dl import __version__
 from e2c_dl.errors import TestbedError
 from e2c_dl.resources import constraints_file, playbooks_dir
 from e2c_dl.testbeds.base import VENV
 from e2c_dl.testbeds.e2clab.hosts import EXTRA
-from e2c_dl.testbeds.e2clab.wheel import wheel_of_this_tree
 
 _VERSION = "import importlib.metadata as m; print(m.version('e2c_dl'))"
-RUN_DIR = "/tmp/e2c_dl_run"
+RUN_DIR = "/tmp/e2c_dl_run"  # under plain E2Clab, where no run has an id
+WHEEL_VARIABLE = "E2CDL_WHEEL"
 
 
 def in_order(hosts: Iterable[Any]) -> list[Any]:
@@ -48,7 +51,7 @@ def install(hosts: list[Any]) -> None:
         "e2cdl_version": __version__,
         "e2cdl_venv": VENV,
         "e2cdl_shared": shared,
-        "e2cdl_wheel": "" if shared else str(wheel_of_this_tree()),
+        "e2cdl_wheel": "" if shared else str(wheel_of_this_tree()),  # building one takes a while
         "e2cdl_constraints": str(constraints_file()),
     }
     en.run_ansible([str(playbooks_dir() / "install.yaml")], roles=en.Roles({"all": hosts}), extra_vars=variables)
@@ -59,7 +62,12 @@ def check_installed() -> None:
     """Raises: TestbedError if this interpreter, started elsewhere, has no e2c_dl of this version."""
     environ = {"PATH": os.defpath, "LANG": "C.UTF-8"}  # as on a host: nothing of this process's
     done = subprocess.run(
-        [sys.executable, "-c", _VERSION], cwd="/", env=environ, capture_output=True, text=True, check=False
+        [sys.executable, "-c", _VERSION],  # -c imports from the working directory first: not from a checkout
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.stdout.strip() != __version__:
         there = done.stdout.strip() or "none"
@@ -97,3 +105,28 @@ def _first_ipv4(host: Any) -> tuple[str, str]:
 
 def _parts(address: str) -> list[str]:
     return [part for part in re.split(r"(\d+)", address) if part]
+
+
+@lru_cache(maxsize=1)
+def wheel_of_this_tree() -> Path:
+    """Path of a wheel of this version: the one that E2CDL_WHEEL names, else built from the checkout that is running.
+
+    Raises: TestbedError if there is neither, or the build fails.
+    """
+    given = os.environ.get(WHEEL_VARIABLE)
+    if given:
+        if not Path(given).is_file():
+            raise TestbedError(f"{WHEEL_VARIABLE}={given}: no such file; name a wheel of e2c_dl")
+        return Path(given).resolve()
+    tree = Path(e2c_dl.__file__).resolve().parent.parent
+    if not (tree / "setup.cfg").is_file():
+        raise TestbedError(f"cannot build a wheel: {tree} is no checkout of e2c_dl; set {WHEEL_VARIABLE} to a wheel")
+    into = tempfile.mkdtemp(prefix="e2cdl-wheel-")
+    # --no-deps: what it needs is pinned by the constraints file
+    argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", into, str(tree)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(
+            f"building a wheel of {tree} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
+        )
+    return next(Path(into).glob("*.whl"))

@@ -36,20 +36,20 @@ from e2c_dl.errors import TestbedError
 from e2c_dl.importing import uncollected
 
 SUPPORTED = "3.7"
-SUBSTITUTED = "G5k"
+SUBSTITUTED = "G5k"  # scenarios are written for Grid'5000; any other name would have to be in E2Clab's schema
 ANSIBLE_SETTINGS = {
-    "ANSIBLE_PIPELINING": "True",
-    "ANSIBLE_GATHERING": "explicit",
-    "ANSIBLE_HOST_KEY_CHECKING": "False",
-    "ANSIBLE_RETRY_FILES_ENABLED": "False",
+    "ANSIBLE_PIPELINING": "True",  # else every module is copied to the host before it is run
+    "ANSIBLE_GATHERING": "explicit",  # else every play begins by asking each host for facts that nobody uses
+    "ANSIBLE_HOST_KEY_CHECKING": "False",  # hosts for which it matters say so themselves: see ``host_keys``
+    "ANSIBLE_RETRY_FILES_ENABLED": "False",  # they would be left beside the playbooks
     "ANSIBLE_DEPRECATION_WARNINGS": "False",
     "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1
 }
 """Ansible reads some of these when it is first imported, others with each play: set for both."""
 
-LEAST_FORKS = 5
+LEAST_FORKS = 5  # Ansible's default
 _PLUGINS = "e2clab.services.plugins"
-_LISTS_SERVICES = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
+_LISTS_SERVICES = ("e2clab.services.utils", "e2clab.services", "e2clab.config")  # each has imported it by name
 _PRIVATE = (
     ("e2clab.providers.provider", "Provider"),
     ("e2clab.experiment", "Experiment"),
@@ -58,7 +58,7 @@ _PRIVATE = (
     *((module, "get_available_services") for module in _LISTS_SERVICES),
 )
 _LOGGERS = ("", "e2clab", "enoslib")  # the first is the root
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def check() -> str:
@@ -100,6 +100,7 @@ def patched(
         environment({**ANSIBLE_SETTINGS, **(environ or {})}),
         _inside(directory),
         _own_logging(),
+        # a fork per host: a launch that blocks in more ranks than forks never meets at rendezvous
         _enoslib_config(ansible_forks=max(hosts, LEAST_FORKS), ansible_stdout="noop"),
         _substituted(provider),
         _found_in(service_dirs),
@@ -224,7 +225,7 @@ def _provider_base() -> type[Any]:
 def _substituted(provider: type[Any] | None) -> Iterator[None]:
     registry = _provider_base()._loaded_providers
     real = registry[SUBSTITUTED]
-    registry[SUBSTITUTED] = provider or real
+    registry[SUBSTITUTED] = provider or real  # any other name in there fails every later deployment
     try:
         yield
     finally:
@@ -240,6 +241,7 @@ def _found_in(directories: Sequence[Path]) -> Iterator[None]:
     searched = list(plugins.__path__)
     plugins.__path__ += [str(directory) for directory in directories]
     for module in listers:
+        # a service that is not listed silently becomes E2Clab's Default
         module.get_available_services = lambda: list(dict.fromkeys([*original(), *ours]))
     try:
         yield

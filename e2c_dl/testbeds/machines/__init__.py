@@ -7,8 +7,8 @@
                                                                          shaped: tc on the data device
                                                                          ended: all of it gone again
 
-``inventory`` reads the file, ``matching`` says who is who, ``host_side`` is the program that hosts are asked with,
-``reach`` asks them, ``facts`` judges what they answer, ``testbed`` and ``run`` are what a campaign drives, ``cleanup``
-ends a run of which only the registry is left. Hosts are other people's too: nothing of their settings is changed but
+``inventory`` reads the file and says who is who, ``host_side`` is the program that hosts are asked with,
+``facts`` asks them and judges what they answer, ``testbed`` and ``run`` are what a campaign drives, ``cleanup`` ends a
+run of which only the registry is left. Hosts are other people's too: nothing of their settings is changed but
 the queueing of the data device, and that is put back.
 """

@@ -9,7 +9,7 @@ from e2c_dl.emulation import tc
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.machines import reach
+from e2c_dl.testbeds.machines import facts
 from e2c_dl.testbeds.namespaces import cleanup as here
 from e2c_dl.testbeds.this_machine import processes
 
@@ -34,21 +34,19 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     """
     place = registry.run_directory(run_id, base)
     if not place.exists():
-        return here.destroy(run_id, base)
+        return here.destroy(run_id, base)  # nothing says any more which machines it had
     run = registry.load(run_id, base)
-    controller = registry.live_controller(place)
     # First who would go on working, then what was made.
-    others = () if controller is None else (controller,)
-    processes.kill(lambda: processes.processes_of(run_id, (), others), _KILL_WITHIN_S)
+    processes.kill(lambda: processes.all_of(run_id, place), _KILL_WITHIN_S)
     arguments = {access.name: _arguments(run, access) for access in run.hosts}
-    answers = reach.ask(run.hosts, "end", arguments)
+    answers = facts.ask(run.hosts, "end", arguments)
     failed = [f"{name}: {answer.failure}" for name, answer in answers.items() if answer.failure is not None]
-    if failed:
+    if failed:  # after all were asked: one that is off must not leave the others shaped
         raise TestbedError(
             f"not everything could be removed: {'; '.join(failed)}; `e2c-dl destroy {run_id}` tries again"
         )
     removed = [f"{name}: {line}" for name, answer in answers.items() for line in answer.value]
-    return (*removed, *here.destroy(run_id, base))
+    return (*removed, *here.destroy(run_id, base))  # last: the registry knows the run until all is gone
 
 
 def _arguments(run: registry.RegisteredRun, access: Access) -> list[str]:

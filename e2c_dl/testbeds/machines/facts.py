@@ -1,19 +1,21 @@
-"""What a machine of the inventory turned out to be, and whether a run can use it: judged from what it answered."""
+"""Machines of the inventory asked over SSH by the program ``host_side``, and what a run can use of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from e2c_dl import __version__
 from e2c_dl.emulation.backend import Backend
+from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import VENV, Access
-from e2c_dl.testbeds.machines import reach
 from e2c_dl.testbeds.machines.inventory import Machine, SharedDevice
 
 LEAST_PYTHON = (3, 10)
+TIMEOUT_S = 40.0  # more than ``host_side`` gives itself to end processes, and than ssh needs to connect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +75,13 @@ class Facts:
             address = f"{self.machine.user}@{self.machine.address} port {self.machine.port}"
             return (f"{where}.address: {address}: {self.unreachable}",)
         found = [*self._software(), *self._network()]
-        if shaped and not found and self.backend is not Backend.NONE:
+        if shaped and not found and self.backend is not Backend.NONE:  # before, it is not sure which device it is
             found += self._shaping()
         return tuple(f"{where}{problem}" for problem in found)
 
     def _software(self) -> list[str]:
         machine, version, found = self.machine, self.told["version"], []
-        have = tuple(int(part) for part in self.told["python"].split("."))[:2]
+        have = tuple(int(part) for part in self.told["python"].split("."))[:2]  # as text, 3.9 is more than 3.10
         if machine.python is None and have < LEAST_PYTHON:
             found.append(
                 f": its python3 is {self.told['python']}; name one of 3.10 or later that has e2c_dl: python: PATH"
@@ -118,7 +120,7 @@ class Facts:
         if run is not None:
             return [f": {device} is shaped by run {run}; wait, or `e2c-dl destroy {run}` where that was started"]
         if kind is not None:
-            at = kind if kind in ("ingress", "clsact") else "root"
+            at = kind if kind in ("ingress", "clsact") else "root"  # these two hang beside the root
             return [f": somebody has put {kind} on {device}; `tc qdisc del dev {device} {at}` there, or another device"]
         return []
 
@@ -126,11 +128,23 @@ class Facts:
         return next((name for name, its in self.told["devices"].items() if address in its), None)
 
 
+def ask(accesses: Sequence[Access], verb: str, arguments: Mapping[str, Sequence[str]]) -> dict[str, programs.Answer]:
+    """host -> what ``host_side`` answers there to ``verb`` with ``arguments[host]``, all asked side by side."""
+    program = (Path(__file__).parent / "host_side.py").read_text(encoding="utf-8")
+
+    def one(access: Access) -> programs.Answer:
+        # Whatever python3 is there, the program on its input: nothing of this project need be installed yet.
+        argv = programs.ssh_argv(access, "python3", "-", verb, *arguments[access.name])
+        return programs.answer(access, argv, program, TIMEOUT_S)
+
+    return programs.on_all(accesses, one)
+
+
 def asked(machines: Mapping[str, Machine]) -> dict[str, Facts]:
     """name -> what its machine is; all are asked side by side, nothing is changed on them."""
     ways = [way_to(name, machine) for name, machine in machines.items()]
     request = {name: [_request(machine)] for name, machine in machines.items()}
-    answers = reach.ask(ways, "probe", request)
+    answers = ask(ways, "probe", request)
     return {
         name: Facts(machine=machine, told=answers[name].value or {}, unreachable=answers[name].failure)
         for name, machine in machines.items()
@@ -149,7 +163,7 @@ def way_to(name: str, machine: Machine) -> Access:
         port=machine.port,
         python=machine.python or f"{VENV}/bin/python",
         run_dir="",
-        ansible_python=machine.python or "/usr/bin/python3",
+        ansible_python=machine.python or "/usr/bin/python3",  # Ansible runs before ours is there: it installs it
         host_keys=machine.host_keys,
     )
 

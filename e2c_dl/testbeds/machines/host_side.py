@@ -1,4 +1,4 @@
-"""What a host is asked to do before anything of this project is installed there; sent to its ``python3`` as a program.
+"""Program that is sent to a host's ``python3`` before anything of this project is installed there.
 
 ::
 
@@ -37,10 +37,10 @@ def said(*argv: str) -> tuple[int, str, str]:
     try:
         done = subprocess.run(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,  # on standard input comes this very program
             capture_output=True,
             text=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": SEARCH_PATH},
+            env={**os.environ, "LC_ALL": "C.UTF-8", "PATH": SEARCH_PATH},  # read by us; and ssh's PATH often lacks sbin
             timeout=15,
             check=False,
         )
@@ -120,6 +120,7 @@ def gpus() -> list[str]:
 def probe(request: str) -> dict[str, Any]:
     """What this host is, as a JSON object."""
     asked = json.loads(request)
+    # sshd's four words: the client's address and port, its own address and port
     client, _, server, _ = (os.environ.get("SSH_CONNECTION") or "   ").split(" ")
     routes = parsed("ip", "-json", "route", "get", client) if client else []
     devices = addresses()
@@ -148,11 +149,11 @@ def probe(request: str) -> dict[str, Any]:
 
 def begin(run: str, run_dir: str, device: str) -> dict[str, str]:
     """The run's directory and claim. Fails if either is there already."""
-    os.mkdir(run_dir, 0o700)
+    os.mkdir(run_dir, 0o700)  # fails if it is there: in /tmp anybody may have put something in its place
     for part in ("work", "ansible"):
         os.mkdir(os.path.join(run_dir, part), 0o700)
     before = segments(device) if device else None
-    with open(os.path.join(run_dir, SEGMENTS), "w", encoding="utf-8") as file:
+    with open(os.path.join(run_dir, SEGMENTS), "w", encoding="utf-8") as file:  # shaping lowers it, for good
         json.dump(before, file)
     if device:  # last: whatever is claimed is on record, so that ``end`` can put it back
         claim(run, device, before)
@@ -166,7 +167,7 @@ def claim(run: str, device: str, segments_before: int | None) -> None:
     except FileExistsError:
         other = claimed_by(device)
         sys.exit(f"{device} is shaped by run {other}; `e2c-dl destroy {other}` where that was started")
-    if segments(device) != segments_before:
+    if segments(device) != segments_before:  # a run that ended meanwhile put it back: what is on record was that run's
         os.unlink(CLAIM + device)
         sys.exit(f"{device} was changed while it was claimed; try again")
 
@@ -177,7 +178,7 @@ def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
     if device and claimed_by(device) == run:
         unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
         os.unlink(CLAIM + device)
-        removed.append("what shaped " + device)
+        removed.append("what shaped " + device)  # the claim went last: who takes it next finds the device as it was
     if os.path.isdir(run_dir):
         shutil.rmtree(run_dir)
         removed.append("directory " + run_dir)
@@ -219,7 +220,7 @@ def end_processes(run: str, run_dir: str) -> list[str]:
         for pid in found:
             removed[pid] = f"process {pid} ({content(f'/proc/{pid}/comm')})"
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)  # by pid: pidfd_open is of Python 3.9, and 3.7 may be all there is
             except ProcessLookupError:
                 continue
         time.sleep(0.02)
@@ -257,6 +258,7 @@ def asks_for_the_end(pid: int, run: str) -> bool:
 
 def parent_of(pid: int) -> int | None:
     """The parent of a process; None if that is gone, or a zombie."""
+    # after the last parenthesis: a command's name may hold some
     state, parent = (*content(f"/proc/{pid}/stat").rpartition(")")[2].split()[:2], "Z", "0")[:2]
     return None if state in ("Z", "X") else int(parent)
 

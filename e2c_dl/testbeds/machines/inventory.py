@@ -18,14 +18,21 @@
       python: /opt/venv/bin/python   has e2c_dl already [it is installed into /opt/e2c_dl]
       gpus: 2                     as many as there must be
 
-Whatever is wrong is said with file, line and key.
+Whatever is wrong is said with file, line and key. Machines are matched with the hosts of a scenario in this order::
+
+    1. the machine whose name is the host's
+    2. of the others, in the order of the file: the first whose layer is the host's
+    3. then the first that says neither name nor layer
+
+Hosts are served in the scenario's order: first all by name, then all by layer, then the rest. Machines may be
+left over.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import AddressValueError, IPv4Address
@@ -35,14 +42,15 @@ from e2c_dl.errors import InputError
 from e2c_dl.scenario.document import read
 from e2c_dl.scenario.field import Field, Findings, spelled
 from e2c_dl.testbeds.host_keys import KNOWN, UNCHECKED
+from e2c_dl.topology import Host, Topology
 
 KEYS = ("host_keys", "known_hosts")
 SHARED_KEYS = ("user", "key", "port", "data_device", "shared_device", "python", "gpus", *KEYS)
 HOST_KEYS = ("address", "name", "layer", "data_address", *SHARED_KEYS)
 
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # no hyphen first, here and below: ssh and ip would take it for an option
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")  # the kernel's names have 15 characters at most
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]{1,200}")  # Ansible hands it to a shell, ssh expands it
 
 Fields = Mapping[str, Field]
@@ -96,7 +104,7 @@ def load(path: Path) -> Inventory:
         if not found.errors:
             machine = found.attempt(_machine, entry, said, defaults, path.parent)
             machines += [] if machine is None else [machine]
-    for error in found.errors:
+    for error in found.errors:  # the first: others may only follow from it
         raise error
     if not machines:
         raise top["hosts"].error("is empty", "list at least one host under it")
@@ -123,6 +131,7 @@ def _machine(entry: Field, own: Fields, defaults: Fields, folder: Path) -> Machi
         user=plain("user", _USER, "a user's name, such as root") or "root",
         key=_key(said["key"], folder),
         port=said["port"].integer(1, 65535) if "port" in said else 22,
+        # a pair: its own known_hosts wins over the defaults' host_keys, and is no contradiction
         host_keys=_host_keys(own, folder) or _host_keys(defaults, folder) or KNOWN,
         data_address=_ipv4(said["data_address"]) if "data_address" in said else None,
         data_device=plain("data_device", _DEVICE, "a network device's name, such as eth1"),
@@ -189,3 +198,32 @@ def _check_distinct(machines: list[Machine]) -> None:
                 raise InputError(f"{machine.where}.{key}: {value} is that of {first[value]} already; give each its own")
             if value is not None:
                 first[value] = machine.where
+
+
+def matched(topology: Topology, inventory: Inventory) -> dict[str, Machine]:
+    """host -> its machine, in the scenario's order; hosts for which there is none are left out."""
+    free = list(inventory.machines)
+    found: dict[str, Machine] = {}
+    rules: tuple[Callable[[Host, Machine], bool], ...] = (
+        lambda host, machine: machine.name == host.name,
+        lambda host, machine: machine.layer == host.layer,
+        lambda host, machine: machine.name is None and machine.layer is None,
+    )
+    for fits in rules:
+        for host in topology.hosts:
+            machine = next((each for each in free if fits(host, each)), None)
+            if host.name not in found and machine is not None:
+                found[host.name] = machine
+                free.remove(machine)  # one host each: E2Clab takes hosts that share an address for one
+    return {name: found[name] for name in topology.names if name in found}
+
+
+def problems(topology: Topology, inventory: Inventory) -> tuple[str, ...]:
+    """One line per host without a machine."""
+    have = matched(topology, inventory)
+    return tuple(
+        f"{inventory.path.name}: no machine is left for host {host.name}; "
+        f"add one with 'name: {host.name}', with 'layer: {host.layer}', or with neither"
+        for host in topology.hosts
+        if host.name not in have
+    )

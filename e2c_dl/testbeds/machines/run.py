@@ -13,14 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from e2c_dl.emulation import compute
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import FaultKind, Scenario
 from e2c_dl.testbeds import described, host_keys, registry, shaping
 from e2c_dl.testbeds.base import Access, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
-from e2c_dl.testbeds.machines import cleanup, computing, reach
-from e2c_dl.testbeds.machines.facts import Facts, way_to
+from e2c_dl.testbeds.machines import cleanup
+from e2c_dl.testbeds.machines.facts import Facts, ask, way_to
 
 
 class Asked(Protocol):
@@ -49,7 +50,7 @@ class MachinesRun(ClaimedRun):
             access.name: [self.run_id, cleanup.directory(access), access.data_device if self._shaped else ""]
             for access in accesses
         }
-        answers = reach.ask(accesses, "begin", begun)
+        answers = ask(accesses, "begin", begun)
         for access in accesses:
             answers[access.name].checked(access, TestbedError)
         self.accesses = accesses
@@ -57,7 +58,6 @@ class MachinesRun(ClaimedRun):
 
     @property
     def limitations(self) -> tuple[str, ...]:
-        """What these machines cannot do, and settings of theirs that are not ours to change."""
         found = self._kind.limitations(self._scenario)
         differing = [
             (name, line) for name, facts in self._facts.items() for line in _tcp_limitations(facts, self._scenario)
@@ -65,7 +65,7 @@ class MachinesRun(ClaimedRun):
         return (*found, *described.grouped(differing))
 
     def facts(self) -> dict[str, Any]:
-        return described.facts(self._scenario, self._backend, computing.plan(self._scenario))
+        return described.facts(self._scenario, self._backend, compute_plan(self._scenario))
 
     def host_facts(self) -> tuple[dict[str, Any], ...]:
         kept = ("kernel", "cores", "memory_bytes", "cpu_model", "gpus")
@@ -91,7 +91,7 @@ class MachinesRun(ClaimedRun):
 
     def secrets(self) -> tuple[bytes, ...]:
         """The private keys that lead to the machines."""
-        paths = {Path(access.keyfile) for access in self.accesses}
+        paths = {Path(access.keyfile) for access in self.accesses}  # the user's own: whoever has one has the machines
         return tuple(path.read_bytes() for path in sorted(paths) if path.is_file())
 
     @property
@@ -107,17 +107,31 @@ class MachinesRun(ClaimedRun):
         return self._backend is not Backend.NONE
 
     def _told(self, access: Access) -> Told:
-        speed = computing.plan(self._scenario).speed.get(access.name)
+        speed = compute_plan(self._scenario).speed.get(access.name)
         return Told(speed=speed, strict=self._strict, backend=self._backend)
 
     def _for_ansible(self, access: Access) -> Mapping[str, Any]:
         return for_ansible(access)
 
 
+def compute_plan(scenario: Scenario) -> compute.ComputePlan:
+    """By sleep, since a machine's cgroups are not ours; nobody is paced if the scenario slows nobody down."""
+    by_sleep = replace(scenario, compute=replace(scenario.compute, method="sleep"))
+    # As many cores as hosts, and the relay's that is not here: each has its own machine, none is oversubscribed.
+    planned = compute.of_scenario(len(scenario.topology.hosts) + compute.RELAY_CORES, by_sleep)
+    schedules, faults = scenario.schedules, scenario.injected.faults
+    slowed = scenario.compute.cores is not None or any(
+        scenario.emulated_factor(n) != 1 for n in scenario.topology.names
+    )
+    if slowed or schedules.compute or schedules.thermal or any(f.kind is FaultKind.SLOW_HOST for f in faults):
+        return replace(planned, why="calibrated sleep, on a whole core of each machine")
+    return replace(planned, speed={}, why="nothing is asked: every machine computes as fast as it is")
+
+
 def _access(name: str, facts: Facts, run_id: str) -> Access:
     return replace(
         way_to(name, facts.machine),
-        own_address=facts.told["ssh_address"],
+        own_address=facts.told["ssh_address"],  # ``address`` may be a name, or another one on the way
         data_address=facts.data_address or "",
         data_device=facts.data_device or "",
         run_dir=f"{cleanup.PLACE}{run_id}-{name}/work",
@@ -127,7 +141,7 @@ def _access(name: str, facts: Facts, run_id: str) -> Access:
 def for_ansible(access: Access) -> Mapping[str, Any]:
     """Ansible's variables: it trusts whom we trust; what it leaves on a host lies in the run's directory."""
     ours = f"{cleanup.directory(access)}/ansible"
-    places = {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}
+    places = {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}  # else in the user's home, for good
     return host_keys.ansible_variables(access.host_keys) | places
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,16 +10,16 @@ from e2c_dl.emulation import tc
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, registry, shaping
-from e2c_dl.testbeds.base import Probe
+from e2c_dl.testbeds.base import Probe, Testbed
 from e2c_dl.testbeds.host_keys import UNCHECKED
-from e2c_dl.testbeds.machines import computing, facts, inventory, matching
+from e2c_dl.testbeds.machines import facts, inventory
 from e2c_dl.testbeds.machines.facts import Facts
-from e2c_dl.testbeds.machines.run import MachinesRun
+from e2c_dl.testbeds.machines.run import MachinesRun, compute_plan
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.probes import DEPLOYING
 
 
-class MachinesTestbed:
+class MachinesTestbed(Testbed):
     """The machines of one inventory. Asks each of them at most once."""
 
     name = "static"
@@ -32,7 +31,7 @@ class MachinesTestbed:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> MachinesTestbed:
         """The testbed of ``options["inventory"]``. Raises: InputError: that file is wrong."""
-        return cls(inventory.load(Path(os.path.abspath(options["inventory"]))))
+        return cls(inventory.load(Path(os.path.abspath(options["inventory"]))))  # E2Clab changes directories
 
     def probes(self) -> tuple[Probe, ...]:
         """This machine's part, then every machine of the inventory."""
@@ -43,7 +42,7 @@ class MachinesTestbed:
         return tuple(probe.name for probe in probes if not probe.ok and not probe.name.endswith((": links", ": GPUs")))
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
-        unmatched = matching.problems(scenario.topology, self._listed)
+        unmatched = inventory.problems(scenario.topology, self._listed)
         if unmatched:
             return unmatched
         wanted = shaping.at_most(scenario)
@@ -65,15 +64,17 @@ class MachinesTestbed:
                 for name, found in self.facts(scenario).items()
             )
         }
-        return said | described.plan(scenario, self.backend(scenario), computing.plan(scenario), devices, addresses)
+        return said | described.plan(scenario, self.backend(scenario), compute_plan(scenario), devices, addresses)
 
     def claim(self, scenario: Scenario) -> MachinesRun:
+        # no slot: these machines have addresses of their own
         run = registry.begin(registry.new_run_id(), scenario=scenario.name, testbed=self.name)
         return MachinesRun(self, scenario, run)
 
     def facts(self, scenario: Scenario) -> dict[str, Facts]:
         """host -> what its machine is. Asks those that were not asked yet."""
-        machines = matching.matched(scenario.topology, self._listed)
+        machines = inventory.matched(scenario.topology, self._listed)
+        # preflight, limitations, plan and run all want to know: each machine is asked once
         new = {each.where: each for each in machines.values() if each.where not in self._asked}
         self._asked |= facts.asked(new)
         return {name: self._asked[each.where] for name, each in machines.items()}
@@ -98,13 +99,10 @@ class MachinesTestbed:
         return tuple(f"{sentence} ({'; '.join(why)})" for sentence in tc.unsupported(wanted, netem=False))
 
     def _probes(self) -> Iterator[Probe]:
-        where = machine.program("ssh")
-        yield Probe(
-            name="ssh", ok=where is not None, detail=where or "not found", remedy="apt-get install openssh-client"
-        )
+        yield machine.program_probe("ssh")
         for package in DEPLOYING:
             if package != "torch":  # that is for the hosts
-                yield _package(package)
+                yield machine.package_probe(package, remedy="pip install 'e2c_dl[deploy]'")
         self._asked |= facts.asked({each.where: each for each in self._listed.machines})
         for listed in self._listed.machines:
             yield from _of_machine(self._asked[listed.where])
@@ -125,10 +123,3 @@ def _of_machine(found: Facts) -> Iterator[Probe]:
         yield Probe(name=f"{name}: GPUs", ok=bool(told["gpus"]), detail=", ".join(told["gpus"]) or "none")
     else:
         yield Probe(name=name, ok=False, detail="unreachable", remedy="; ".join(problems))
-
-
-def _package(name: str) -> Probe:
-    try:
-        return Probe(name=name, ok=True, detail=importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Probe(name=name, ok=False, detail="not installed", remedy="pip install 'e2c_dl[deploy]'")

@@ -1,4 +1,4 @@
-"""What a run has on this machine, found from its id alone, and how to remove it: after a crash at any moment, too.
+"""Clean-up of what a run has on this machine, found from its id alone: after a crash at any moment, too.
 
 ::
 
@@ -59,7 +59,7 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     """
     removed: dict[str, None] = {}
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while found := find(run_id, base):
+    while found := find(run_id, base):  # until nothing is found: what was just being started shows up the next time
         if time.monotonic() > deadline_s:
             raise TestbedError(f"run {run_id}: cannot remove {'; '.join(found.lines())}; remove that by hand")
         removed |= dict.fromkeys(found.lines())
@@ -77,8 +77,8 @@ def find(run_id: str, base: Path | None = None) -> LeftOnMachine:
     directory = registry.run_directory(run_id, base)
     groups = _groups(run_id)
     return LeftOnMachine(
-        processes=_processes(run_id, groups, directory),
-        devices=tuple(name for _, name in socket.if_nameindex() if run_id in name),
+        processes=processes.all_of(run_id, directory, groups),
+        devices=tuple(name for _, name in socket.if_nameindex() if run_id in name),  # normally gone with its other end
         groups=groups,
         mounts=_mounts(run_id, directory),
         directory=directory if directory.exists() else None,
@@ -89,34 +89,29 @@ def _remove(found: LeftOnMachine, run_id: str, base: Path | None) -> None:
     """One round: ``find`` says afterwards what it did not get."""
     directory = registry.run_directory(run_id, base)
     if found.processes:
-        processes.kill(lambda: _processes(run_id, found.groups, directory), _TIMEOUT_S)
+        processes.kill(lambda: processes.all_of(run_id, directory, found.groups), _TIMEOUT_S)
     for device in found.devices:
         _run("ip", "link", "delete", device)
     for group in found.groups:
         _rmdir(group)
     for mount in found.mounts:
-        _run("umount", "--lazy", mount)
+        _run("umount", "--lazy", mount)  # lazy: also while something still looks into it
     if found.directory and not (found.processes or found.devices or found.groups or found.mounts):
-        shutil.rmtree(found.directory)
-
-
-def _processes(run_id: str, groups: tuple[Path, ...], directory: Path) -> frozenset[int]:
-    controller = registry.live_controller(directory)
-    return processes.processes_of(run_id, groups, () if controller is None else (controller,))
+        shutil.rmtree(found.directory)  # last: while it stands, `destroy` knows the run and tries again
 
 
 def _groups(run_id: str) -> tuple[Path, ...]:
     hierarchy = cpu.controller()
     if hierarchy is None or not (top := hierarchy.group(run_id)).is_dir():
         return ()
-    return (*sorted(path for path in top.iterdir() if path.is_dir()), top)
+    return (*sorted(path for path in top.iterdir() if path.is_dir()), top)  # one with children is not removed
 
 
 def _mounts(run_id: str, directory: Path) -> tuple[str, ...]:
     """Mount points of the machine's own that are the run's: none, unless something went wrong."""
     lines = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     ours = [line[1] for line in lines if line[0] == f"e2cdl-{run_id}" or f"{line[1]}/".startswith(f"{directory}/")]
-    return tuple(reversed(ours))
+    return tuple(reversed(ours))  # the last one mounted lies on top
 
 
 def _run(*argv: str) -> None:

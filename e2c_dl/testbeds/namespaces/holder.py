@@ -13,6 +13,17 @@ A holder is a shell that says on a pipe how far it is, and goes on when it is to
 
 If the controller dies before "go", the host ends by itself; later it stays until its pid 1 is killed, whereupon the
 kernel kills everything in it.
+
+The cables between hosts, as lines for `ip -batch`: two bridges in the core, one pair of veth devices per cable.
+
+::
+
+      machine's network        core                                     host i
+      e2c-RUN 198.18.S.1 ===== up0 -[ bridge mgmt ]- m<i> ============== eth0 198.18.S.<10+i>
+                                    [ bridge data ]- d<i> ============== eth1 198.19.0.<10+i>    only if asked for
+
+Each pair is made inside the core with its far end in the right place at once: no device of a run is ever in the
+machine's own network, but for the one that carries the run's id.
 """
 
 from __future__ import annotations
@@ -26,8 +37,9 @@ from pathlib import Path
 from typing import IO
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE, MANAGEMENT_DEVICE, gateway, uplink
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 30.0  # 16 hosts take half a second on an idle machine
 
 # The pid that the controller knows stands in the machine's /proc, which the host still has at this point. Sysctls are
 # read back by grep: the shell's own read takes a byte at a time, and a sysctl's second byte is never given.
@@ -74,7 +86,7 @@ exec sleep infinity >/dev/null 2>&1
 
 _UNSHARE_HOST = (
     *("unshare", "--net", "--uts", "--ipc", "--mount", "--pid"),
-    *("--fork", "--kill-child=SIGKILL", "--propagation=private"),
+    *("--fork", "--kill-child=SIGKILL", "--propagation=private"),  # a killed unshare takes the host along
 )
 
 
@@ -83,7 +95,7 @@ class Holder:
 
     def __init__(self, name: str, argv: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
         self.name, self._log, self._pending = name, log, b""
-        with log.open("wb") as errors:
+        with log.open("wb") as errors:  # a file: a pipe that nobody reads fills up, and stops who writes to it
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -92,7 +104,7 @@ class Holder:
                 env=dict(environ),
                 start_new_session=True,  # Ctrl-C at a terminal is for the controller: hosts are released in order
             )
-        self._deadline_s = time.monotonic() + _TIMEOUT_S
+        self._deadline_s = time.monotonic() + _TIMEOUT_S  # one for all waiting: each line must not start it anew
         self.pid = 0
 
     def await_pid(self) -> int:
@@ -136,7 +148,7 @@ class Holder:
             left_s = max(0.0, self._deadline_s - time.monotonic())
             if not select.select([descriptor], [], [], left_s)[0]:
                 raise self._failed(f"was not up after {_TIMEOUT_S:.0f} s")
-            piece = os.read(descriptor, 4096)
+            piece = os.read(descriptor, 4096)  # not readline: select knows nothing of what a buffered reader holds back
             if not piece:
                 raise self._failed("ended while it was being brought up")
             self._pending += piece
@@ -178,3 +190,29 @@ def _descriptor(pipe: IO[bytes] | None) -> int:
     if pipe is None:
         raise ValueError("a holder has pipes on both sides")
     return pipe.fileno()
+
+
+def in_core(run_id: str, machine_pid: int, host_pids: Sequence[int], with_data: bool) -> list[str]:
+    """What to do inside the core. ``machine_pid`` is of any process in the machine's own network."""
+    lines = [*_bridge("mgmt"), *_cable("up0", "mgmt", uplink(run_id), machine_pid)]
+    for i, pid in enumerate(host_pids):
+        lines += _cable(f"m{i}", "mgmt", MANAGEMENT_DEVICE, pid)
+    if with_data:
+        lines += _bridge("data")
+        for i, pid in enumerate(host_pids):
+            lines += _cable(f"d{i}", "data", DATA_DEVICE, pid)
+    return lines
+
+
+def in_machine(run_id: str, slot: int) -> list[str]:
+    """What to do in the machine's own network, afterwards."""
+    device = uplink(run_id)
+    return [f"addr add {gateway(slot)} dev {device}", f"link set {device} up"]
+
+
+def _bridge(name: str) -> list[str]:
+    return [f"link add {name} type bridge", f"link set {name} up"]
+
+
+def _cable(near: str, bridge: str, far: str, far_pid: int) -> list[str]:
+    return [f"link add {near} type veth peer name {far} netns {far_pid}", f"link set {near} master {bridge} up"]

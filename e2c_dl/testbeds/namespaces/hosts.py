@@ -17,19 +17,19 @@ import pwd
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Interface
 
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.namespaces import cables
 from e2c_dl.testbeds.namespaces.cleanup import destroy
-from e2c_dl.testbeds.namespaces.holder import Holder, start_core, start_host, start_keeper
+from e2c_dl.testbeds.namespaces.holder import Holder, in_core, in_machine, start_core, start_host, start_keeper
 from e2c_dl.testbeds.programs import enter_network
 from e2c_dl.testbeds.this_machine import addresses, cpu, tcp
 from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, TEMPORARY, HostFiles, sshd_config
-from e2c_dl.testbeds.this_machine.hosts import SSH_PORT, HostSpec, MadeHosts, await_sshd, make_keys, run_here
+from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys, run_here
 
 
 class NamespaceHosts(MadeHosts):
@@ -69,7 +69,8 @@ class NamespaceHosts(MadeHosts):
     def settle(self) -> None:
         for access in self.run.hosts:
             if access.name in self._refused_congestion_control:
-                change = tcp.route_change(access.data_address, self._tcp.congestion_control)
+                address = IPv4Interface(f"{access.data_address}/{addresses.DATA_NETWORK.prefixlen}")
+                change = tcp.route_change(address, self._tcp.congestion_control)
                 run_here(enter_network(access, ["ip", *change]), self._environ())
                 del self._refused_congestion_control[access.name]
 
@@ -84,20 +85,27 @@ class NamespaceHosts(MadeHosts):
             self._take_settings(holder, host.sysctl)
         self._cable(core, holders)
         for spec, holder in zip(self._specs, holders, strict=True):
-            if spec.cores is not None:
+            if spec.cores is not None:  # before sshd is there: what it starts inherits the cgroup
                 self._limitations += cpu.make_group(self.run.id, spec.name, spec.cores, holder.pid)
         for holder in holders:
-            holder.tell_go()
+            holder.tell_go()  # all of them before any is waited for: their sshds start side by side
         for holder in holders:
             holder.expect("started")
-        reached = tuple(self._access(host, holder, user.pw_name) for host, holder in zip(files, holders, strict=True))
+        through = None if self._keeper is None else self._keeper.pid
+        more = {"user": user.pw_name, "python": self._python, "through_pid": through}
+        reached = tuple(
+            self._access(
+                host.name, _ip(host), host.neighbours[host.name], run_dir=str(host.work), netns_pid=holder.pid, **more
+            )
+            for host, holder in zip(files, holders, strict=True)
+        )
         self.run = registry.changed(self.run, hosts=reached)
         for access in reached:
             await_sshd(access)
         for holder in self._holders:
             holder.close()
         if self._backend is Backend.TC:
-            self.settle()
+            self.settle()  # tc's data devices are there already; the relay's come later
         return reached
 
     def _files(self) -> tuple[HostFiles, ...]:
@@ -118,8 +126,8 @@ class NamespaceHosts(MadeHosts):
 
     def _environ(self) -> dict[str, str]:
         """For everything started here, and what runs on hosts: nothing of the controller's environment."""
-        places = {"PATH": SYSTEM_PATH, "TMPDIR": str(self.run.directory / TEMPORARY)}
-        return places | {"LANG": "C.UTF-8"} | self.run.environ
+        places = {"PATH": SYSTEM_PATH, "TMPDIR": str(self.run.directory / TEMPORARY)}  # what is left in it goes too
+        return places | {"LANG": "C.UTF-8"} | self.run.environ  # messages are read: untranslated
 
     def _start(self, files: Sequence[HostFiles]) -> tuple[Holder, list[Holder]]:
         """The core and the hosts, their namespaces there."""
@@ -129,47 +137,34 @@ class NamespaceHosts(MadeHosts):
         config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
         (self.run.directory / TEMPORARY).mkdir(mode=0o700)
         if not self._root:
-            self._keeper = start_keeper(self.run.directory, self._environ())
+            self._keeper = start_keeper(self.run.directory, self._environ())  # root's are in the machine's own
             self._holders.append(self._keeper)
         core = start_core(self.run.directory, self._environ())
         self._holders.append(core)
         hosts = []
         for host in files:
             hosts.append(start_host(host.name, host.directory, (sshd, str(config)), _ip(host), self._environ()))
-            self._holders.append(hosts[-1])
+            self._holders.append(hosts[-1])  # at once: if the next one fails, ``down`` reaps this one too
         for holder in self._holders:
             holder.await_pid()
         return core, hosts
 
     def _cable(self, core: Holder, hosts: Sequence[Holder]) -> None:
-        lines = cables.in_core(self.run.id, os.getpid(), [h.pid for h in hosts], self._backend is Backend.TC)
+        lines = in_core(self.run.id, os.getpid(), [h.pid for h in hosts], self._backend is Backend.TC)
+        # from inside the core: no device is ever in the machine's own network under a name it may have
         run_here(["nsenter", "--target", str(core.pid), "--net", "ip", "-batch", "-"], self._environ(), lines)
-        run_here(["ip", "-batch", "-"], self._environ(), cables.in_machine(self.run.id, self.run.slot))
+        run_here(["ip", "-batch", "-"], self._environ(), in_machine(self.run.id, self.run.slot))
 
     def _take_settings(self, holder: Holder, asked: Mapping[str, str]) -> None:
         """Wait for what ``holder`` reads back of its sysctls, and note where that is not as asked."""
         in_force = {key: " ".join(value) for key, *value in holder.expect("prepared")[:-1]}
         for key, value in tcp.refused(asked, in_force).items():
             sentence = tcp.limitation(holder.name, key, asked[key], value)
+            # not lost: a route may name it all the same
             if key == tcp.CONGESTION_CONTROL and tcp.known(self._tcp.congestion_control):
                 self._refused_congestion_control[holder.name] = sentence
             else:
                 self._limitations.append(sentence)
-
-    def _access(self, host: HostFiles, holder: Holder, user: str) -> Access:
-        return Access(
-            name=host.name,
-            address=_ip(host),
-            data_address=host.neighbours[host.name],
-            data_device=addresses.DATA_DEVICE,
-            user=user,
-            keyfile=str(self.run.directory / "key"),
-            port=SSH_PORT,
-            python=self._python,
-            run_dir=str(host.work),
-            netns_pid=holder.pid,
-            through_pid=None if self._keeper is None else self._keeper.pid,
-        )
 
 
 def _user() -> pwd.struct_passwd:

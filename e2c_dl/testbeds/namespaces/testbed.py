@@ -38,7 +38,7 @@ class NamespacesTestbed(ThisMachineTestbed):
         missing = {probe.name for probe in probes if not probe.ok}
         in_the_way = missing & _NEEDED
         for one_of in (_RIGHTS, _SHAPING):
-            in_the_way |= one_of if missing >= one_of else frozenset()
+            in_the_way |= one_of if missing >= one_of else frozenset()  # named only where none of them will do
         return tuple(probe.name for probe in probes if probe.name in in_the_way)
 
     def problems(self, hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which addresses and devices the hosts of a local run have: a numbering, computed, so that nobody has to be asked.
+"""Addresses and devices of the hosts of a local run: computed, so that nobody has to be asked.
 
 ::
 
@@ -19,7 +19,7 @@ from e2c_dl.errors import TestbedError
 MANAGEMENT_DEVICE = "eth0"
 DATA_DEVICE = "eth1"
 DATA_NETWORK = IPv4Network("198.19.0.0/16")
-MOST_HOSTS = 240
+MOST_HOSTS = 240  # .10 to .249 of a /24
 _MANAGEMENT = IPv4Network("198.18.0.0/16")
 _FIRST_HOST = 10
 _ROUTES = Path("/proc/net/route")
@@ -54,7 +54,7 @@ def mac(address: IPv4Address | str) -> str:
 
 def uplink(run_id: str) -> str:
     """The one device of a run in the machine's own network namespace."""
-    return f"e2c-{run_id}"
+    return f"e2c-{run_id}"  # 12 of the 15 characters that a device's name may have
 
 
 def free_slot(taken: Collection[int], routes: Path = _ROUTES) -> int:
@@ -62,7 +62,7 @@ def free_slot(taken: Collection[int], routes: Path = _ROUTES) -> int:
     used = routed_networks(routes.read_text(encoding="ascii"))
     for slot in range(1, 255):
         network = management_network(slot)
-        # A wider route is no obstacle: the run's own is more specific.
+        # Routes too: RFC 2544's range is anybody's. A wider one is no obstacle: the run's own is more specific.
         if slot not in taken and not any(other.subnet_of(network) for other in used):
             return slot
     raise TestbedError(

@@ -1,4 +1,4 @@
-"""How much of a core a host gets: a CPU quota on a cgroup of its own, version 1 or 2, whichever has the controller.
+"""CPU quotas of hosts: a cgroup for each, version 1 or 2, whichever has the controller.
 
 ::
 
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from e2c_dl.errors import TestbedError
 
-PERIOD_US = 5_000
-_LEAST_QUOTA_US = 1_000
-_LONGEST_PERIOD_US = 1_000_000
+PERIOD_US = 5_000  # the kernel's own 100 ms would stop a worker for tens of ms at a time, as no slow processor does
+_LEAST_QUOTA_US = 1_000  # the kernel's least
+_LONGEST_PERIOD_US = 1_000_000  # the kernel's greatest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,13 @@ class Quota:
         if period_us > _LONGEST_PERIOD_US:
             raise TestbedError(f"{cores} cores: the kernel gives no less than 0.001 of one; ask for more, or use sleep")
         return cls(quota_us=round(cores * period_us), period_us=period_us)
+
+    def limitations(self, host: str, cores: float) -> tuple[str, ...]:
+        """What is said of ``host`` if its period is longer than others'."""
+        if self.period_us == PERIOD_US:
+            return ()
+        ms = f"{self.period_us / 1000:g} ms instead of {PERIOD_US // 1000}"
+        return (f"host {host}: {cores:g} cores need a period of {ms}",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +65,7 @@ def controller(mountinfo: Path = Path("/proc/self/mountinfo")) -> Controller | N
         mount, _, filesystem = line.partition(" - ")
         where = Path(mount.split()[4])
         kind, _source, options = filesystem.split(" ", 2)
-        if kind == "cgroup" and "cpu" in options.split(","):
+        if kind == "cgroup" and "cpu" in options.split(","):  # a word of its own: cpuset and cpuacct are others
             return Controller(version=1, root=where)
         if kind == "cgroup2" and "cpu" in _words(where / "cgroup.controllers"):
             return Controller(version=2, root=where)
@@ -79,7 +86,7 @@ def make_group(run_id: str, host: str, cores: float, pid: int) -> tuple[str, ...
     try:
         group = _make(run_id, host)
         limitations = set_cores(run_id, host, cores)
-        _write(group / "cgroup.procs", str(pid))
+        _write(group / "cgroup.procs", str(pid))  # moved in only now: not a moment without its limit
     except OSError as error:
         raise _refused(host, error) from error
     return limitations
@@ -99,13 +106,9 @@ def set_cores(run_id: str, host: str, cores: float) -> tuple[str, ...]:
         in_force = read_quota(run_id, host)
     except OSError as error:
         raise _refused(host, error) from error
-    if in_force != quota:
+    if in_force != quota:  # read back: a kernel may round, or a parent allow less
         raise TestbedError(f"host {host}: asked for {quota}, {group} says {in_force}; emulate compute by sleep instead")
-    if quota.period_us == PERIOD_US:
-        return ()
-    return (
-        f"host {host}: {cores:g} cores need a period of {quota.period_us / 1000:g} ms instead of {PERIOD_US // 1000}",
-    )
+    return quota.limitations(host, cores)
 
 
 def read_quota(run_id: str, host: str) -> Quota | None:
@@ -143,7 +146,7 @@ def _make(run_id: str, host: str) -> Path:
     group = hierarchy.group(run_id, host)
     for directory in (group.parent, group):
         if hierarchy.version == 2:
-            _write(directory.parent / "cgroup.subtree_control", "+cpu")
+            _write(directory.parent / "cgroup.subtree_control", "+cpu")  # a child has what its parent passes on
         directory.mkdir(exist_ok=True)
     return group
 

@@ -35,7 +35,7 @@ _LOGIN_RECORDS = (
     "/var/log/wtmp",
     "/var/log/btmp",
     "/var/log/lastlog",
-)  # sshd writes to them; the machine's are not ours
+)  # sshd writes there; the machine's are not ours
 
 _SSHD = """\
 Port 22
@@ -59,6 +59,7 @@ Subsystem sftp internal-sftp
 SetEnv {environ}
 """
 
+# files alone: DNS times out in there, and nss-systemd reports root as locked
 _NSSWITCH = "".join(f"{table}: files\n" for table in ("passwd", "group", "shadow", "hosts", "protocols", "services"))
 
 
@@ -142,6 +143,7 @@ class HostFiles:
             lines.append((self.run, self._in_run(self.run), "none", "bind"))
         lines += [
             (own / "run", _RUN, "none", "rbind"),
+            # 5 is tty's gid; an ordinary user's namespace maps no gid but his own
             (source, "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666" if self.root else "mode=600,ptmxmode=666"),
             (source, "/dev/shm", "tmpfs", "nosuid,nodev,mode=1777"),  # names in it hold pids, which repeat among hosts
             (source, own / "sys", "sysfs", "nosuid,nodev,noexec"),
@@ -163,6 +165,7 @@ def sshd_config(run: Path, environ: Mapping[str, str]) -> str:
 def passwd(machine: str, user: pwd.struct_passwd, home: Path) -> str:
     """The machine's passwd with ``user`` at ``home`` and a plain shell, whose start is quick."""
     own = f"{user.pw_name}:x:{user.pw_uid}:{user.pw_gid}:{user.pw_gecos}:{home}:/bin/sh"
+    # kept: files show their owners by name
     others = [line for line in machine.splitlines() if line.partition(":")[0] != user.pw_name]
     return "\n".join([own, *others]) + "\n"
 

@@ -12,17 +12,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE
 
 SSH_PORT = 22
-SSHD_WITHIN_S = 30.0
+SSHD_WITHIN_S = 30.0  # of each host, on a machine that may be busy with all the others
 KEYS = ("key", "hostkey")
 """Private keys in a run's directory: the way in, and what its hosts show."""
 
-_POLL_S = 0.005
+_POLL_S = 0.005  # four hosts are up within 0.1 s: a longer pause would be most of that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,14 @@ class MadeHosts(ABC):
 
         Changes ``limitations``. Raises: TestbedError.
         """
+
+    def _access(self, name: str, address: str, data_address: str, **more: Any) -> Access:
+        """The way to one of them; ``more`` of Access is of its kind."""
+        key = str(self.run.directory / KEYS[0])
+        return Access(
+            name=name, address=address, data_address=data_address, data_device=DATA_DEVICE, keyfile=key, port=SSH_PORT,
+            **more,
+        )  # fmt: skip
 
     @abstractmethod
     def _up(self) -> tuple[Access, ...]:

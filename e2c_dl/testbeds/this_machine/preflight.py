@@ -1,4 +1,4 @@
-"""What would go wrong if hosts were brought up on this machine now: found without starting anything."""
+"""Preflight of hosts on this machine: what would go wrong, found without starting anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOST_BYTES = 10 * 2**20
 
 _STATE_BYTES_PER_HOST = 32 * 2**20  # what a worker traces stands there until it is collected
 _NEEDED_FILES = ("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf")
-_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # E2Clab never matches roles with capitals
 _MIB = 2**20
 
 
@@ -37,14 +37,7 @@ def memory_needed(hosts: int) -> int:
 
 def preflight(hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
     """Everything that stands in the way of bringing up hosts of these names, one line each, with its remedy."""
-    return (
-        *names(hosts),
-        *_rights(),
-        *_programs(),
-        *unseen(),
-        *_devices(backend),
-        *_capacity(len(hosts)),
-    )
+    return (*names(hosts), *_rights(), *_programs(), *unseen(), *_devices(backend), *_capacity(len(hosts)))
 
 
 def names(hosts: Sequence[str]) -> list[str]:
@@ -66,14 +59,8 @@ def _rights() -> list[str]:
 
 
 def _programs() -> list[str]:
-    problems = [
-        f"{name}: not found on this machine; apt-get install {package}"
-        for name, package in machine.PROGRAMS.items()
-        if machine.program(name) is None
-    ]
-    return problems + [
-        f"{file}: missing; apt-get install base-files" for file in _NEEDED_FILES if not os.path.exists(file)
-    ]
+    files = (file for file in _NEEDED_FILES if not os.path.exists(file))
+    return [*machine.missing_programs(), *(f"{file}: missing; apt-get install base-files" for file in files)]
 
 
 def unseen() -> list[str]:
@@ -115,6 +102,6 @@ def _capacity(hosts: int) -> list[str]:
 
 
 def _existing(place: Path) -> Path:
-    while not place.exists():
+    while not place.exists():  # disk_usage wants a path that is there, and the registry may not be yet
         place = place.parent
     return place

@@ -1,4 +1,4 @@
-"""What this machine can and cannot do: one probe per capability, each tried rather than looked up, nothing left behind.
+"""Probes of this machine, one per capability, each tried rather than looked up; nothing is left behind.
 
 What needs a device or a rule is tried in a network namespace that ends with the probe.
 """
@@ -11,7 +11,7 @@ import platform
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from e2c_dl.memory import memory_available_bytes
@@ -65,7 +65,7 @@ def has_netem() -> bool:
 def tun_problem(device: Path = _TUN) -> str | None:
     """Why no TAP device can be made; None if one can."""
     try:
-        os.close(os.open(device, os.O_RDWR))
+        os.close(os.open(device, os.O_RDWR))  # it may be there without its driver, or forbidden in a container
     except OSError as error:
         return error.strerror
     return None
@@ -83,14 +83,14 @@ def _all() -> Iterator[Probe]:
     yield _tun()
     yield _cpu_quota()
     for name in PROGRAMS:
-        yield _program(name)
+        yield program_probe(name)
     yield _docker()
     for package in _PACKAGES:
-        yield _package(package)
+        yield package_probe(package, remedy="make setup")
 
 
 def _capacity() -> Iterator[Probe]:
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))  # not cpu_count: a container or taskset may allow fewer
     yield Probe(name="cores", ok=True, detail=f"{cores}")
     yield Probe(name="memory", ok=True, detail=f"{memory_available_bytes() / _GIB:.1f} GiB available")
     for name, place in (("disk here", Path.cwd()), ("disk for runs' state", state_base())):
@@ -142,7 +142,7 @@ def _cpu_quota() -> Probe:
         return Probe(
             name="CPU quota", ok=False, detail="no cgroup cpu controller", remedy="compute is emulated by sleep"
         )
-    failure = cpu.try_quota(f"probe-{os.getpid()}")
+    failure = cpu.try_quota(f"probe-{os.getpid()}")  # by pid: two of these at a time must not share it
     detail = f"cgroup version {hierarchy.version} at {hierarchy.root}"
     remedy = "run as root; without it, compute is emulated by sleep" if failure else ""
     return Probe(
@@ -150,7 +150,14 @@ def _cpu_quota() -> Probe:
     )
 
 
-def _program(name: str) -> Probe:
+def missing_programs(names: Iterable[str] = tuple(PROGRAMS)) -> tuple[str, ...]:
+    """Which of ``names`` this machine lacks, one line each, with the remedy."""
+    lacking = (name for name in names if program(name) is None)
+    return tuple(f"{name}: not found on this machine; apt-get install {PROGRAMS[name]}" for name in lacking)
+
+
+def program_probe(name: str) -> Probe:
+    """Whether the program ``name`` of PROGRAMS is here."""
     where = program(name)
     remedy = "" if where else f"apt-get install {PROGRAMS[name]}"
     return Probe(name=name, ok=where is not None, detail=where or "not found", remedy=remedy)
@@ -170,16 +177,17 @@ def _docker() -> Probe:
     return Probe(name="docker", ok=True, detail="daemon answers")
 
 
-def _package(name: str) -> Probe:
+def package_probe(name: str, *, remedy: str) -> Probe:
+    """Whether the Python package ``name`` is installed; not by importing it, which takes seconds for some."""
     try:
         return Probe(name=name, ok=True, detail=importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Probe(name=name, ok=False, detail="not installed", remedy="make setup")
+        return Probe(name=name, ok=False, detail="not installed", remedy=remedy)
 
 
 def _failure(*argv: str) -> str | None:
     """Why ``argv`` fails, in a line; None if it does not."""
-    environ = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
+    environ = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}  # messages untranslated
     try:
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

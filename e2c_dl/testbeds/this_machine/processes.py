@@ -14,9 +14,16 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RUN_VARIABLE, start_ticks
 
 _PROC = Path("/proc")
+
+
+def all_of(run_id: str, directory: Path, groups: Iterable[Path] = ()) -> frozenset[int]:
+    """``processes_of`` the run whose registry entry is ``directory``, and its controller while that is alive."""
+    controller = registry.live_controller(directory)  # it does not carry the run's id: the run began after it
+    return processes_of(run_id, groups, () if controller is None else (controller,))
 
 
 def processes_of(run_id: str, groups: Iterable[Path] = (), others: Iterable[int] = ()) -> frozenset[int]:
@@ -24,7 +31,7 @@ def processes_of(run_id: str, groups: Iterable[Path] = (), others: Iterable[int]
 
     This process and its ancestors are not among them, nor are zombies, which their parents must reap.
     """
-    mark = f"\0{RUN_VARIABLE}={run_id}\0".encode()
+    mark = f"\0{RUN_VARIABLE}={run_id}\0".encode()  # whole entries: one id may begin another
     pids = {int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()}
     found = {pid for pid in pids if mark in b"\0" + _read(_PROC / str(pid) / "environ") or _is_shared_ssh(pid, run_id)}
     for group in groups:
@@ -42,7 +49,7 @@ def _is_shared_ssh(pid: int, run_id: str) -> bool:
 def lineage() -> frozenset[int]:
     """This process and its ancestors."""
     pids, pid = set(), os.getpid()
-    while pid > 0:
+    while pid > 0:  # 0: the parent of pid 1, or one outside of this pid namespace
         pids.add(pid)
         pid = _parent(pid)
     return frozenset(pids)
@@ -69,9 +76,9 @@ def kill(find: Callable[[], frozenset[int]], timeout_s: float) -> None:
             held.callback(os.close, descriptors[pid])
         waiting = select.poll()
         left = 0
-        for pid in find() & descriptors.keys():
+        for pid in find() & descriptors.keys():  # held now: before, a pid may have changed hands
             _send_kill(descriptors[pid])
-            waiting.register(descriptors[pid], select.POLLIN)
+            waiting.register(descriptors[pid], select.POLLIN)  # a pidfd can be read once its process has ended
             left += 1
         while left and time.monotonic() < deadline_s:
             for descriptor, _ in waiting.poll(max(0.0, deadline_s - time.monotonic()) * 1000):

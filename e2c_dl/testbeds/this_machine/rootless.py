@@ -29,8 +29,8 @@ _TIMEOUT_S = 10.0
 _SWITCHES = {  # sysctl -> the value that forbids, and what to write instead
     "user/max_user_namespaces": ("0", "10000"),
     "user/max_net_namespaces": ("0", "10000"),
-    "kernel/unprivileged_userns_clone": ("0", "1"),
-    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "kernel/unprivileged_userns_clone": ("0", "1"),  # of Debian's kernels
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),  # of Ubuntu's, since 23.10
 }
 
 # What a host does first: a network, processes and mounts of its own.
@@ -69,8 +69,8 @@ def enter() -> None:
             f"{sys.executable}: has no capabilities inside a user namespace; "
             "use an interpreter without file capabilities (getcap), or run as root"
         )
-    again = [sys.executable, *sys.orig_argv[1:]]
-    sys.stdout.flush()
+    again = [sys.executable, *sys.orig_argv[1:]]  # orig_argv: -m, -c and the interpreter's own options too
+    sys.stdout.flush()  # what is buffered would be lost with this program's memory
     sys.stderr.flush()
     os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], {**os.environ, _ENTERED: "1", "PATH": _path()})
 
@@ -114,6 +114,7 @@ def way_in(pid: int | None) -> tuple[str, ...]:
     """
     if pid is None or not outside(pid):
         return ()
+    # --preserve-credentials: else it sets uid and groups, which such a namespace refuses
     return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net", "--")
 
 

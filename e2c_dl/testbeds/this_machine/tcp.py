@@ -10,10 +10,11 @@ to the other hosts names it, once the data device is there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import IPv4Interface
 from pathlib import Path
 
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE, DATA_NETWORK
+from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE
 
 LEAST_BUFFER_BYTES = 16 * 2**20
 CONGESTION_CONTROL = "net/ipv4/tcp_congestion_control"
@@ -49,17 +50,17 @@ def limitation(host: str, key: str, asked: str, in_force: str) -> str:
 
 def known(congestion_control: str, root: Path = Path("/proc/sys")) -> bool:
     """Whether this machine has ``congestion_control`` at all."""
-    return (
-        congestion_control in (root / "net/ipv4/tcp_available_congestion_control").read_text(encoding="ascii").split()
-    )
+    available = root / "net/ipv4/tcp_available_congestion_control"
+    return congestion_control in available.read_text(encoding="ascii").split()
 
 
-def route_change(data_address: str, congestion_control: str) -> list[str]:
-    """`ip route` arguments that make ``congestion_control`` the one of everything sent to the other hosts."""
-    network = ["route", "change", str(DATA_NETWORK), "dev", DATA_DEVICE]
-    return [*network, "proto", "kernel", "scope", "link", "src", data_address, "congctl", congestion_control]
+def route_change(address: IPv4Interface, congestion_control: str) -> list[str]:
+    """`ip` arguments that make ``congestion_control`` the one of everything that ``address`` sends to other hosts."""
+    # As the kernel wrote the route when the address was added: "change" finds it by these, and keeps them.
+    route = ["route", "change", str(address.network), "dev", DATA_DEVICE, "proto", "kernel", "scope", "link"]
+    return [*route, "src", str(address.ip), "congctl", congestion_control]
 
 
 def _grown(buffer: str) -> str:
     least, default, most = map(int, buffer.split())
-    return f"{least} {default} {max(most, LEAST_BUFFER_BYTES)}"
+    return f"{least} {default} {max(most, LEAST_BUFFER_BYTES)}"  # a machine tuned for more keeps that

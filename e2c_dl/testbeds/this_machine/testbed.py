@@ -29,25 +29,15 @@ from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import described, registry, shaping
-from e2c_dl.testbeds.base import Access, Probe, Told
+from e2c_dl.testbeds.base import Access, Testbed, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.this_machine import addresses
 from e2c_dl.testbeds.this_machine.hosts import KEYS, HostSpec, MadeHosts
 from e2c_dl.testbeds.this_machine.probes import has_netem
 
 
-class ThisMachineTestbed(ABC):
-    """A kind of hosts on this machine: conforms to base.Testbed. ``probes``, ``blocking`` and these are its own."""
-
-    name: str
-
-    @abstractmethod
-    def probes(self) -> tuple[Probe, ...]:
-        """Everything that matters for it, found out without leaving a trace."""
-
-    @abstractmethod
-    def blocking(self, probes: tuple[Probe, ...]) -> tuple[str, ...]:
-        """Names of the missing capabilities without which no run works here."""
+class ThisMachineTestbed(Testbed, ABC):
+    """A kind of hosts on this machine: ``name``, ``probes``, ``blocking`` of base.Testbed and these are its own."""
 
     @abstractmethod
     def problems(self, hosts: Sequence[str], backend: Backend) -> tuple[str, ...]:
@@ -72,7 +62,6 @@ class ThisMachineTestbed(ABC):
         return {}
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
-        """What stands in the way of running ``scenario`` here, one line each, with its remedy; starts nothing."""
         return self.problems(scenario.topology.names, backend_of(scenario))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
@@ -80,20 +69,18 @@ class ThisMachineTestbed(ABC):
         return compute.quota_missed(scenario, quota=self.has_quota())
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
-        """Headings and lines for ``--dry-run``."""
         backend = backend_of(scenario)
         reached = {name: str(addresses.data_address(i).ip) for i, name in enumerate(scenario.topology.names)}
         devices = dict.fromkeys(reached, addresses.DATA_DEVICE)
         return described.plan(scenario, backend, compute_plan(scenario, quota=self.has_quota()), devices, reached)
 
     def claim(self, scenario: Scenario) -> ThisMachineRun:
-        """A run id of its own, registered: from now on ``e2c-dl destroy`` knows of this run."""
         run = registry.begin(
             registry.new_run_id(),
             scenario=scenario.name,
             testbed=self.name,
             details=self.details(),
-            choose_slot=addresses.free_slot,
+            choose_slot=addresses.free_slot,  # under the registry's lock: two runs that begin at once get two
         )
         return ThisMachineRun(self, scenario, run)
 
@@ -129,12 +116,11 @@ class ThisMachineRun(ClaimedRun):
         specs = [HostSpec(name=name, cores=self._plan.cores.get(name)) for name in self._scenario.topology.names]
         self._hosts = self._kind.make_hosts(self._run, specs, backend=self._backend, tcp=self._scenario.tcp)
         self.accesses = self._hosts.up()
-        self._run = self._hosts.run
+        self._run = self._hosts.run  # with its hosts, which ``up`` registered
         return self.accesses
 
     @property
     def limitations(self) -> tuple[str, ...]:
-        """What of the scenario this machine cannot honour, in sentences."""
         found = [] if self._hosts is None else list(self._hosts.limitations)
         found += self._kind.limitations(self._scenario)
         if self._plan.oversubscribed:
@@ -142,27 +128,23 @@ class ThisMachineRun(ClaimedRun):
         return tuple(found)
 
     def facts(self) -> dict[str, Any]:
-        """How network and compute are emulated, for run.json."""
         return described.facts(self._scenario, self._backend, self._plan)
 
     def emulate(self) -> None:
-        """Put the whole emulated topology in force at once. Raises: EmulationError."""
         if self._backend is Backend.TC:
             shaping.apply(self.accesses, self._scenario.emulated_topology(), netem=True)
         else:
             self._start_relay()
 
     def emulation_failure(self) -> str | None:
-        """Why the emulation is no longer in force; None while it is."""
-        status = None if self._relay is None else self._relay.poll()
+        status = None if self._relay is None else self._relay.poll()  # tc needs no process
         if status is None:
             return None
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"the relay {how}, so the hosts lost their network; see logs/relay.log in the archive"
 
     def log_files(self) -> dict[str, Path]:
-        """Name -> path of what this testbed logged, while the run is up."""
-        return {"relay.log": self._relay_log, "relay.json": self._relay_report}
+        return {path.name: path for path in map(self._of_relay, ("log", "json"))}
 
     def end_emulation(self) -> tuple[str, ...]:
         """End the relay, so that its report is final; why the network may not have been as asked, in sentences.
@@ -174,7 +156,6 @@ class ThisMachineRun(ClaimedRun):
         return relay_report.limitations(self._relay.stop(), compute.RELAY_CORES)
 
     def release(self) -> tuple[str, ...]:
-        """Remove everything of this run from the machine; what that was."""
         return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down()
 
     def secrets(self) -> tuple[bytes, ...]:
@@ -188,21 +169,13 @@ class ThisMachineRun(ClaimedRun):
         self._plan = compute_plan(self._scenario, quota=self._kind.has_quota())
 
     def _told(self, access: Access) -> Told:
-        socket = str(self._relay_socket) if self._backend is Backend.RELAY else None
+        socket = str(self._of_relay("sock")) if self._backend is Backend.RELAY else None
         speed = self._plan.speed.get(access.name)
         return Told(speed=speed, strict=self._strict, backend=self._backend, relay_socket=socket)
 
-    @property
-    def _relay_log(self) -> Path:
-        return self.state_dir / "relay.log"
-
-    @property
-    def _relay_report(self) -> Path:
-        return self.state_dir / "relay.json"
-
-    @property
-    def _relay_socket(self) -> Path:
-        return self.state_dir / "relay.sock"
+    def _of_relay(self, kind: str) -> Path:
+        """The relay's own file: ``log``, ``json`` for its report, ``sock`` to be told of changes."""
+        return self.state_dir / f"relay.{kind}"
 
     def _start_relay(self) -> None:
         hosts = [
@@ -219,9 +192,9 @@ class ThisMachineRun(ClaimedRun):
             self._scenario.emulated_topology(),
             hosts,
             seed=self._scenario.training.seed,
-            report_path=str(self._relay_report),
-            control_path=str(self._relay_socket),
+            report_path=str(self._of_relay("json")),
+            control_path=str(self._of_relay("sock")),
         )
-        self._relay = RelayProcess.start(config, {**os.environ, **self.environ}, self._relay_log)
+        self._relay = RelayProcess.start(config, {**os.environ, **self.environ}, self._of_relay("log"))
         if self._hosts is not None:
-            self._hosts.settle()
+            self._hosts.settle()  # only now are the data devices there

@@ -13,7 +13,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import in_force, matrix, remeasured
+from e2c_dl.campaign import in_force, matrix, requested_links
 from e2c_dl.campaign.targets import Target
 from e2c_dl.cli.emulate import emulate
 from e2c_dl.emulation.backend import Backend
@@ -45,9 +45,10 @@ def topology(links: dict[Pair, Link] | None = None, bottlenecks: tuple[Bottlenec
     return Topology(hosts=hosts, links=LINKS if links is None else links, bottlenecks=bottlenecks)
 
 
-def hosts(pid: int | None = 7, requested: Topology | None = None) -> matrix.Hosts:
+def hosts(pid: int | None = 7, requested: Topology | None = None) -> Target:
     accesses = {name: access(name, number, pid) for number, name in enumerate(NAMES, 1)}
-    return matrix.Hosts(accesses=accesses, designed=topology(), requested=requested or topology())
+    asked = requested or topology()
+    return Target(name="x", accesses=accesses, designed=topology(), requested=asked, backend=Backend.TC)
 
 
 def measured(**values: object) -> Measured:
@@ -131,7 +132,7 @@ def test_what_was_measured_by_hand_replaces_its_rows_and_the_archive_still_verif
         requested_bps=15e6,
         shares=((("edge-1", "cloud-1"), Share(rate_bps=7e6, interval_bps=(6e6, 8e6), offered_bps=9e6)),),
     )
-    remeasured.store(archive.path, matrix.Matrix(links=(new, row("edge-2", "fog-1", None)), bottlenecks=(full,)))
+    requested_links.store(archive.path, matrix.Matrix(links=(new, row("edge-2", "fog-1", None)), bottlenecks=(full,)))
     read = open_archive(archive.path)
     assert [LinkFidelity.from_json(each) for each in read.links()] == [new, old[1]]
     assert [BottleneckFidelity.from_json(each) for each in read.bottlenecks()] == [full]

@@ -10,7 +10,7 @@ from e2c_dl.scenario.model import Fault, FaultKind, LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.testbeds import described, shaping
-from e2c_dl.testbeds.machines import computing
+from e2c_dl.testbeds.machines.run import compute_plan
 from e2c_dl.topology import Bottleneck, BurstLoss, Link
 
 PAIR = ("edge-1", "cloud-1")
@@ -79,9 +79,9 @@ def test_what_a_back_end_must_be_able_to_do_is_what_ever_comes(scenario):
 
 
 def test_machines_that_are_there_are_paced_only_if_something_is_asked(scenario):
-    assert computing.plan(scenario).speed == {}
+    assert compute_plan(scenario).speed == {}
     slowed = replace(scenario, compute=replace(scenario.compute, factors={"edge-1": 4.0}, method="quota"))
-    told = computing.plan(slowed)
+    told = compute_plan(slowed)
     assert told.method is compute.Method.SLEEP
     assert told.speed["edge-1"] == pytest.approx(0.25) and told.speed["edge-2"] == pytest.approx(1.0)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.errors import InputError
-from e2c_dl.testbeds.machines import inventory, matching
+from e2c_dl.testbeds.machines import inventory
 from e2c_dl.testbeds.machines.inventory import SharedDevice
 from e2c_dl.topology import Host, Topology
 
@@ -117,7 +117,7 @@ TOPOLOGY = Topology(hosts=(host("edge-1", "edge", 0), host("edge-2", "edge", 1),
 
 
 def addresses(listed, hosts: str) -> dict[str, str]:
-    found = matching.matched(TOPOLOGY, listed(f"defaults: {{key: key}}\nhosts:\n{hosts}"))
+    found = inventory.matched(TOPOLOGY, listed(f"defaults: {{key: key}}\nhosts:\n{hosts}"))
     return {name: machine.address for name, machine in found.items()}
 
 
@@ -133,7 +133,7 @@ def test_the_order_of_the_file_decides_within_a_layer(listed):
 
 def test_a_host_without_machine_is_named_with_the_remedy(listed):
     few = listed("defaults: {key: key}\nhosts:\n- {address: a, layer: edge}\n- {address: b}")
-    assert matching.problems(TOPOLOGY, few) == (
+    assert inventory.problems(TOPOLOGY, few) == (
         "hosts.yaml: no machine is left for host cloud-1; "
         "add one with 'name: cloud-1', with 'layer: cloud', or with neither",
     )

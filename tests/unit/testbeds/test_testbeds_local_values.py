@@ -11,7 +11,7 @@ from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.namespaces import cables
+from e2c_dl.testbeds.namespaces import holder
 from e2c_dl.testbeds.this_machine import addresses, cpu, files, tcp
 
 _ROUTES = """\
@@ -77,7 +77,7 @@ def test_the_lowest_free_slot_is_taken(tmp_path: Path) -> None:
 
 
 def test_cables_without_data() -> None:
-    assert cables.in_core("0123abcd", 5, [11], with_data=False) == [
+    assert holder.in_core("0123abcd", 5, [11], with_data=False) == [
         "link add mgmt type bridge",
         "link set mgmt up",
         "link add up0 type veth peer name e2c-0123abcd netns 5",
@@ -88,7 +88,7 @@ def test_cables_without_data() -> None:
 
 
 def test_cables_with_data() -> None:
-    assert cables.in_core("0123abcd", 5, [11, 12], with_data=True)[-4:] == [
+    assert holder.in_core("0123abcd", 5, [11, 12], with_data=True)[-4:] == [
         "link add d0 type veth peer name eth1 netns 11",
         "link set d0 master data up",
         "link add d1 type veth peer name eth1 netns 12",

@@ -13,7 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from e2c_dl.cli.calibrate import calibrate as command
+from e2c_dl.cli.simulate import calibrate as command
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.training import default_training
 from e2c_dl.strategies import names
@@ -62,7 +62,7 @@ def test_the_command_writes_it_and_says_where(tmp_path: Path) -> None:
 LISTED = """
 import sys
 sys.modules["torch"] = None
-from e2c_dl.cli.strategies import strategies
+from e2c_dl.cli.scenarios import strategies
 strategies(sys.argv[1:])
 """
 

@@ -1,0 +1,61 @@
+"""Options and arguments that several commands take, what they say of a testbed, and which exclude each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+PATH = click.Path(path_type=Path)
+SCENARIO = click.argument("scenario", type=PATH)  # existence is checked by the loader, whose message says what to do
+ARCHIVE = click.argument("archive", type=PATH)
+KEPT_IN = click.option("--archive", type=PATH, help="Where the run is kept [default: runs/SCENARIO-TIME-RUN].")
+SEED = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Place the injected slow-downs anew, by this seed."
+)
+HEALTHY = click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
+
+_OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it takes them
+    ("inventory", "FILE", "For --on static: the YAML file that lists the hosts."),
+    ("image", "NAME", "For --on docker: the image of the hosts [default: built once]."),
+    ("memory", "SIZE", "For --on docker: what a host may use at most, such as 1GiB."),
+)
+
+
+def as_json(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--json`` (argument ``as_json``)."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def on(default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options ``--on`` (argument ``testbed``) and those that say something about it: the command's ``**said``."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, metavar, text in reversed(_OF_TESTBEDS):  # decorators apply from below: --help has them in order
+            command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+        return click.option(
+            "--on", "testbed", default=default, show_default=default is not None, metavar="TESTBED",
+            help="Where the hosts come from: local, docker or static.",
+        )(command)  # fmt: skip
+
+    return decorated
+
+
+def given(said: dict[str, str | None]) -> dict[str, str]:
+    """What was said about a testbed, as ``catalogue.testbed`` takes it: it refuses what is not for the one chosen."""
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def absolute(path: Path | None) -> Path | None:
+    """``path`` seen from here, links kept: E2Clab changes the working directory while a run goes on."""
+    return None if path is None else Path(os.path.abspath(path))
+
+
+def one_of(**chosen: bool) -> None:
+    """Does nothing. Raises: UsageError if more than one of these options was chosen."""
+    names = [f"--{name.replace('_', '-')}" for name, was in chosen.items() if was]
+    if len(names) > 1:  # by click's own error: exit code 2, and where the help is
+        raise click.UsageError(f"{' and '.join(names)} exclude each other; leave one of them out")
