@@ -150,7 +150,7 @@ class Field:
         # YAML 1.1 knows 1e-3 as text: its floats have a point.
         if isinstance(self.value, str) and re.fullmatch(r"[0-9]+[eE][-+]?[0-9]+", self.value):
             raise self.error(f"{described(self.value)} is text to YAML", "write a decimal point, such as 1.0e-3")
-        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):  # so is True
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):  # nor is True one
             raise self.error(f"expected a number, not {described(self.value)}", remedy)
         # Compared before converting: an integer may be too large for a float.
         if not (abs(self.value) < 1e300 and math.isfinite(self.value) and valid(float(self.value))):

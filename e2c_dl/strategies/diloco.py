@@ -63,14 +63,14 @@ class DiLoCo(Strategy):
         return self._averaging.links(layers)
 
     async def run(self, worker: Worker) -> None:
-        anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()  # at rest
+        anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()
         await worker.copy(anchor, worker.parameters)
         async for iteration in worker.iterations():
             await local_step(worker)
             scope = self._averaging.scope_after(iteration)
             if scope is Scope.LAYER:  # without an outer step: the anchor is one for all ranks
                 await self._averaging.mean(worker, worker.parameters, iteration, scope)
-            elif scope is Scope.ALL:
+            elif scope is Scope.ALL:  # all ranks keep the velocity alike: their deltas are one after the mean
                 await worker.copy(delta, anchor)  # back to the anchor: as a gradient, it points against the way
                 await worker.accumulate(delta, worker.parameters, -1.0)
                 await self._averaging.mean(worker, delta, iteration, scope)

@@ -249,9 +249,8 @@ def _links(name: str, field: Field, ground: Ground) -> Place:
 def _across(field: Field, hosts: Sequence[Host]) -> tuple[Pair, ...]:
     """All links between the sides of a partition. Raises: ScenarioError."""
     patterns = [side.items() for side in field.items()]
-    sides = [
-        {host.name: None for pattern in side for host in hosts_of(pattern, hosts)} for side in patterns
-    ]  # in order
+    # Dictionaries, not sets: links come in the order of the file, the same in every run.
+    sides = [{host.name: None for each in side for host in hosts_of(each, hosts)} for side in patterns]
     if len(sides) < 2 or not all(sides):
         raise field.error("has not two sides with hosts in them", "write e.g. [[edge.*], [fog.*, cloud.*]]")
     everyone = [name for side in sides for name in side]

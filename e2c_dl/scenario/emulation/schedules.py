@@ -141,9 +141,8 @@ def _check_links(
         if loss is not None and link.burst is not None:
             raise fields["loss"].error(f"{shown(pair)} loses in bursts", "remove burst from its links, or loss here")
         if delay is not None:
-            shortest = dataclasses.replace(
-                link, delay_s=delay.least
-            )  # jitter is of the link, and does not shrink with it
+            # Jitter is of the link, and does not shrink while a schedule makes the delay short.
+            shortest = dataclasses.replace(link, delay_s=delay.least)
             check_jitter(shortest, fields["delay"], shown(pair), "keep the delay longer")
             if link.reorder > 0 and delay.least == 0:
                 raise fields["delay"].error(f"{shown(pair)} reorders, which takes a delay", "keep it above 0ms")
