@@ -37,25 +37,19 @@ def calibrate(training: Training, batch_sizes: Sequence[int] = (), *, repetition
     compute = TorchCompute(alone, rank=0, size=1)
     sizes = _sizes(training, batch_sizes, compute.samples)
     return ComputeProfile(
-        model=training.model,
-        dtype=training.dtype,
-        parameters=len(compute.parameters),
+        model=training.model, dtype=training.dtype, parameters=len(compute.parameters),
         buckets=tuple((where.start, where.stop) for where in compute.buckets),
-        gradients=_gradients(compute, sizes, repetitions),
-        step_s=_step_s(compute, repetitions),
-        evaluate_s=_median_s(compute.evaluate, 3),
-        **_vectors_s_per_byte(compute.parameters, repetitions),
-    )
+        gradients=_gradients(compute, sizes, repetitions), step_s=_step_s(compute, repetitions),
+        evaluate_s=_median_s(compute.evaluate, 3), **_vectors_s_per_byte(compute.parameters, repetitions),
+    )  # fmt: skip
 
 
 def _sizes(training: Training, asked: Sequence[int], samples: int) -> list[int]:
     """At least two, without which no other size could be told."""
     if asked:
-        beyond = [size for size in asked if not 1 <= size <= samples]
-        if beyond:
-            raise InputError(
-                f"batch size {beyond[0]}: dataset {training.dataset} has {samples} training samples; write less"
-            )
+        if beyond := [size for size in asked if not 1 <= size <= samples]:
+            has = f"dataset {training.dataset} has {samples} training samples"
+            raise InputError(f"batch size {beyond[0]}: {has}; write less")
         return sorted(set(asked))
     own = set(training.batch_sizes)
     around = own | {max(1, size // 2) for size in own} | {2 * size for size in own}

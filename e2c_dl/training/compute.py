@@ -137,7 +137,7 @@ class TorchCompute:
             right += int((scores.argmax(dim=1) == labels).sum())
             count += len(labels)
         self._flat.model.train()
-        self.pacing.once(begin_ns, time.thread_time_ns() - begin_cpu_ns)
+        self.pacing.once(begin_ns, time.thread_time_ns() - begin_cpu_ns)  # not calibrated: paced by what it took
         return Evaluation(loss=loss / count, accuracy=right / count)
 
     def calibrate(self, repetitions: int = CALIBRATIONS) -> tuple[float, ...]:
@@ -215,7 +215,7 @@ class TorchCompute:
 
     def _backward(self, loss: torch.Tensor, complete: Callable[[int], None]) -> None:
         for bucket in range(len(self.buckets)):
-            self._missing[bucket] = self._flat.bucket_of.count(bucket)
+            self._missing[bucket] = self._flat.bucket_of.count(bucket)  # anew: a backward that failed leaves some
         self._complete = complete
         try:
             loss.backward()  # type: ignore[no-untyped-call]

@@ -69,7 +69,7 @@ class FlatModel:
                 where = slice(begin, begin + parameter.numel())
                 self.vector[where].copy_(parameter.flatten())
                 parameter.data = self.vector.data[where].view(parameter.shape)
-                parameter.grad = self.gradient[where].view(parameter.shape)
+                parameter.grad = self.gradient[where].view(parameter.shape)  # set once: autograd adds to what is there
                 begin = where.stop
 
 

@@ -48,6 +48,7 @@ def parts(labels: Indices, *, partition: str = IID, seed: int, size: int) -> tup
 def too_few(batch_size: int, *, rank: int, own: int, samples: int, partition: str) -> InputError:
     """What is wrong if ``rank`` shall draw ``batch_size`` at once from ``own`` of all ``samples``; to be raised."""
     by = "" if partition == IID else f" by partition {partition}"
+    # of an empty part, no batch can be drawn, however small
     remedy = "write a batch_size between 1 and that" if own else "write another seed or a larger ALPHA"
     return InputError(f"batch_size {batch_size} of rank {rank}: it has {own} of {samples} samples{by}; {remedy}")
 

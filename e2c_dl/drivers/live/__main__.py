@@ -59,7 +59,7 @@ def _begin(chosen: argparse.Namespace) -> int:
     except (E2cDlError, OSError) as error:
         with suppress(OSError):  # for wait, as far as there is room
             (chosen.run_dir / layout.WORKER_LOG).write_text(f"{error}\n")
-        raise
+        raise  # for the exit status, which the launch sees
     return 0
 
 

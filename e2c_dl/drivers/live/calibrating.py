@@ -41,8 +41,7 @@ async def calibrate(compute: TorchCompute, control: Control, thread: ThreadPoolE
     for number in range(max(turns) + 1):
         tell(Doing(what="calibrating", done=done, of=len(turns)))
         if turns[control.rank] == number:
-            calibrated = asyncio.get_running_loop().run_in_executor(thread, compute.calibrate)
-            segments_s = list(await calibrated)
+            segments_s = list(await asyncio.get_running_loop().run_in_executor(thread, compute.calibrate))
         # A word of its own each time: ranks with larger batches take longer, which would not be foreseen.
         await control.barrier(f"calibrated-{number}", PREPARED_WITHIN_S)
         done += turns.count(number)
@@ -64,6 +63,6 @@ def in_turns(where: Sequence[tuple[str, int]]) -> list[int]:
     turns = []
     for machine, _ in where:
         before = seen.get(machine, 0)
-        turns.append(before // cores[machine])
+        turns.append(before // cores[machine])  # in order of rank, so that all ranks compute the same turns
         seen[machine] = before + 1
     return turns

@@ -40,7 +40,7 @@ class HostChanges:
     def __init__(self, assignment: Assignment) -> None:
         self._assignment, self._host = assignment, assignment.own.name
         scenario = assignment.scenario
-        self.clock = TraceClock(time.monotonic_ns)
+        self.clock = TraceClock(time.monotonic_ns)  # monotonic: nobody sets it while training runs
         self._clock_faults = faults_of_kind(scenario, *CLOCK_FAULTS, host=self._host)
         self._duties = Duties.of(scenario, self._host, relay=assignment.own.backend is Backend.RELAY)
         self._agent: AgentProcess | None = None
@@ -72,9 +72,9 @@ class HostChanges:
         """Training begins now."""
         self._began_ns = time.monotonic_ns()
         if self._agent is not None:
-            self._agent.tell(WorkerSignal(at_ns=self._began_ns))
+            self._agent.tell(WorkerSignal(at_ns=self._began_ns))  # the moment, not "now": the pipe takes time
         self._skew()
-        for log in (self._log, self._heat):
+        for log in (self._log, self._heat):  # before the speed, which logs its first factor at once
             if log is not None:
                 log.began_ns = self._began_ns
         if isinstance(self.speed, ChangingSpeed):
@@ -85,7 +85,7 @@ class HostChanges:
         now_ns = time.monotonic_ns()
         time_s = (now_ns - self._began_ns) / 1e9
         numbers = self._begun.begin(self._own, number, time_s)
-        if not numbers:
+        if not numbers:  # nearly always
             return
         if self._agent is not None and self._duties.concerns(numbers):
             self._agent.tell(WorkerSignal(iteration=number, at_ns=now_ns))  # first: it acts while this goes on
@@ -102,20 +102,20 @@ class HostChanges:
         watch = asyncio.ensure_future(self._agent.lost())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            await (watch if watch.done() else work)
+            await (watch if watch.done() else work)  # a lost agent first: work may fail of it
         finally:
             for task in (work, watch):
-                task.cancel()
-            await asyncio.wait({work, watch})
+                task.cancel()  # of one that has ended: no effect
+            await asyncio.wait({work, watch})  # cancelled is not ended: nothing of training may run on
 
     async def end(self) -> None:
         """Raises: EmulationError if something could not be logged."""
         if self._agent is not None:
             await self._agent.end()
         if isinstance(self.speed, ChangingSpeed):
-            self.speed.idle(time.monotonic_ns())
+            self.speed.idle(time.monotonic_ns())  # it may have cooled enough to recover since its last gradient
         if self._log is not None:
-            self._log_clock(self._log)
+            self._log_clock(self._log)  # now that all begins are known
             self._log.close()
         if self._heat is not None:
             self._heat.close()
@@ -134,7 +134,7 @@ class HostChanges:
         """What the clock did, told at the end: it needs no doing, and so is never late."""
         now_ns = time.monotonic_ns()
         for skew in skews(self._clock_faults, self._began_ns, self._begun):
-            if self._began_ns and skew.begin_ns <= now_ns:
+            if self._began_ns and skew.begin_ns <= now_ns:  # only what has happened
                 asked_s = (skew.begin_ns - self._began_ns) / 1e9
                 log.add(
                     Change.CLOCK, self._host, skew.begin_ns, asked_s=asked_s,
@@ -172,7 +172,7 @@ class HeatLog:
         self._path, self._own_ns = path, own_ns
         self.began_ns = 0  # of the machine's clock: training
         try:
-            self._file = path.open("w", buffering=1)
+            self._file = path.open("w", buffering=1)  # by lines: a worker that is killed leaves whole rows
             self._file.write(",".join(HEAT_COLUMNS) + "\n")
         except OSError as error:
             raise self._unwritable(error) from error

@@ -34,8 +34,8 @@ class Clocks:
         if assignment.rank == 0:
             port = resources.enter_context(ClockServer(assignment.own.address, own)).port
         clocks = cls(assignment, control, await control.broadcast("clock", port), own)
-        await clocks._exchange()
-        await control.barrier("clocks")
+        await clocks._exchange()  # before training, as drift shows only between two
+        await control.barrier("clocks")  # nothing else shall use the network during an exchange
         return clocks
 
     @asynccontextmanager
@@ -45,12 +45,12 @@ class Clocks:
         try:
             yield
         finally:
-            following.cancel()
+            following.cancel()  # the thread that exchanges just now ends by its own time-out
             await asyncio.wait({following})
 
     async def finish(self) -> None:
         """All ranks exchange a last time. Raises: TrainingError."""
-        await self._control.barrier("clocks again")
+        await self._control.barrier("clocks again")  # ranks that still train would delay the answers
         await self._exchange()
 
     async def _follow(self) -> None:
@@ -65,9 +65,9 @@ class Clocks:
         """One more; rank 0's clock is the reference, and needs none."""
         if self._assignment.rank:
             reference = self._assignment.members[0].address
-            seen = await asyncio.to_thread(
+            seen = await asyncio.to_thread(  # it blocks: in the loop, it would hold up messages
                 clock.exchange, reference, self._port, rounds=rounds, within_s=within_s, clock=self._own
             )
             self._seen.append(seen)
         alignment = clock.align(*self._seen) if self._seen else ClockAlignment()
-        self._assignment.records.write_clock(alignment)
+        self._assignment.records.write_clock(alignment)  # each time: a run that ends early has the last

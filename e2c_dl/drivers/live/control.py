@@ -10,8 +10,7 @@
             -> {"op": "leave"}                                    the orderly end
 
 A connection that ends without leaving is a lost rank. The first cause that reaches the coordinator is the one all are
-told, so that a chain of losses names its beginning. This is a rank's end;
-:mod:`e2c_dl.drivers.live.coordinator` is the other.
+told, so that a chain of losses names its beginning. This is a rank's end; the other is the coordinator's.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from e2c_dl.worlds.live.sockets import SocketOptions, tune
 T = TypeVar("T")
 
 WITHIN_S = 60.0
-LARGEST_LINE_BYTES = 1 << 22
-_VERDICT_WITHIN_S = 5.0
-_RETRY_S = 0.2
+LARGEST_LINE_BYTES = 1 << 22  # asyncio's own limit is 64 KiB, which values of many ranks exceed
+_VERDICT_WITHIN_S = 5.0  # a coordinator that is itself gone never answers
+_RETRY_S = 0.2  # rank 0 may not listen yet: all workers start at the same time
 
 
 class Aborted(TrainingError):
@@ -88,7 +87,7 @@ class Control:
         self._gathering[name] = gathered
         self._say(op="gather", name=name, value=value, within_s=within_s)
         await _first(gathered, self._ended)
-        if not gathered.done():
+        if not gathered.done():  # both may have come: what was gathered counts
             raise self._ended.result()
         return gathered.result()
 
@@ -107,10 +106,10 @@ class Control:
             await _first(work, self._ended)
             if work.done():
                 return work.result()
-            raise self._ended.result()
+            raise self._ended.result()  # Aborted, of whoever began it
         finally:
             work.cancel()
-            await asyncio.wait({work})
+            await asyncio.wait({work})  # cancelled is not ended: what it holds is released first
 
     async def fail(
         self, reason: str, *, cause: Cause = Cause.FAILED, exit_code: int = 1, lost: int | None = None
@@ -126,7 +125,7 @@ class Control:
     async def leave(self) -> None:
         """The orderly end."""
         self._say(op="leave")
-        await self._writer.drain()
+        await self._writer.drain()  # so that the end of the connection does not overtake it
 
     def close(self) -> None:
         """Close the connection; without :meth:`leave` or :meth:`fail` before, the others see this rank lost."""
@@ -151,7 +150,7 @@ class Control:
         self._end(Aborted(0, f"lost rank 0 ({self._coordinator}): {why}", cause=Cause.LOST_PEER, exit_code=1))
 
     def _end(self, aborted: Aborted) -> None:
-        if not self._ended.done():
+        if not self._ended.done():  # the first cause holds
             self._ended.set_result(aborted)
 
 
@@ -159,11 +158,11 @@ async def _introduced(address: str, port: int, own: Introduction, key: bytes) ->
     """A connection to the coordinator, both ends proven. Raises: as :func:`handshake.introduce`."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        tune(connection, SocketOptions())
+        tune(connection, SocketOptions())  # a coordinator whose host vanished is noticed in seconds
         attempt = asyncio.get_running_loop().sock_connect(connection, (address, port))
         await asyncio.wait_for(attempt, handshake.WITHIN_S)
         await handshake.introduce(connection, own, key)
-    except BaseException:
+    except BaseException:  # a cancelled join must leave no open connection
         connection.close()
         raise
     return connection

@@ -82,30 +82,30 @@ class Coordinator:
             self._door.close()
         for gathering in self._gatherings.values():
             if gathering.timer is not None:
-                gathering.timer.cancel()
+                gathering.timer.cancel()  # else it would end a run that is over
         for writer in self._writers.values():
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers.values()), return_exceptions=True)
 
     def _admit(self, connection: socket.socket, rank: int) -> None:
-        self._joined.add(rank)
+        self._joined.add(rank)  # for good: a rank that was lost ends the run, and does not come again
         self._progressed("joined", self._joined)
         serving = asyncio.get_running_loop().create_task(self._serve(connection, rank))
-        self._serving.add(serving)
+        self._serving.add(serving)  # the event loop itself holds tasks weakly
         serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, connection: socket.socket, rank: int) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
         self._writers[rank] = writer
-        if self._aborted is not None:
+        if self._aborted is not None:  # whoever joins late hears of it, too
             writer.write(self._aborted)
         left, why = False, "its control connection closed"
         try:
             while not left and (line := await reader.readline()):
                 left = self._heard(rank, json.loads(line))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:  # it broke, or no line of this protocol
             why = f"its control connection broke: {error}"
-        if not left:
+        if not left:  # it neither left nor failed: a crash, or a lost network
             self._abort(rank, f"lost rank {rank} ({self._names[rank]}): {why}", Cause.LOST_PEER)
 
     def _heard(self, rank: int, line: dict[str, Any]) -> bool:
@@ -130,13 +130,13 @@ class Coordinator:
         self._progressed(name, gathering.values)
         deadline = self._deadlines.setdefault(name.partition(" ")[0], Deadline())
         if len(gathering.values) == len(self._names):
-            deadline.came(loop.time() - gathering.begun_s)
+            deadline.came(loop.time() - gathering.begun_s)  # from first to last: how far apart they come
             if gathering.timer is not None:
                 gathering.timer.cancel()
             del self._gatherings[name]
             values = [gathering.values[each] for each in range(len(self._names))]
             self._tell(_line(op="gathered", name=name, values=values))
-        elif gathering.timer is None and within_s is not None:
+        elif gathering.timer is None and within_s is not None:  # from the first: it waits longest
             wait_s = min(within_s, max(deadline.seconds or within_s, LEAST_WITHIN_S))
             gathering.timer = loop.call_later(wait_s, self._late, name, gathering, wait_s)
 

@@ -44,11 +44,11 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
     except (ValueError, TypeError, KeyError) as error:
         raise InputError("begin: standard input is not a JSON object with 'scenario', 'members' and 'key'") from error
     for left in (PID, layout.OUTCOME):  # of an earlier launch in the same place
-        (run_dir / left).unlink(missing_ok=True)
+        (run_dir / left).unlink(missing_ok=True)  # else wait would take them for this one's
     _unpack(packed, run_dir / SCENARIO)
     (run_dir / MEMBERS).write_text(members + "\n")
     _write_secret(run_dir / KEY, key)
-    with (run_dir / layout.WORKER_LOG).open("ab") as log:
+    with (run_dir / layout.WORKER_LOG).open("ab") as log:  # appended: an earlier launch may have told why it failed
         worker = subprocess.Popen(
             [sys.executable, "-m", "e2c_dl.drivers.live", "train", str(run_dir), service_id],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
@@ -71,7 +71,7 @@ def wait(run_dir: Path, within_s: float) -> str | None:
     while goes_on(pid, run_dir):
         if time.monotonic() > deadline_s:
             return None
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_LOOK_EVERY_S)  # it is no child of this process, so there is nothing to wait on
     ended = _outcome(run_dir)
     return f"{ended['status']}: {ended['reason']}" if ended["reason"] else ""
 
@@ -85,8 +85,8 @@ def stop(run_dir: Path) -> None:
         raise InputError(f"{path}: does not exist: no worker was started there; name its run directory") from error
     except ValueError as error:
         raise InputError(f"{path}: does not hold a process id; end the worker by hand") from error
-    if goes_on(pid, run_dir):
-        os.kill(pid, signal.SIGTERM)
+    if goes_on(pid, run_dir):  # else the number may be another's by now
+        os.kill(pid, signal.SIGTERM)  # so that it tells the others, and writes its outcome
         os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
 
 
@@ -113,7 +113,7 @@ def _why_not(run_dir: Path) -> str:
     """Tried once more, for its reason."""
     probe = run_dir / ".room"
     try:
-        probe.write_text(" " * 4096)
+        probe.write_text(" " * 4096)  # a full disk still makes empty files
         probe.unlink()
     except OSError as error:
         return f"it cannot be written: {error.strerror}; make room there"
@@ -133,7 +133,7 @@ def _unpack(packed: bytes, into: Path) -> None:
 
 
 def _write_secret(path: Path, key: str) -> None:
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    path.unlink(missing_ok=True)  # an old file would keep its mode
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # at no moment readable to others
     with os.fdopen(descriptor, "w") as file:
         file.write(key)

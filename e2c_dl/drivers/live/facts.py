@@ -1,4 +1,4 @@
-"""What this host is: hardware, kernel, versions; the part of a run's record that its scenario cannot know."""
+"""Facts of this host: hardware, kernel, versions; the part of a run's record that its scenario cannot know."""
 
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ from e2c_dl.archive.records import ComputeFacts, HostFacts
 def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
     """Hardware, kernel, distribution and versions, beside what only who has torch can tell."""
     return HostFacts(
-        host_name=platform.node(),
-        machine=platform.machine(),
+        host_name=platform.node(), machine=platform.machine(),
         cpu_model=_labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
-        cores=os.cpu_count(),
-        usable_cores=len(os.sched_getaffinity(0)),
+        cores=os.cpu_count(), usable_cores=len(os.sched_getaffinity(0)),
         memory_bytes=int((_labelled("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) * 1024,
-        kernel=platform.release(),
-        distribution=_distribution(),
+        kernel=platform.release(), distribution=_distribution(),
         versions={
             "e2c_dl": __version__, "python": platform.python_version(), "numpy": np.__version__,
             "torch": torch["version"],
         },
-        torch=torch,
-        compute=compute,
+        torch=torch, compute=compute,
     )  # fmt: skip
 
 
@@ -56,5 +52,5 @@ def _labelled(path: str, label: str) -> str | None:
 def _distribution() -> str:
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
+    except OSError:  # a minimal image has no os-release
         return "unknown"

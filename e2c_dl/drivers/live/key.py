@@ -14,7 +14,7 @@ from e2c_dl.errors import InputError
 from e2c_dl.worlds.live.handshake import KEY_BYTES
 
 KEY = "run.key"
-_MOST_BYTES = 4096
+_MOST_BYTES = 4096  # no key is longer: another file was put there
 
 
 def take(run_dir: Path) -> bytes:
@@ -24,17 +24,17 @@ def take(run_dir: Path) -> bytes:
     """
     path = run_dir / KEY
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # a link could lead to any file
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}; let the workflow's launch put the run's key there, mode 0600, "
             "as the scenario template does"
         ) from error
     with os.fdopen(descriptor, "rb") as file:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)  # of what was opened: the path may name another file by now
         key = file.read(_MOST_BYTES).strip()
     try:
-        path.unlink()
+        path.unlink()  # before any check: also a key that is refused must not stay
     except OSError as error:
         raise InputError(f"{path}: cannot be removed: {error.strerror}; give the worker its directory") from error
     if mode & 0o077:

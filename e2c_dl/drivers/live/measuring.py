@@ -33,7 +33,7 @@ async def measure(assignment: Assignment, control: Control, tell: Tell) -> None:
         ports = await control.gather("responders", responder.port)
         bottlenecks = assignment.scenario.emulated_topology().bottlenecks
         done = 0
-        for number, pairs in enumerate(rounds(links, bottlenecks)):
+        for number, pairs in enumerate(rounds(links, bottlenecks)):  # all at once would measure each other
             tell(Doing(what="measuring links", done=done, of=len(links)))
             for src, dst in pairs:
                 if src == assignment.own.name:
@@ -65,7 +65,7 @@ def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelit
 
 async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFidelity]) -> None:
     deviations = [sentence for row in rows for sentence in row.deviations()]
-    everybody = await control.gather("deviations", deviations)
+    everybody = await control.gather("deviations", deviations)  # all ranks shall end by the same sentence
     found = [sentence for sentences in everybody for sentence in sentences]
     if found and any(member.strict for member in assignment.members):
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -1,4 +1,4 @@
-"""Who takes part: ``members.json`` in the run directory, joined with the scenario's ranks.
+"""Members of a run: ``members.json`` in the run directory, joined with the scenario's ranks.
 
 The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, ``address`` (management),
 ``data_address`` (training), and optionally ``speed`` (this host's emulated share of a core, 0..1; null: not paced),

@@ -1,4 +1,4 @@
-"""What the host and this process use, once a second, as CSV; from a thread of its own.
+"""Use of the host and by this process, sampled once a second into CSV by a thread of its own.
 
 Times are of this host's own clock, as in the trace; CPU times and bytes count from the start of the process, the
 machine or the device, so that rates are differences of rows.
@@ -40,10 +40,10 @@ class Metrics:
         self, path: Path, device: str | None, every_s: float = EVERY_S, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._path, self._device, self._every_s, self._clock = path, device, every_s, clock
-        self._closing = threading.Event()
+        self._closing = threading.Event()  # ends a sleep at once, unlike time.sleep
         self._failure: OSError | None = None
         try:
-            self._file = path.open("w", buffering=1)
+            self._file = path.open("w", buffering=1)  # by lines: whoever is killed leaves whole rows
         except OSError as error:
             raise TrainingError(f"{path}: cannot be written: {error.strerror}; make room there") from error
         self._thread = threading.Thread(target=self._sample_until_closed, name="metrics", daemon=True)
@@ -52,11 +52,10 @@ class Metrics:
     def close(self) -> None:
         """Write a last row. Raises: TrainingError if any row could not be written."""
         self._closing.set()
-        self._thread.join()
+        self._thread.join()  # so that the last row is there before hosts are collected
         if self._failure is not None:
-            raise TrainingError(
-                f"{self._path}: cannot be written: {self._failure.strerror}; make room there"
-            ) from self._failure
+            why = self._failure.strerror
+            raise TrainingError(f"{self._path}: cannot be written: {why}; make room there") from self._failure
 
     def _sample_until_closed(self) -> None:
         try:
@@ -67,7 +66,7 @@ class Metrics:
                     self._closing.wait(self._every_s)
                 self._sample(file)
         except OSError as error:
-            self._failure = error
+            self._failure = error  # raised by close(): nobody would hear a thread's exception
 
     def _sample(self, file: TextIO) -> None:
         row = (self._clock(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available_bytes())
@@ -76,7 +75,7 @@ class Metrics:
 
 def device_with(address: str) -> str | None:
     """The network device that has the IPv4 ``address``; None if none has."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:  # any socket: it only carries the question
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()))
@@ -90,7 +89,7 @@ def device_with(address: str) -> str | None:
 def process_usage() -> tuple[float, int]:
     """(CPU seconds, user and system; resident bytes) of this process."""
     used = os.times()
-    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])  # statm counts pages
     return round(used.user + used.system, 3), resident_pages * _PAGE_BYTES
 
 
@@ -107,5 +106,5 @@ def device_bytes(device: str | None) -> tuple[int | str, int | str]:
 def machine_usage() -> tuple[float, float]:
     """(busy, idle) core-seconds of the whole machine since it booted; waiting for a disk is idle."""
     ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    idle = ticks[3] + ticks[4]
+    idle = ticks[3] + ticks[4]  # idle, iowait
     return round((sum(ticks) - idle) * _TICK_S, 2), round(idle * _TICK_S, 2)

@@ -35,10 +35,10 @@ def run_worker(run_dir: Path, service_id: str) -> int:
 
     Raises: E2cDlError, if there is nothing that could be trained, or nowhere to say so.
     """
-    HostRecords(run_dir).reserve_outcome()
+    HostRecords(run_dir).reserve_outcome()  # first: on a full disk there must be room to say so
     (run_dir / PID).write_text(f"{os.getpid()}\n")
     os.environ["TMPDIR"] = os.path.abspath(run_dir)  # torch leaves a directory there: it goes with the others
-    with _logged(HostRecords(run_dir).log):
+    with _logged(HostRecords(run_dir).log):  # from here on: importing torch may warn, too
         ended, exit_status = _worked(run_dir, service_id)
     if ended.reason:
         sys.stderr.write(f"{ended.status}: {ended.reason}\n")
@@ -60,7 +60,7 @@ def _worked(run_dir: Path, service_id: str) -> tuple[WorkerOutcome, int]:
         iterations_done=progress.iterations_done, seconds=round(progress.seconds, 6),
         loss=evaluation.loss if evaluation else None, accuracy=evaluation.accuracy if evaluation else None,
     )  # fmt: skip
-    progress.close()
+    progress.close()  # before the outcome, which says that all is written
     _write(run_dir, ended)
     return ended, ending.exit_status
 
@@ -77,7 +77,7 @@ def _attempt(assignment: Assignment, progress: ProgressLog) -> tuple[_Ending, Ev
     """How training ended: its cause is decided here, by the error that ended it."""
     try:
         return _Ending(Cause.FINISHED, "", 0), asyncio.run(_until_signalled(assignment, progress))
-    except asyncio.CancelledError:
+    except asyncio.CancelledError:  # nothing but a signal cancels it
         ending = _Ending(Cause.STOPPED, "it was asked to stop", STOPPED)
     except Aborted as aborted:
         ending = _aborted(aborted)
@@ -107,20 +107,20 @@ async def _until_signalled(assignment: Assignment, progress: ProgressLog) -> Eva
     loop = asyncio.get_running_loop()
     training = loop.create_task(train(assignment, progress))
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, training.cancel)
+        loop.add_signal_handler(number, training.cancel)  # cancelled, it tells the others; killed, it would be lost
     return await training
 
 
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
     """While in it, whatever the process writes to standard error, torch's C++ included, goes to ``path``."""
-    before = os.dup(STANDARD_ERROR)
+    before = os.dup(STANDARD_ERROR)  # by descriptor: sys.stderr would not catch what C++ writes
     with path.open("a") as log:
         os.dup2(log.fileno(), STANDARD_ERROR)
         try:
             yield
         finally:
-            sys.stderr.flush()
+            sys.stderr.flush()  # into the log, before it is turned back
             os.dup2(before, STANDARD_ERROR)
             os.close(before)
 

@@ -18,12 +18,7 @@ class SetupLog:
     """Appends a :class:`~e2c_dl.archive.records.Doing` per line. Raises: TrainingError if it cannot be created."""
 
     def __init__(self, records: HostRecords) -> None:
-        try:
-            self._file = records.setup_file.open("wb", buffering=0)
-        except OSError as error:
-            raise TrainingError(
-                f"{records.setup_file}: cannot be written: {error.strerror}; make room there"
-            ) from error
+        self._file = _opened(records.setup_file)
 
     def tell(self, doing: Doing) -> None:
         """Append one line, if there is room: a run does not end for what only says how it goes on."""
@@ -42,7 +37,7 @@ class ProgressLog:
         self.iterations_done = 0
         self._rank, self._iterations = rank, iterations
         self._path = records.progress_file
-        self._begin = self._last = time.monotonic()
+        self._begin = self._last = time.monotonic()  # not wall clock, which may be set meanwhile
         self._file = _opened(self._path)
 
     @property

@@ -39,9 +39,9 @@ def stored_segments_s(scenario: Scenario, samples: int, buckets: int) -> list[fl
     None if the scenario has no profile. Raises: InputError if it has one that does not fit.
     """
     file = scenario.path / PROFILE
-    if not file.exists():
+    if not file.exists():  # then hosts go by what they measure
         return None
-    times = read_profile(file, scenario).gradient(samples)
+    times = read_profile(file, scenario).gradient(samples)  # by samples: ranks may have batches of unlike sizes
     if len(times.backward_s) != buckets:
         raise InputError(
             f"{file}: measured for {len(times.backward_s)} buckets, the model has {buckets}; "

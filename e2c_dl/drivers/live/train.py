@@ -45,7 +45,7 @@ async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | N
 
     Raises: E2cDlError; CancelledError if cancelled.
     """
-    key = take(assignment.run_dir)
+    key = take(assignment.run_dir)  # first: it must not lie there while anything else may fail
     async with AsyncExitStack() as resources:
         tell = _teller(assignment, resources)
         control = await _join(assignment, resources, key, tell)
@@ -61,7 +61,7 @@ async def train(assignment: Assignment, progress: ProgressLog) -> Evaluation | N
         except Exception as error:
             # Said before any connection closes: what the others then see of this rank is no news to them.
             first = await _told(control, error)
-            if isinstance(error, PeerLost) and first is not None:
+            if isinstance(error, PeerLost) and first is not None:  # the loss may follow from another's failure
                 raise first from error
             raise
 
@@ -89,10 +89,10 @@ async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes, t
     first = assignment.members[0]
     if assignment.rank == 0:
         coordinator = Coordinator(names, key, tell)
-        resources.push_async_callback(coordinator.close)
+        resources.push_async_callback(coordinator.close)  # before it listens: if that fails, it is closed all the same
         await coordinator.listen(first.address, first.control_port)
     control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names, key=key)
-    resources.callback(control.close)
+    resources.callback(control.close)  # before the coordinator's: resources end in reverse
     return control
 
 
@@ -104,23 +104,21 @@ async def _steps(
     own, records = assignment.own, assignment.records
     emulation = HostChanges(assignment)
     resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
-    recorder = resources.enter_context(
-        Recorder(
-            records.spans, rank=assignment.rank, host=own.name, layer=own.host.layer,
-            own_ns=emulation.clock.own_ns,
-        )
-    )  # fmt: skip
-    device = own.data_device or device_with(own.data_address)
+    recorder = resources.enter_context(Recorder(
+        records.spans, rank=assignment.rank, host=own.name, layer=own.host.layer, own_ns=emulation.clock.own_ns,
+    ))  # fmt: skip
+    device = own.data_device or device_with(own.data_address)  # else the one that has the address
     resources.callback(Metrics(records.metrics_file, device, clock=emulation.clock).close)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
     compute = await _prepare(assignment, control, thread, emulation, tell)
-    resources.callback(compute.pacing.stop)
+    resources.callback(compute.pacing.stop)  # leaving waits for the thread, which may be sleeping
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
     await measure(assignment, control, tell)
-    await _start_emulation(assignment, emulation)
+    await emulation.start()  # before ranks meet again: what changes while training runs is ready to
+    records.amend_facts(emulation=emulation.facts)
     layers = [member.host.layer for member in assignment.members]
     network = _listen(assignment, recorder, key, compute.parameters.nbytes)
-    resources.callback(network.abort)
+    resources.callback(network.abort)  # after close(): no effect
     await _connect(assignment, control, network, strategy.used_links(layers))
     worker = LiveWorker(
         network=network, compute=compute, thread=thread, recorder=recorder,
@@ -128,9 +126,9 @@ async def _steps(
         seed=training.seed, iterations=training.iterations, evaluate_every=training.evaluate_every,
         on_progress=progress.report, on_iteration=emulation.iteration,
     )  # fmt: skip
-    await control.barrier("start")
+    await control.barrier("start")  # all links are open, everywhere
     emulation.began()
-    progress.begin()
+    progress.begin()  # set-up is no part of training
     trained = worker.run(
         strategy,
         everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes
@@ -138,17 +136,11 @@ async def _steps(
     )
     async with clocks.followed():
         await emulation.watched(trained)
-    await network.close()
+    await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
-    await control.barrier("concluded")
+    await control.barrier("concluded")  # others' ends must not look like losses while rank 0 evaluates
     return evaluation
-
-
-async def _start_emulation(assignment: Assignment, emulation: HostChanges) -> None:
-    """What changes while training runs is ready to; all ranks wait for each other before they begin."""
-    await emulation.start()
-    assignment.records.amend_facts(emulation=emulation.facts)
 
 
 async def _prepare(
@@ -164,7 +156,7 @@ async def _prepare(
     batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
     mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts.compute.calibrated_s}
     everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
-    peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]
+    peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]  # its own included
     stored = stored_segments_s(assignment.scenario, batch_size, len(compute.buckets))
     agreed = stored or [float(each) for each in np.median(peers, axis=0)]
     compute.pace(agreed)
@@ -179,7 +171,7 @@ def _torch(assignment: Assignment, emulation: HostChanges) -> tuple[TorchCompute
         from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
         from e2c_dl.training.pacing import Pacing
 
-    make_deterministic()
+    make_deterministic()  # before the model is built: it holds for what follows
     training = assignment.scenario.training
     compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
     sizes = [where.stop - where.start for where in compute.buckets]
@@ -207,10 +199,9 @@ async def _connect(
             "in_force": {names[dst]: name for dst, name in network.congestion_control.items()},
         },
         buffers={
-            "limits": tcp_limits(),
-            "at_start": {names[dst]: granted for dst, granted in network.buffers().items()},
+            "limits": tcp_limits(), "at_start": {names[dst]: each for dst, each in network.buffers().items()},
         },
-    )
+    )  # fmt: skip
 
 
 async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:

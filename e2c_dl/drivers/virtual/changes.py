@@ -29,7 +29,7 @@ from e2c_dl.worlds.virtual.kernel import FOREVER, Pauses
 from e2c_dl.worlds.virtual.links import Conditions, RankPair
 
 _OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
-CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
+CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)  # without effect here: in virtual time there is one clock
 
 
 class RunChanges:
@@ -40,7 +40,7 @@ class RunChanges:
         self._faults = tuple(enumerate(scenario.injected.faults))
         self._hosts = [host.name for host in scenario.topology.ranks]
         self._rank = {name: rank for rank, name in enumerate(self._hosts)}
-        self._begun = BegunFaults()
+        self._begun = BegunFaults()  # one for all hosts: all see the same moment
         self._speeds: dict[str, ChangingSpeed] = {}
         self._archive = archive
         self._logs: dict[Path, ChangeLog] = {}
@@ -96,11 +96,11 @@ class RunChanges:
             log, whom = self._log(pair[0], layout.CHANGES), f"{pair[0]} -> {pair[1]}"
             for at_s, link in self._schedule_of(pair):
                 at_ns = round(at_s * 1e9)
-                if at_ns > end_ns:
+                if at_ns > end_ns:  # schedules may go on for ever
                     break
                 log.add(Change.LINK, whom, at_ns, asked_s=at_s, **link_to_json(link))
         for name, schedule in self._scenario.schedules.bottlenecks.items():
-            log = self._log(self._hosts[0], layout.CHANGES)
+            log = self._log(self._hosts[0], layout.CHANGES)  # a bottleneck is no host's
             for at_s, rate_bps in schedule.steps(end_ns / 1e9):
                 log.add(Change.BOTTLENECK, name, round(at_s * 1e9), asked_s=at_s, rate_bps=rate_bps)
         for host in self._hosts:
@@ -110,7 +110,7 @@ class RunChanges:
 
     @property
     def _changing(self) -> list[Pair]:
-        return sorted(self._between(self._in_force.changing))
+        return sorted(self._between(self._in_force.changing))  # a set's order differs from run to run
 
     def _between(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Those of ``pairs`` that join two ranks."""
@@ -128,7 +128,7 @@ class RunChanges:
             model,
             speed=self._speed(model.name, of_host) if of_host.changes else None,
             pauses=tuple((f.at_s or 0.0, (f.at_s or 0.0) + (f.for_s or 0.0)) for f in pauses),
-            killed_at_s=min(killed, default=None),
+            killed_at_s=min(killed, default=None),  # who is dead cannot die again
         )
 
     def _speed(self, host: str, of_host: HostSpeed) -> ChangingSpeed:
@@ -139,7 +139,7 @@ class RunChanges:
             log.add(what, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=iteration, **named)
 
         speed = self._speeds[host] = ChangingSpeed(of_host, changed, lambda _: None, self._begun)
-        speed.began(0)
+        speed.began(0)  # virtual time is training time
         return speed
 
     def _conditions(self, pair: Pair, control: str) -> Conditions:
@@ -153,7 +153,7 @@ class RunChanges:
         at_s, last = 0.0, None
         while at_s < math.inf:
             link = self._in_force.link(pair, at_s, self._begun)
-            if link != last:
+            if link != last:  # a moment at which nothing is other than before is no change
                 yield at_s, link
             last = link
             at_s = self._in_force.next_change_s([pair], (), at_s, self._begun)
@@ -185,5 +185,5 @@ class RunChanges:
     def _log(self, host: str, name: str) -> ChangeLog:
         path = host_records(self._archive, host).path / name
         if path not in self._logs:
-            self._logs[path] = ChangeLog(path, host, lambda ns: ns)
+            self._logs[path] = ChangeLog(path, host, lambda ns: ns)  # virtual time is every host's clock
         return self._logs[path]

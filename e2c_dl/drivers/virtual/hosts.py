@@ -1,4 +1,4 @@
-"""What each virtual host leaves in an archive: the records that a live worker writes, where they have a meaning.
+"""Records that each virtual host leaves in an archive: those of a live worker, where they have a meaning.
 
 There is one clock, so every alignment is the identity; there are no metrics of a machine, and nothing is measured of
 links.
@@ -27,7 +27,7 @@ def records(archive: Path, scenario: Scenario) -> list[HostRecords]:
     """Where each rank's records go, by rank; the hosts' folders are made."""
     found = [host_records(archive, host.name) for host in scenario.topology.ranks]
     for each in found:
-        each.path.mkdir(parents=True, exist_ok=True)
+        each.path.mkdir(parents=True, exist_ok=True)  # by now: logs of changes open files there
     return found
 
 
@@ -40,7 +40,7 @@ def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
             agreed_s=(times.data_s + times.forward_s, *times.backward_s), speed=1 / host.factor,
         )  # fmt: skip
         left = host_records(archive, host.name)
-        left.write_clock(ClockAlignment())
+        left.write_clock(ClockAlignment())  # the identity: readers need no case for virtual runs
         left.write_facts(
             HostFacts(
                 cpu_model=f"virtual, by the profile of {host.profile.model}", cores=1,
@@ -61,7 +61,7 @@ class ProgressFiles:
     def ended(self, rank: int, iteration: int, loss: float, accuracy: float | None, elapsed_s: float) -> Progress:
         """Note that ``rank`` has ended ``iteration`` (from 0); what to tell people, whose time is not virtual."""
         self.done[rank], self.elapsed_s[rank] = iteration + 1, elapsed_s
-        self._add(rank, loss=None if math.isnan(loss) else loss, accuracy=accuracy)
+        self._add(rank, loss=None if math.isnan(loss) else loss, accuracy=accuracy)  # shapes have none
         return replace(self._pending[rank][-1], remaining_s=None)
 
     def evaluated(self, rank: int, evaluation: Evaluation) -> None:
@@ -71,7 +71,7 @@ class ProgressFiles:
     def write(self) -> None:
         """Append what was noted since the last time."""
         for host, lines in zip(self._hosts, self._pending, strict=True):
-            host.append_progress(lines)
+            host.append_progress(lines)  # in batches: thousands of ranks would open a file at each iteration
             lines.clear()
 
     def _add(self, rank: int, **known: float | None) -> None:

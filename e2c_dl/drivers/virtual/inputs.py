@@ -27,7 +27,7 @@ FIXED = "fixed"
 
 def host_models(scenario: Scenario, profile: ComputeProfile) -> tuple[HostModel, ...]:
     """The hosts that train, in rank order."""
-    quota = scenario.compute.method == Method.QUOTA.value
+    quota = scenario.compute.method == Method.QUOTA.value  # only a quota slows steps and sums, too
     factors = {name: 1 / speed for name, speed in speeds(scenario).items()}
     return tuple(
         HostModel(

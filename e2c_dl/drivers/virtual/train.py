@@ -56,8 +56,8 @@ class SimulatedRun:
 
     def conclude(self, reason: str) -> None:
         """Write what every host leaves; ``reason`` says why training did not finish, and is empty if it did."""
-        self._changes.conclude(self._end_ns)
-        evaluation: Evaluation | None = None
+        self._changes.conclude(self._end_ns)  # first: what happened is logged also of a run that failed
+        evaluation: Evaluation | None = None  # of shapes, or a run that failed, there is none
         if self._finished and self._computes is not None:
             evaluation = self._computes[0].evaluate()
             self._progress.evaluated(0, evaluation)
@@ -70,7 +70,7 @@ class SimulatedRun:
 
     def _on_progress(self, done: SimulatedIteration) -> None:
         told = self._progress.ended(done.rank, done.iteration, done.loss, done.accuracy, done.at_ns / 1e9)
-        if done.rank == 0:
+        if done.rank == 0:  # one account is enough for people to see that it goes on
             self._tell(told)
             if told.iteration % FLUSH_EVERY == 0:
                 self._progress.write()
@@ -78,7 +78,7 @@ class SimulatedRun:
 
 def _computes(scenario: Scenario) -> tuple[Compute, ...]:
     """Every rank's mathematics on torch, deterministic, one thread."""
-    from e2c_dl.training.compute import TorchCompute, make_deterministic
+    from e2c_dl.training.compute import TorchCompute, make_deterministic  # a run of shapes alone must not need torch
 
     make_deterministic()
     size = len(scenario.topology.ranks)

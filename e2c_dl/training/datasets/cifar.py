@@ -36,6 +36,7 @@ class _Arrays(pickle.Unpickler):
     """Finds NumPy's arrays and types, wherever the NumPy that wrote them kept them, and nothing else."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
+        # numpy.core in files of NumPy 1, numpy._core of NumPy 2
         if f"{module_name}.".startswith("numpy.") and global_name in _NUMPY:
             return _NUMPY[global_name]
         if (module_name, global_name) == ("_codecs", "encode"):
@@ -63,9 +64,8 @@ def load(data_dir: Path, kind: str, dtype: np.dtype[Any]) -> Dataset:
         train_images=Normalised(raw=images, mean=mean, deviation=deviation, dtype=dtype),
         train_labels=np.concatenate([labels for _, labels in parts]),
         test_images=Normalised(raw=test_images, mean=mean, deviation=deviation, dtype=dtype),
-        test_labels=test_labels,
-        classes=classes,
-    )
+        test_labels=test_labels, classes=classes,
+    )  # fmt: skip
 
 
 def _read(path: Path, kind: str, key: bytes, classes: int) -> tuple[Raw, Labels]:

@@ -30,11 +30,8 @@ Shape = tuple[int, ...]
 DIGITS_SHAPE, DIGITS_CLASSES = (1, 8, 8), 10
 
 _MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {
-    "cnn": cnn,
-    "mlp": mlp,
-    "resnet": resnet,
-    "transformer": transformer,
-}
+    "cnn": cnn, "mlp": mlp, "resnet": resnet, "transformer": transformer,
+}  # fmt: skip
 NAMES = tuple(sorted(_MODELS))
 
 
@@ -59,9 +56,8 @@ def build(
 
 def _own(name: str, shape: Shape, classes: int) -> nn.Module:
     if len(shape) != 3:
-        raise InputError(
-            f"model {name}: samples of shape {shape} are no images; name a model of your own by import path"
-        )
+        what = f"samples of shape {shape} are no images"
+        raise InputError(f"model {name}: {what}; name a model of your own by import path")
     channels, height, width = shape  # named for the type checker, which does not count a tuple
     return _MODELS[name]((channels, height, width), classes)
 

@@ -37,20 +37,15 @@ def cnn(shape: tuple[int, int, int], classes: int) -> nn.Module:
     channels, height, width = shape
     return initialised(
         nn.Sequential(
-            nn.Conv2d(channels, 16, kernel_size=3, padding=1),
-            nn.Tanh(),
-            nn.Conv2d(16, 32, kernel_size=3, padding=1),
-            nn.Tanh(),
-            nn.Conv2d(32, 64, kernel_size=3, padding=1),
-            nn.Tanh(),
-            nn.Conv2d(64, 64, kernel_size=3, padding=1, stride=2),
-            nn.Tanh(),
+            nn.Conv2d(channels, 16, kernel_size=3, padding=1), nn.Tanh(),
+            nn.Conv2d(16, 32, kernel_size=3, padding=1), nn.Tanh(),
+            nn.Conv2d(32, 64, kernel_size=3, padding=1), nn.Tanh(),
+            nn.Conv2d(64, 64, kernel_size=3, padding=1, stride=2), nn.Tanh(),
             nn.Flatten(),
-            nn.Linear(64 * ((height + 1) // 2) * ((width + 1) // 2), 48),
-            nn.Tanh(),
+            nn.Linear(64 * ((height + 1) // 2) * ((width + 1) // 2), 48), nn.Tanh(),
             nn.Linear(48, classes),
         )
-    )
+    )  # fmt: skip
 
 
 def mlp(shape: tuple[int, int, int], classes: int) -> nn.Module:
@@ -58,10 +53,8 @@ def mlp(shape: tuple[int, int, int], classes: int) -> nn.Module:
     return initialised(
         nn.Sequential(
             nn.Flatten(),
-            nn.Linear(math.prod(shape), HIDDEN),
-            nn.Tanh(),
-            nn.Linear(HIDDEN, HIDDEN),
-            nn.Tanh(),
+            nn.Linear(math.prod(shape), HIDDEN), nn.Tanh(),
+            nn.Linear(HIDDEN, HIDDEN), nn.Tanh(),
             nn.Linear(HIDDEN, classes),
         )
-    )
+    )  # fmt: skip

@@ -68,9 +68,8 @@ class Computing:
         ready: asyncio.Queue[int | None] = asyncio.Queue()  # None: the thread has ended
 
         def on_segment(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
-            self._recorder.record(
-                phase, start_ns, start_ns, end_ns, task=COMPUTE_TASK, iteration=iteration, bucket=bucket
-            )
+            where = {"task": COMPUTE_TASK, "iteration": iteration, "bucket": bucket}
+            self._recorder.record(phase, start_ns, start_ns, end_ns, **where)
             if phase is Phase.BACKWARD:
                 loop.call_soon_threadsafe(ready.put_nowait, bucket)  # asyncio's queues are not thread-safe
 
@@ -126,11 +125,9 @@ class LiveWorker:
         self._tasks = StrategyTasks()
 
     async def run(
-        self,
-        strategy: Strategy,
-        everybody: Callable[[], Awaitable[None]],
+        self, strategy: Strategy, everybody: Callable[[], Awaitable[None]],
         as_seen: Callable[[Worker], Worker] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Run ``strategy`` to its end on all ranks; the first failure of its tasks, or of the network, ends it.
 
         ``everybody()`` returns when all ranks have called it: background tasks serve until then. ``as_seen`` wraps the

@@ -100,13 +100,9 @@ class SharedRate:
 def link_model(link: Link, congestion_control: str = "cubic") -> LinkModel:
     """``link`` as a model: bursty loss counts with its mean, spread of the delay as if it were uniform."""
     return LinkModel(
-        rate_bps=link.rate_bps,
-        delay_s=link.delay_s,
-        jitter_s=link.jitter_s,
-        loss=0.0 if link.down else link.mean_loss,
-        down=link.down,
-        congestion_control=congestion_control,
-    )
+        rate_bps=link.rate_bps, delay_s=link.delay_s, jitter_s=link.jitter_s,
+        loss=0.0 if link.down else link.mean_loss, down=link.down, congestion_control=congestion_control,
+    )  # fmt: skip
 
 
 def link_models(topology: Topology, congestion_control: str = "cubic") -> Mapping[RankPair, LinkModel]:

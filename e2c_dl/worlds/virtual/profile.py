@@ -52,10 +52,8 @@ class ComputeProfile:
             raise InputError(f"profile of {self.model}: it holds no batch size; calibrate again")
         for samples, times in self.gradients.items():
             if len(times.backward_s) != len(self.buckets):
-                raise InputError(
-                    f"profile of {self.model}: batch size {samples} has {len(times.backward_s)} times for "
-                    f"{len(self.buckets)} buckets; calibrate again"
-                )
+                count = f"{len(times.backward_s)} times for {len(self.buckets)} buckets"
+                raise InputError(f"profile of {self.model}: batch size {samples} has {count}; calibrate again")
 
     @property
     def slices(self) -> tuple[slice, ...]:

@@ -142,15 +142,10 @@ def simulate(
     if not 0 < len(hosts) <= MOST_RANKS or (computes is not None and len(computes) != len(hosts)):
         raise InputError(f"a world of {len(hosts)} hosts: name 1 to {MOST_RANKS}, and as many computes, if any")
     setting = Setting(
-        layers=tuple(host.layer for host in hosts),
-        samples=tuple(host.samples for host in hosts),
-        iterations=iterations,
-        evaluate_every=evaluate_every,
-        seed=seed,
-        checked=checked,
-        on_progress=on_progress,
+        layers=tuple(host.layer for host in hosts), samples=tuple(host.samples for host in hosts),
+        iterations=iterations, evaluate_every=evaluate_every, seed=seed, checked=checked, on_progress=on_progress,
         on_iteration=on_iteration,
-    )
+    )  # fmt: skip
     sink.open([(host.name, host.layer) for host in hosts])
     simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)
     return simulation.run(strategy, as_seen, on_end)

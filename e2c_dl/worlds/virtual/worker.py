@@ -153,11 +153,9 @@ class VirtualWorker(Messenger):
             start_ns = end_ns
             self._flush(self)  # not per span: appending to a file is slow
             if setting.on_progress is not None:
-                setting.on_progress(
-                    SimulatedIteration(
-                        rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy
-                    )
-                )
+                setting.on_progress(SimulatedIteration(
+                    rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy,
+                ))  # fmt: skip
         task.iteration = -1
         self.span(Phase.TRAINING, begin_ns, begin_ns, start_ns, task)
 
@@ -216,9 +214,8 @@ class VirtualWorker(Messenger):
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         kernel, spawner = self.kernel, self.kernel.current
-        task = self._tasks.start(
-            coroutine, background=background or spawner.background, iteration=spawner.iteration
-        )  # fmt: skip
+        background = background or spawner.background
+        task = self._tasks.start(coroutine, background=background, iteration=spawner.iteration)
         self.span(Phase.SPAWN, kernel.now_ns, kernel.now_ns, kernel.now_ns, spawner, peer_task=task.number)
         return self._tasks.pending(task)
 
