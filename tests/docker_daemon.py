@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.docker import build, debootstrap
+from e2c_dl.testbeds.docker import debootstrap, image
 from e2c_dl.testbeds.docker.engine import docker
 from e2c_dl.testbeds.docker.image import default_name, find, version_key
 from e2c_dl.testbeds.this_machine import probes as machine
@@ -42,9 +42,9 @@ def _build() -> None:
     if machine.program("debootstrap") is None:
         pytest.skip("debootstrap is not on this machine; run make setup-docker")
     said: list[str] = []
-    base = build.make_base(debootstrap.this_machines(), said.append)
+    base = image.make_base(debootstrap.this_machines(), said.append)
     assert any("Base system installed" in line for line in said)
-    build.build(base, default_name(), said.append, download=False)
+    image.build(base, default_name(), said.append, download=False)
     docker("image", "prune", "--force")
 
 

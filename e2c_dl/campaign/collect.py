@@ -1,6 +1,7 @@
 """Collection of what hosts left: from what finalize fetched to an archive's ``hosts/``, also of plain `e2clab deploy`.
 
-Finalize leaves one packed file per host, named by E2Clab's service id.
+Finalize leaves one packed file per host, named by E2Clab's service id. What became of the workers is explained from it:
+causes first, consequences after them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pathlib import Path
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign.causes import explained
 from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.diagnosis.model import Report
-from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.errors import ArchiveError, E2cDlError, FidelityError, InputError, TrainingError
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
@@ -30,6 +31,7 @@ KEPT = (
     *(layout.SPANS_RAW, layout.METRICS, layout.FACTS, layout.CLOCK, layout.HOST_LINKS, layout.PROGRESS),
     *(layout.CHANGES, layout.WORKER_CHANGES, layout.HEAT, layout.OUTCOME, layout.WORKER_LOG),
 )
+NO_OUTCOME = "exited without an outcome (killed, or its host is gone)"
 E2CLAB_LOGS = ("e2clab.log", "e2clab.err", "layers_services-validate.yaml", "workflow-validate.out")
 
 
@@ -118,3 +120,40 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     write_report(left, diagnosis)
     archive.seal()
     return diagnosis.report
+
+
+def explained(outcomes: Mapping[str, WorkerOutcome | None]) -> tuple[tuple[str, ...], E2cDlError | None]:
+    """What happened to the workers, in sentences, causes first, and the error that says it best.
+
+    ``outcomes``: host -> how its worker ended, None if it left no outcome: then that is the cause, and that others
+    lost it the consequence. Nothing and None, if all of them finished.
+
+    >>> explained({"edge-1": None})[0]
+    ('worker edge-1 exited without an outcome (killed, or its host is gone)',)
+    """
+    said: dict[tuple[bool, str], list[str]] = {}  # (is a consequence, what happened) -> the hosts it happened to
+    reasons: dict[tuple[bool, str], WorkerOutcome | None] = {}
+    for host, outcome in outcomes.items():
+        if outcome is not None and outcome.status == Cause.FINISHED.value:
+            continue
+        what = NO_OUTCOME if outcome is None else f"{outcome.status}: {outcome.reason}"
+        key = (outcome is not None and outcome.is_consequence, what)
+        said.setdefault(key, []).append(host)
+        reasons.setdefault(key, outcome)
+    if not said:
+        return (), None
+    order = sorted(said)  # False before True: causes, then what they caused
+    sentences = tuple(f"worker {', '.join(said[key])} {key[1]}" for key in order)
+    first = reasons[order[0]]
+    if first is not None and first.cause is Cause.NOT_AS_REQUESTED:
+        return sentences, FidelityError(first.reason)  # exit code 3
+    return sentences, TrainingError(f"{sentences[0]}; see hosts/ in the archive")
+
+
+def not_slowed(facts: Mapping[str, HostFacts | None]) -> tuple[str, ...]:
+    """A sentence if hosts could not be made slow: where a gradient measures 0 s there is nothing to pace by."""
+    known = {host: each.compute for host, each in facts.items() if each is not None}
+    found = [host for host, it in known.items() if it.speed is not None and it.agreed_s and not any(it.agreed_s)]
+    if not found:
+        return ()
+    return (f"{', '.join(found)}: the clock of CPU time is too coarse for so short a gradient: computed at full speed",)

@@ -80,11 +80,6 @@ def selected(hosts: Target, patterns: Sequence[str]) -> list[Pair]:
     return found
 
 
-def planned(hosts: Target, pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """``pairs`` in rounds whose members do not disturb each other: the links of a bottleneck each in its own."""
-    return rounds(pairs, hosts.requested.bottlenecks)
-
-
 def at_once(hosts: Target, cores: int) -> int:
     """How many links may be measured side by side; hosts of this machine share its ``cores``."""
     if any(access.netns_pid is not None for access in hosts.accesses.values()):
@@ -104,7 +99,7 @@ def measure(hosts: Target, pairs: Sequence[Pair], how: str, tell: Tell = lambda 
     links: list[LinkFidelity] = []
     with Responders([hosts.accesses[name] for name in names]) as responders:
         with ThreadPoolExecutor(max_workers=limit) as pool:
-            for members in _split(planned(hosts, pairs), limit):
+            for members in _split(rounds(pairs, hosts.requested.bottlenecks), limit):
                 seen = pool.map(lambda pair: _one(hosts, pair, how, responders.ports), members)
                 for (src, dst), measured in zip(members, seen, strict=True):
                     failures += [f"{src} -> {dst}: {measured}"] if isinstance(measured, EmulationError) else []

@@ -12,7 +12,7 @@ from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes, collect, follow
+from e2c_dl.campaign import collect, follow
 from e2c_dl.campaign.request import Request, checked
 from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there, versions
@@ -172,10 +172,10 @@ def collected(campaign: Campaign) -> None:
     campaign.the_session.workflow("finalize")
     collect.unpack(campaign.the_session.output_dir, scenario, archive.path)
     left = open_archive(archive.path)
-    for limitation in causes.not_slowed(left.host_facts):
+    for limitation in collect.not_slowed(left.host_facts):
         archive.limited(limitation)
         campaign.console.say(limitation)
-    sentences, cause = causes.explained(left.outcomes(host.name for host in scenario.topology.ranks))
+    sentences, cause = collect.explained(left.outcomes(host.name for host in scenario.topology.ranks))
     for sentence in [*([campaign.lost] if campaign.lost else []), *sentences]:
         archive.happened(sentence)
     campaign.cause = campaign.cause or cause

@@ -8,22 +8,31 @@
 
 The first failure decides the exit code; later ones are recorded beside it. Ctrl-C ends the step that it comes in, also
 where somebody else's code swallowed it, or the next one; steps that are always done are not interrupted.
+
+Signals become an exception of ours, once, where it may come; elsewhere they are remembered. Where Python calls back on
+its own (after a fork, on collecting garbage) it prints an exception and goes on: one that was lost so is raised again a
+moment later. Other people's ``except Exception`` may swallow it too: so ``received`` is asked after each step.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Generic, TypeVar
 
-from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.underway import Underway
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 
 R = TypeVar("R", bound=Underway)
+_AGAIN_S = 0.05  # until what Python dropped is raised again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +91,67 @@ def _full_disk(error: OSError, run: Underway) -> ArchiveError | None:
         return None
     where = error.filename or run.archive_path
     return ArchiveError(f"the disk is full ({where}); make room and run again, or say --archive with another disk")
+
+
+class Interrupts:
+    """What was received, and whether it is raised."""
+
+    def __init__(self) -> None:
+        self.received: Interrupted | None = None
+        self._held = True
+        self._main = os.getpid()
+
+    @contextmanager
+    def raised(self, wanted: bool) -> Iterator[None]:
+        """Within, if ``wanted``, a signal raises Interrupted, also one that came before; elsewhere it is remembered."""
+        try:
+            self._held = not wanted
+            if wanted and self.received is not None:
+                raise self.received
+            yield
+        finally:
+            self._held = True
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Raises: Interrupted, the first time, in the process that began; forks of it end."""
+        if os.getpid() != self._main:
+            os._exit(128 + number)  # not sys.exit: a fork must not go through the controller's clean-up
+        if self.received is None:  # only the first: whoever presses Ctrl-C again must not stop the clean-up
+            what = signal.Signals(number).name
+            self.received = Interrupted(f"stopped by {what}; what was traced until then is in the archive")
+            if not self._held:
+                raise self.received
+
+    def on_alarm(self, number: int, frame: FrameType | None) -> None:
+        """Raises: Interrupted, as it was lost before."""
+        if self.received is not None and not self._held:
+            raise self.received
+
+    def on_lost(self, lost: sys.UnraisableHookArgs) -> None:
+        """Called by Python with an exception that goes nowhere."""
+        if lost.exc_value is not None and lost.exc_value is self.received:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)  # not here: it would go nowhere again
+        else:
+            sys.__unraisablehook__(lost)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupts]:
+    """Ctrl-C and SIGTERM are remembered; within ``raised`` of what it yields they raise Interrupted, once.
+
+    Only in this process: Ansible's forks inherit the handler, and end by themselves.
+    """
+    interrupts = Interrupts()
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupts.on_signal)
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in [*handlers.items(), (signal.SIGALRM, interrupts.on_alarm)]
+    }
+    hook, sys.unraisablehook = sys.unraisablehook, interrupts.on_lost
+    try:
+        yield interrupts
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # first: without a handler, an alarm ends the process
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -185,12 +185,8 @@ class _Bar:
 
 
 def _as_json(found: Matrix) -> dict[str, Any]:
-    return {
-        "links": [row.to_json() for row in found.links],
-        "bottlenecks": [row.to_json() for row in found.bottlenecks],
-        "deviations": found.deviations(),
-        "failures": found.failures,
-    }
+    rows = {name: [row.to_json() for row in getattr(found, name)] for name in ("links", "bottlenecks")}
+    return rows | {"deviations": found.deviations(), "failures": found.failures}
 
 
 def _print_matrix(found: Matrix, target: Target) -> None:

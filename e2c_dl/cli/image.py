@@ -23,18 +23,19 @@ def image() -> None:
 def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
     """Build the image. With --from-debootstrap (as root) that takes about 2 minutes."""
     from e2c_dl.errors import InputError
-    from e2c_dl.testbeds.docker import build as building
     from e2c_dl.testbeds.docker import debootstrap
-    from e2c_dl.testbeds.docker.image import checked_name, default_name
+    from e2c_dl.testbeds.docker import image as building
 
     if base is not None and by_debootstrap:  # said before anything is built, which takes minutes
         raise InputError("--from and --from-debootstrap: two bases; name one")
-    name = checked_name(tag) if tag is not None else default_name()
+    name = building.checked_name(tag) if tag is not None else building.default_name()
     with _progress() as tell:
         if by_debootstrap:
             base = building.make_base(debootstrap.this_machines(), tell)
         # debootstrap's base has everything: nothing to download
-        made = building.build(checked_name(base or building.default_base()), name, tell, download=not by_debootstrap)
+        made = building.build(
+            building.checked_name(base or building.default_base()), name, tell, download=not by_debootstrap
+        )
     click.echo(f"{made.name}: {made.size_bytes / 1e6:.0f} MB; `e2c-dl doctor --on docker` says whether it works here")
 
 

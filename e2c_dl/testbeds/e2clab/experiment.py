@@ -2,19 +2,23 @@
 
 ``e2clab deploy`` exits 0 when the network or the workflow failed. Driven directly its acts raise; this module turns
 what they raise into one line with the cause, and keeps E2Clab's own log beside the run.
+
+EnOSlib runs plays silently if asked to (``ansible_stdout="noop"``), by a callback that does nothing; while a session
+lasts, one that tells of each task, host by host, stands in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from e2c_dl.archive.records import Doing
 from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
-from e2c_dl.testbeds.e2clab import tasks, upstream
+from e2c_dl.testbeds.e2clab import upstream
 
 
 class Session:
@@ -51,7 +55,7 @@ class Session:
     def __enter__(self) -> Session:
         with ExitStack() as stack:  # if E2Clab refuses the scenario, everything is put back all the same
             stack.enter_context(self._patched)
-            stack.enter_context(tasks.told(self._tell))
+            stack.enter_context(told(self._tell))
             from e2clab.experiment import Experiment
 
             (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
@@ -116,3 +120,61 @@ def _root_cause(error: BaseException) -> BaseException:
         if deeper is None or not type(error).__module__.startswith("e2clab"):  # what others chain is theirs to say
             return error
         error = deeper
+
+
+SILENT = ("enoslib.api", "NoopCallback")
+"""The name that is replaced: (module, class)."""
+
+
+class Tasks:
+    """Counts hosts per task: a host that begins is waited for, until it has a result."""
+
+    def __init__(self, tell: Callable[[Doing], None]) -> None:
+        self._tell = tell
+        self._task = ""
+        self._waiting: dict[str, bool] = {}  # host -> whether its result is missing
+
+    def begin(self, task: str) -> None:
+        self._task, self._waiting = task, {}
+        self._tell(Doing(what=task))
+
+    def started(self, host: str) -> None:
+        self._waiting.setdefault(host, True)
+
+    def ended(self, host: str) -> None:
+        self._waiting[host] = False
+        waiting, of = tuple(name for name, missing in self._waiting.items() if missing), len(self._waiting)
+        self._tell(Doing(what=self._task, done=of - len(waiting), of=of, waiting=waiting))
+
+
+@contextmanager
+def told(tell: Callable[[Doing], None]) -> Iterator[None]:
+    """While in it, ``tell`` hears of every task that EnOSlib runs."""
+    api = importlib.import_module(SILENT[0])
+    silent = getattr(api, SILENT[1])
+    setattr(api, SILENT[1], lambda: _callback(silent, Tasks(tell)))
+    try:
+        yield
+    finally:
+        setattr(api, SILENT[1], silent)
+
+
+def _callback(silent: type[Any], tasks: Tasks) -> Any:
+    class Telling(silent):  # type: ignore[misc]
+        """Ansible calls these by name, in the process that runs the play."""
+
+        def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+            tasks.begin(task.get_name())
+
+        def v2_runner_on_start(self, host: Any, task: Any) -> None:
+            tasks.started(host.get_name())
+
+        def v2_runner_on_ok(self, result: Any) -> None:
+            tasks.ended(result._host.get_name())
+
+        def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+            tasks.ended(result._host.get_name())
+
+        v2_runner_on_skipped = v2_runner_on_unreachable = v2_runner_on_ok
+
+    return Telling()

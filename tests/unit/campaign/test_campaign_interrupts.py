@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from e2c_dl.campaign.interrupts import interruptible
 from e2c_dl.campaign.underway import Underway
-from e2c_dl.campaign.walk import Step, walk
+from e2c_dl.campaign.walk import Step, interruptible, walk
 from e2c_dl.errors import Interrupted
 
 

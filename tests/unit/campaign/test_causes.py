@@ -11,7 +11,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import Cause, WorkerOutcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes
+from e2c_dl.campaign import collect
 from e2c_dl.errors import TrainingError
 
 
@@ -32,7 +32,7 @@ def test_hosts_whose_gradients_measured_nothing_were_not_slowed(
         folder = tmp_path / "run" / layout.HOSTS / host
         folder.mkdir(parents=True)
         (folder / layout.FACTS).write_text(json.dumps(facts))
-    found = causes.not_slowed(open_archive(tmp_path / "run").host_facts)
+    found = collect.not_slowed(open_archive(tmp_path / "run").host_facts)
     assert [sentence.partition(" for so")[0] for sentence in found] == list(said)
 
 
@@ -43,7 +43,7 @@ def ended(cause: Cause, reason: str, rank: int, origin: int | None = None) -> Wo
 def test_causes_come_before_consequences_whatever_their_reasons_say() -> None:
     own = ended(Cause.FAILED, "batch_size 1000 of rank 1: it has 719", 1)
     told = ended(Cause.ANOTHER, "an earlier word of the alphabet", 0, 1)
-    sentences, error = causes.explained({"edge-1": told, "edge-2": own, "edge-3": ended(Cause.FINISHED, "", 2)})
+    sentences, error = collect.explained({"edge-1": told, "edge-2": own, "edge-3": ended(Cause.FINISHED, "", 2)})
     assert sentences == (
         "worker edge-2 failed: batch_size 1000 of rank 1: it has 719",
         "worker edge-1 failed: an earlier word of the alphabet",
@@ -53,7 +53,7 @@ def test_causes_come_before_consequences_whatever_their_reasons_say() -> None:
 
 def test_a_worker_without_an_outcome_is_the_cause_of_a_lost_peer() -> None:
     lost = ended(Cause.LOST_PEER, "lost rank 1 (edge-2): its control connection closed", 0, 1)
-    sentences, error = causes.explained({"edge-1": lost, "edge-2": None})
+    sentences, error = collect.explained({"edge-1": lost, "edge-2": None})
     assert sentences[0] == "worker edge-2 exited without an outcome (killed, or its host is gone)"
     assert len(sentences) == 2 and error is not None and error.exit_code == 1
 
@@ -62,10 +62,10 @@ def test_a_worker_without_an_outcome_is_the_cause_of_a_lost_peer() -> None:
 def test_the_exit_code_follows_from_the_cause_and_not_from_the_words(cause: Cause, exit_code: int) -> None:
     reason = "not as requested: edge-1 -> edge-2"
     outcomes = {"edge-1": ended(cause, reason, 0), "edge-2": ended(cause, reason, 1)}
-    sentences, error = causes.explained(outcomes)
+    sentences, error = collect.explained(outcomes)
     assert sentences == ("worker edge-1, edge-2 failed: " + reason,)
     assert error is not None and error.exit_code == exit_code
 
 
 def test_nothing_is_to_be_explained_if_all_finished() -> None:
-    assert causes.explained({"edge-1": ended(Cause.FINISHED, "", 0)}) == ((), None)
+    assert collect.explained({"edge-1": ended(Cause.FINISHED, "", 0)}) == ((), None)

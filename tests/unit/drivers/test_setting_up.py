@@ -19,7 +19,7 @@ from e2c_dl.drivers.live.calibrating import in_turns
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.progress import SetupLog
-from e2c_dl.testbeds.e2clab.tasks import Tasks
+from e2c_dl.testbeds.e2clab.experiment import Tasks
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
 KEY = bytes(range(32))

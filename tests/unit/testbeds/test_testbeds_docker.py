@@ -15,7 +15,7 @@ from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Probe
-from e2c_dl.testbeds.docker import build, containers, debootstrap, engine, hosts, image, interpreter, probes
+from e2c_dl.testbeds.docker import containers, debootstrap, engine, hosts, image, interpreter, probes
 from e2c_dl.testbeds.docker.containers import Plan
 
 ODD = "edge-1; rm -rf /"
@@ -152,12 +152,12 @@ def os_release(folder: Path, text: str) -> Path:
 
 def test_the_base_is_of_this_machines_version(tmp_path: Path) -> None:
     debian = os_release(tmp_path, 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12"\nVERSION_CODENAME=bookworm\n')
-    assert build.default_base(debian) == "debian:bookworm-slim"
+    assert image.default_base(debian) == "debian:bookworm-slim"
     ubuntu = os_release(tmp_path, "ID=ubuntu\nVERSION_CODENAME=noble\n")
-    assert build.default_base(ubuntu) == "ubuntu:noble"
+    assert image.default_base(ubuntu) == "ubuntu:noble"
     assert "--components=main,universe" in debootstrap.this_machines(ubuntu).argv()
     other = os_release(tmp_path, 'ID=fedora\nPRETTY_NAME="Fedora Linux 40 (A & B)"\n')
-    assert build.default_base(other) == "debian:stable-slim"
+    assert image.default_base(other) == "debian:stable-slim"
     with pytest.raises(TestbedError, match=r"Fedora Linux 40 .* no Debian or Ubuntu; .*--from"):
         debootstrap.this_machines(other)
 
