@@ -41,11 +41,31 @@ def whole(path: Path) -> Iterator[Path]:
         fresh.unlink(missing_ok=True)  # gone already where it took the place
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Place to write what ``path`` shall hold, whatever stands there: nothing is written through a link or into a pipe.
+
+    For directories that others may have filled, such as an archive from elsewhere. Raises: OSError.
+    """
+    fresh = _fresh(path)
+    fresh.unlink(missing_ok=True)  # a link of that name is not followed either
+    try:
+        fresh.touch(exist_ok=False)
+        yield fresh
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.new")
+
+
 def _beside(path: Path) -> Path | None:
     """A new file beside ``path``, nobody else's; None: ``path`` is written directly, or fails under its own name."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         return None
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.new")
+    fresh = _fresh(path)
     try:
         fresh.touch()  # now, not when it is written: whether one can be made decides where to write
     except OSError as error:

@@ -58,6 +58,12 @@ networks:
 EMULATION = """\
 compute: {method: sleep, cores: 0.1}
 """
+# The workflow of the experiments prepares nothing; those of users do, and a run may fail or be stopped there too.
+PREPARE = """
+  prepare:
+    - name: Something is prepared
+      ansible.builtin.command: {argv: [sleep, "1"]}
+"""
 
 
 def broken(stage: str) -> list[str]:
@@ -73,7 +79,7 @@ def scenario(
     (folder / "layers_services.yaml").write_text(LAYERS % iterations)
     (folder / "network.yaml").write_text(network)
     (folder / "emulation.yaml").write_text(emulation)
-    (folder / "workflow.yaml").write_text(workflow.read_text())
+    (folder / "workflow.yaml").write_text(workflow.read_text().replace("\n  launch:", f"{PREPARE}\n  launch:", 1))
     return folder
 
 

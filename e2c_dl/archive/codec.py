@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from e2c_dl.atomic_write import whole
+from e2c_dl.atomic_write import replacing
 from e2c_dl.errors import ArchiveError, E2cDlError
 
 T = TypeVar("T")
@@ -77,8 +77,13 @@ def read(file: Path, kind: type[T]) -> T:
 
 def write(file: Path, record: Any) -> None:
     """``file`` holds ``record``, replaced in one step. Raises: ArchiveError."""
+    put(file, encode(record))
+
+
+def put(file: Path, content: bytes) -> None:
+    """``file`` holds ``content``, replaced in one step, never written through a link. Raises: ArchiveError."""
     try:
-        with whole(file) as place:
-            place.write_bytes(encode(record))
+        with replacing(file) as place:
+            place.write_bytes(content)
     except OSError as error:
         raise ArchiveError(f"{file}: cannot be written: {error.strerror}; make room there") from error

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from e2c_dl.archive import layout
+from e2c_dl.archive import codec, layout
 from e2c_dl.archive.run import Outcome, Run, to_bytes
-from e2c_dl.atomic_write import whole
 from e2c_dl.errors import ArchiveError
 
 CRATE_VERSION = "1.1"
@@ -73,12 +72,7 @@ def metadata(run: Run, names: Sequence[str], root: Path) -> dict[str, Any]:
 def write(run: Run, names: Sequence[str], root: Path) -> None:
     """ro-crate-metadata.json stands in ``root``, replaced in one step. Raises: ArchiveError."""
     path = root / layout.CRATE
-    described = to_bytes(metadata(run, names, root), str(path))
-    try:
-        with whole(path) as place:
-            place.write_bytes(described)
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+    codec.put(path, to_bytes(metadata(run, names, root), str(path)))
 
 
 def _describe_root(crate: Any, run: Run) -> None:

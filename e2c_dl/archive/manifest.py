@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from e2c_dl.archive import layout
-from e2c_dl.atomic_write import whole
+from e2c_dl.archive import codec, layout
 from e2c_dl.errors import ArchiveError
 
 ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))  # the backslash first, else it would escape the others'
@@ -69,13 +68,7 @@ def read(root: Path) -> dict[str, str]:
 
 def write(root: Path, checksums: Mapping[str, str]) -> None:
     """The manifest of ``root`` holds ``checksums``, replaced in one step. Raises: ArchiveError."""
-    path = root / layout.MANIFEST
-    content = render(checksums).encode("utf-8", "surrogateescape")
-    try:
-        with whole(path) as place:
-            place.write_bytes(content)
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+    codec.put(root / layout.MANIFEST, render(checksums).encode("utf-8", "surrogateescape"))
 
 
 def checksums(root: Path, names: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from e2c_dl import formatting
-from e2c_dl.archive import layout
+from e2c_dl.archive import codec, layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Run
@@ -23,7 +23,6 @@ from e2c_dl.archive.write import amend
 from e2c_dl.diagnosis.activity import Activity
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind
-from e2c_dl.errors import ArchiveError
 from e2c_dl.report.page import figures, matrix, schedules, sections
 from e2c_dl.report.page.map import topology
 from e2c_dl.report.page.style import CSS, SCRIPT
@@ -54,10 +53,7 @@ def write_report(archive: ReadArchive, diagnosis: Diagnosis) -> Path:
     page = build(source(archive, diagnosis)).encode(errors="backslashreplace")
     written = {layout.REPORT_JSON: diagnosis.report.to_json(), layout.REPORT_HTML: page}
     for name, content in written.items():  # both are made by now: failing to draw leaves the old
-        try:
-            (archive.path / name).write_bytes(content)
-        except OSError as error:
-            raise ArchiveError(f"{archive.path / name}: cannot be written: {error.strerror}") from error
+        codec.put(archive.path / name, content)
     if (archive.path / layout.MANIFEST).is_file():  # else nothing vouches for any file yet
         amend(archive.path, tuple(written))
     return archive.path / layout.REPORT_HTML

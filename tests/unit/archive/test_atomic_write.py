@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.atomic_write import whole
+from e2c_dl.atomic_write import replacing, whole
 
 COMM = Path(f"/proc/{os.getpid()}/comm")  # may be written; beside it nothing can be made, by nobody
 
@@ -108,3 +108,22 @@ def test_any_other_failure_to_replace_is_one(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="Input/output error"), whole(path) as place:
         place.write_text("later")
     assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(path, "earlier")]
+
+
+def test_what_replaces_is_never_written_through_a_link(tmp_path: Path) -> None:
+    theirs, path = tmp_path / "authorized_keys", tmp_path / "manifest"
+    theirs.write_text("theirs")
+    path.symlink_to(theirs)
+    with replacing(path) as place:
+        place.write_text("ours")
+    assert (theirs.read_text(), path.read_text(), path.is_symlink()) == ("theirs", "ours", False)
+    path.unlink()
+    os.mkfifo(path)
+    with replacing(path) as place:
+        place.write_text("ours")
+    assert path.read_text() == "ours"
+    with pytest.raises(OSError, match="full"), replacing(path) as place:
+        place.write_text("hal")
+        raise OSError(errno.ENOSPC, "full")
+    assert path.read_text() == "ours"
+    assert sorted(tmp_path.iterdir()) == [theirs, path]
