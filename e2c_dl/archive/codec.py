@@ -5,8 +5,10 @@ Types are checked strictly (a number is no text); keys that a record does not kn
 
 from __future__ import annotations
 
+import re
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -16,6 +18,7 @@ from e2c_dl.errors import ArchiveError, E2cDlError
 T = TypeVar("T")
 
 DAMAGED = "the archive is damaged"
+_NO_MEMBER = re.compile(r"Invalid enum value (.+) - at `\$\.(\w+)`")
 
 
 def decode(
@@ -30,7 +33,7 @@ def decode(
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as wrong:
-        raise error(f"{where}: {wrong}; {remedy}") from wrong
+        raise error(f"{where}: {_said(wrong, kind)}; {remedy}") from wrong
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:  # JSON nested too deeply recurses
         raise error(f"{where}: is not valid JSON ({wrong}); {remedy}") from wrong
 
@@ -40,7 +43,16 @@ def convert(value: Any, kind: type[T], where: str, *, error: type[E2cDlError] = 
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as wrong:
-        raise error(f"{where}: {wrong}; {remedy}") from wrong
+        raise error(f"{where}: {_said(wrong, kind)}; {remedy}") from wrong
+
+
+def _said(wrong: msgspec.ValidationError, kind: type[Any]) -> str:
+    """``wrong`` in words, with what may stand there where that is a closed set, which msgspec leaves out."""
+    found = _NO_MEMBER.fullmatch(str(wrong))
+    closed = get_type_hints(kind).get(found[2]) if found else None
+    if found is None or not (isinstance(closed, type) and issubclass(closed, Enum)):
+        return str(wrong)
+    return f"{found[2]} {found[1]} must be one of {', '.join(str(each.value) for each in closed)}"
 
 
 def encode(record: Any) -> bytes:

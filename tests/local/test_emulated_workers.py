@@ -153,4 +153,4 @@ def test_members_that_name_no_back_end_are_refused(tmp_path):
     run.start()
     assert run.wait() == [2, 2]
     reason = run.read(0, "outcome.json")["reason"]
-    assert "backend 'magic' must be one of relay, tc, htb, none" in reason
+    assert "backend 'magic' must be one of none, htb, tc, relay" in reason

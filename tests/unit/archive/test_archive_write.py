@@ -74,7 +74,7 @@ def test_facts_merge_by_key_and_lists_grow_by_sentence(archive: Archive) -> None
         ({"what_hapened": ["x"]}, "unknown key 'what_hapened'; did you mean 'what_happened'"),
         ({"facts": {"loss": float("nan")}}, "cannot be written as JSON"),
         ({"facts": {"model": object()}}, "cannot be written as JSON"),
-        ({"outcome": "succeeded"}, r"Invalid enum value 'succeeded' - at `\$\.outcome`"),
+        ({"outcome": "succeeded"}, "outcome 'succeeded' must be one of running, finished, failed, interrupted"),
         ({"hosts": {"edge-1": {}}}, r"Expected `array`, got `object` - at `\$\.hosts`"),
     ],
 )
