@@ -19,7 +19,7 @@ Gradient = Callable[[int, Vector], Vector]
 
 
 class Quadratic:
-    """Plain SGD at ``rate`` from ``start``; ``history`` is how many samples each gradient was asked for."""
+    """Plain SGD at ``rate`` from ``start``; ``history`` is how many samples each gradient was requested."""
 
     def __init__(self, gradient: Gradient, start: Vector, buckets: Sequence[slice], rate: float) -> None:
         self.parameters: Vector = start.copy()

@@ -181,7 +181,7 @@ def changed(end_s: float = 50.0, seed: int = 1) -> Changed:
         ),
     )  # fmt: skip
     said = (
-        f"link edge-1 -> edge-2: changed once (rate 20.0 Mbit/s), asked for at {middle_s:g} s, in force 1.20 ms later"
+        f"link edge-1 -> edge-2: changed once (rate 20.0 Mbit/s), requested at {middle_s:g} s, in force 1.20 ms later"
     )
     return Changed(panels=panels, sentences=(said,), end_s=end_s)
 

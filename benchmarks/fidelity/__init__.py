@@ -1,1 +1,1 @@
-"""Randomly drawn links on every back end: asked beside measured, each within the project's tolerances or not."""
+"""Randomly drawn links on every back end: requested beside measured, each within the project's tolerances or not."""

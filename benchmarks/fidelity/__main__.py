@@ -1,4 +1,4 @@
-"""Draws links, has each measured thoroughly on a back end, prints asked beside measured and how many are within."""
+"""Draws links, has each measured thoroughly on a back end, prints requested beside measured and how many are within."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links drawn by a seed, and whether what was measured of them is as asked."""
+"""Links drawn by a seed, and whether what was measured of them is as requested."""
 
 from __future__ import annotations
 

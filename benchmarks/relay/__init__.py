@@ -1,1 +1,1 @@
-"""The relay against plain veth and against what was asked of it, in one run."""
+"""The relay against plain veth and against what was requested of it, in one run."""

@@ -37,7 +37,7 @@ class Case:
     jitter_s: float = 0.0
 
     def round_trip_ms(self) -> float:
-        """What was asked for: both delays, and the time of the ping's frame on both links."""
+        """What was requested: both delays, and the time of the ping's frame on both links."""
         serialised_s = 0.0 if self.rate_bps is None else 2 * PING_FRAME_BYTES * 8 / self.rate_bps
         return (2 * self.delay_s + serialised_s) * 1e3
 
@@ -68,9 +68,9 @@ def measure(case: Case, seconds: int) -> dict[str, float]:
 
 
 def table(rows: list[tuple[Case, dict[str, float]]]) -> str:
-    """Markdown: medians, and ratios to what was asked, or to veth where nothing was."""
+    """Markdown: medians, and ratios to what was requested, or to veth where nothing was."""
     lines = [
-        "| link | asked Mbit/s | asked delay ms | jitter ms | busy loops | TCP Mbit/s | ratio | UDP sent "
+        "| link | asked Mbit/s | requested delay ms | jitter ms | busy loops | TCP Mbit/s | ratio | UDP sent "
         "| UDP Mbit/s | ratio | round trip ms | off ms | late > 1 ms | mean late us | relay cores |",
         "|---" * 15 + "|",
     ]

@@ -53,7 +53,8 @@ def deploy(side: Side, place: Path) -> SetUp:
         (place / "artifacts").mkdir()
         archive = place / "archive"
         seconds = _timed(side, [str(scenario), str(place / "artifacts"), "--on", "local", "--archive", str(archive)])
-        rows = [row for row in json.loads((archive / "links.json").read_text()) if row["measured"]]
+        content = json.loads((archive / "links.json").read_text())
+        rows = [row for row in (content["rows"] if isinstance(content, dict) else content) if row["measured"]]
         return SetUp(
             side=side.name,
             seconds=seconds,

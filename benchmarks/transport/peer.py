@@ -26,7 +26,7 @@ SECRET = b"a key for two processes of a benchmark"
 
 
 async def live(asked: dict[str, Any]) -> list[float]:
-    """Seconds at which each message had come whole, since the first was asked for; on rank 0 they mean nothing."""
+    """Seconds at which each message had come whole, since the first was requested; on rank 0 they mean nothing."""
     rank, size_bytes, repeats = asked["rank"], asked["size_bytes"], asked["repeats"]
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(Path(folder) / "spans.bin", rank=rank, host=f"h{rank}", layer="edge")

@@ -33,7 +33,7 @@ def live(hosts: Sequence[bed.Host] | None, *, size_bytes: int, repeats: int, con
 def arrivals_s(
     hosts: Sequence[bed.Host] | None, size_bytes: int, repeats: int, congestion_control: str | None
 ) -> list[float]:
-    """When each message of the live world was there whole, in seconds since the first was asked for."""
+    """When each message of the live world was there whole, in seconds since the first was requested."""
     addresses = bed.ADDRESSES if hosts else LOOPBACK
     asked = {"transport": "live", "addresses": addresses, "ports": PORTS, "congestion_control": congestion_control}
     return _between(hosts, asked, size_bytes, repeats)

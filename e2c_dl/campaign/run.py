@@ -33,7 +33,7 @@ def plan(request: Request) -> str:
         lines += ["", heading, *(f"  {line}" for line in said)]
     limits = testbed.limitations(scenario)
     if limits:
-        lines += ["", "not emulated as asked", *(f"  {sentence}" for sentence in limits)]
+        lines += ["", "not emulated as requested", *(f"  {sentence}" for sentence in limits)]
     if scenario.remarks:
         lines += ["", "remarks", *(f"  {remark}" for remark in scenario.remarks)]
     lines += ["", "steps", *(f"  {step.name:<9} {step.what}" for step in STEPS)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RUN = click.option("--run", "run_id", metavar="RUN", help="A run that is up [default: the only one].")
 INVENTORY = click.option("--inventory", type=PATH, metavar="FILE", help="Or the hosts of an inventory, over SSH.")
-SCENARIO = click.option("--scenario", type=PATH, metavar="DIR", help="What was asked for [default: the run's own].")
+SCENARIO = click.option("--scenario", type=PATH, metavar="DIR", help="What was requested [default: the run's own].")
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Print every command, or what the relay would be told; change nothing."
 )

@@ -1,4 +1,4 @@
-"""Changes while training ran, in sentences: what, when it was asked for, how late it was in force.
+"""Changes while training ran, in sentences: what, when it was requested, how late it was in force.
 
 ::
 
@@ -126,7 +126,7 @@ def _schedule(
     varying = {key: column for key, column in columns.items() if len(column) > 1} or columns
     reached = ", ".join(f"{_WORDS[key]} {_reach(key, column)}" for key, column in varying.items())
     span = f"from {_moment(changed[0])} to {_moment(changed[-1])}" if len(changed) > 1 else f"at {_moment(changed[0])}"
-    return [f"{name}: changed {_times(len(changed))} ({reached}), asked for {span}, {_late(changed)}"]
+    return [f"{name}: changed {_times(len(changed))} ({reached}), requested {span}, {_late(changed)}"]
 
 
 def _cuts(found: Sequence[Stretch]) -> list[str]:
@@ -161,7 +161,7 @@ def _clock(change: ChangeInForce) -> str:
 
 
 def _asked(change: ChangeInForce) -> str:
-    return f"asked for at {_moment(change)}"
+    return f"requested at {_moment(change)}"
 
 
 def _moment(change: ChangeInForce) -> str:

@@ -22,7 +22,7 @@ WARM_UP_ITERATIONS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Departure:
-    """What a Finding says of an element before it is replayed; ``restored`` makes it as asked."""
+    """What a Finding says of an element before it is replayed; ``restored`` makes it as requested."""
 
     element: Element
     slowdown: float

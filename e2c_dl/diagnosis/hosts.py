@@ -76,7 +76,7 @@ def _per_iteration(spans: Spans, weights: npt.NDArray[np.float64], iterations: i
 
 
 def host_departures(trace: Trace, iterations: int, design: Design) -> Judgement:
-    """The hosts that compute slower than asked, in rank order, and what could not be judged."""
+    """The hosts that compute slower than requested, in rank order, and what could not be judged."""
     if not design.reference.compute_valid:
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
         return (), (Limitation(sentence=oversubscribed),)

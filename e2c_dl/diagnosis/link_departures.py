@@ -53,9 +53,9 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
 
 
 def link_departures(carried: Sequence[ObservedLink], design: Design) -> Judgement:
-    """The links, and what they share, that are slower than asked, and what could not be judged."""
+    """The links, and what they share, that are slower than requested, and what could not be judged."""
     if not design.reference.network_emulated:
-        return (), (Limitation(sentence="No verdict on links: the network is as it is, nothing was asked of it."),)
+        return (), (Limitation(sentence="No verdict on links: the network is as it is, nothing was requested of it."),)
     limitations = _unjudged(carried)
     judged = [
         _Judged(carried=link, slowdown=link.slowdown(), slowdown_of_fast=link.slowdown_of_fast())
@@ -106,7 +106,7 @@ def _unjudged(carried: Sequence[ObservedLink]) -> list[Limitation]:
     reasons: dict[str, list[str]] = {}
     for link in carried:
         if link.requested.rate is None:
-            reason = "no rate was asked for"
+            reason = "no rate was requested"
         elif link.requested.loses:
             reason = "segments are lost by design, so TCP's rate is not known beforehand"
         elif not link.judged.any():
@@ -127,7 +127,7 @@ def _departure(link: ObservedLink, slow: _Judged | None) -> Departure:
         slowdown, observed, expected = slow.slowdown, requested_bps / slow.slowdown, requested_bps
         evidence.append(
             f"{element} carried {int(link.judged.sum())} messages at {observed / 1e6:.3g} Mbit/s, "
-            f"asked for {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
+            f"requested {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
         )
     else:
         bits = float(np.median(wire_bits_of(link.rows["nbytes"])))

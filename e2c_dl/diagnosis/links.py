@@ -4,7 +4,7 @@ What a link did with a message is told by arrivals, not by when the sender's ker
 its link from its first byte's arrival, or the previous message's end, to its own end; waiting for a slow neighbour,
 which posts late, is not in it::
 
-    send_start |~~~ asked delay ~~~|====== service ======| recv_end
+    send_start |~~~ requested delay ~~~|====== service ======| recv_end
     wire bits = of Ethernet frames, headers included (e2c_dl.ethernet)
     expected  = how long wire bits take at the rate asked for, which may change over time, from when service began
     slowdown  = service / expected
@@ -21,8 +21,8 @@ which posts late, is not in it::
 
 *Delay*: neither transfer nor the time between two arrivals can be shorter than a message takes at the link's true rate,
 so the lower fifths of both bound that rate; what is left of the transfer of a message that did not queue, not even at
-four fifths of that rate, is delay. The least of an iteration, median over iterations, less the asked delay, is the
-added delay. It departs if it exceeds max(10 ms, the asked delay) beyond clock uncertainty. On a link that is never
+four fifths of that rate, is delay. The least of an iteration, median over iterations, less the requested delay, is the
+added delay. It departs if it exceeds max(10 ms, the requested delay) beyond clock uncertainty. On a link that is never
 idle, or whose messages are all of one size and never close together, added delay shows as rate, if at all.
 
 Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
@@ -91,16 +91,16 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedLink:
-    """What one directed link carried after warm-up, in service order, beside what was asked of it."""
+    """What one directed link carried after warm-up, in service order, beside what was requested of it."""
 
     src: str  # host
     dst: str
     rows: MessageArray
     requested: Requested
-    began_ns: int  # training: the second 0 of what was asked
+    began_ns: int  # training: the second 0 of what was requested
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
-    added_delay_ns: int = 0  # found, beyond the asked delay
+    added_delay_ns: int = 0  # found, beyond the requested delay
 
     @property
     def pair(self) -> Pair:
@@ -134,7 +134,7 @@ class ObservedLink:
 
     @cached_property
     def expected_ns(self) -> npt.NDArray[np.float64]:
-        """Service of each message at the asked rate; 0 where no rate is asked."""
+        """Service of each message at the requested rate; 0 where no rate is asked."""
         rate = self.requested.rate
         return np.zeros(len(self.rows)) if rate is None else self.expected_at_ns(rate)
 
@@ -188,7 +188,7 @@ class ObservedLink:
         return float(np.mean(excess)) - self.uncertainty_ns
 
     def late_ns(self) -> float:
-        """Estimated one-way delay beyond what was asked, at least 0.0: see the module on *Delay*."""
+        """Estimated one-way delay beyond what was requested, at least 0.0: see the module on *Delay*."""
         if not self.judged.any():
             return 0.0
         late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.requested_delay_ns

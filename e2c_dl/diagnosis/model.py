@@ -2,7 +2,7 @@
 
 Two questions are kept apart. *Bottleneck*: the element (one host's compute, one directed link, or a rate that links
 share) whose speed-up would save most; it always exists, and is often slow by design. *Culprit*: an element that departs
-from its reference: what the scenario asked for, at every moment. A culprit is *material* if a run without the departure
+from its reference: what the scenario requested, at every moment. A culprit is *material* if a run without the departure
 is at least 5 % faster.
 
 Worked example: a link designed for 40 Mbit/s carries its messages at 8. Its ``slowdown`` is 5.0; the replay with its
@@ -59,14 +59,14 @@ class Finding:
     """One element, how far it departs from its reference, and what restoring it would save."""
 
     element: Element
-    slowdown: float  # observed / asked for, of its median iteration (host) or message (link); 1.0 is as asked
+    slowdown: float  # observed / asked for, of its median iteration (host) or message (link); 1.0 is as requested
     observed: float  # s per iteration (host: compute), or bit/s (link: median rate of its messages)
     expected: float  # same unit; of an element that only stalled both are 0.0
-    saved_s: float  # replayed run time now minus with this element as asked for
-    speedup: float  # replayed run time now / with this element as asked for
+    saved_s: float  # replayed run time now minus with this element as requested
+    speedup: float  # replayed run time now / with this element as requested
     material: bool  # speedup or joint_speedup >= MATERIAL_SPEEDUP
     evidence: str  # a sentence with the figures, for people
-    joint_speedup: float = 1.0  # the same when every other departure is as asked already: two can hide each other
+    joint_speedup: float = 1.0  # the same when every other departure is as requested already: two can hide each other
     joint_saved_s: float = 0.0  # saved then
     stalled_s: float = 0.0  # while it carried or did nothing
 

@@ -10,7 +10,7 @@
 A bottleneck has plots whether its rate changes or not: what its links share is asked for, too. Changing links that
 carried no such message are told of in a sentence, as long as another one did.
 
-The value asked for is the one in force, from the logs of changes; before a first change it is the scenario's, where the
+The value requested is the one in force, from the logs of changes; before a first change it is the scenario's, where the
 run left one. Seconds count from the beginning of training.
 """
 

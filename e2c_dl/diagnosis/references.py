@@ -24,7 +24,7 @@ from e2c_dl.trace.model import Trace
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the scenario asked for, which departures are judged against. It does not know what was injected."""
+    """What the scenario requested, which departures are judged against. It does not know what was injected."""
 
     topology: Topology
     compute_factors: Mapping[str, Schedule]  # host -> times slower by design than the reference host, heat included

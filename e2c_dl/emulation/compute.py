@@ -70,7 +70,7 @@ def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
     """What to say of a ``scenario`` that asks for a CPU quota where there is none: a sentence."""
     if quota or scenario.compute.method != Method.QUOTA.value:
         return ()
-    return ("compute: a CPU quota was asked for, but this user may make no cgroup: emulated by calibrated sleep",)
+    return ("compute: a CPU quota was requested, but this user may make no cgroup: emulated by calibrated sleep",)
 
 
 def least_factors(scenario: Scenario) -> Mapping[str, float]:
@@ -112,7 +112,7 @@ def plan(
     base = 1.0 if cores is None else cores
     # A sum of shares that is just what can be given must not fail by the last bit of a float.
     fits = base * hosts.demand <= usable * (1 + 1e-9) and hosts.within_a_core(base)
-    asked = f"{base * hosts.demand:.2f} cores asked for, {usable:.2f} of {machine_cores:g} can be given"
+    asked = f"{base * hosts.demand:.2f} cores requested, {usable:.2f} of {machine_cores:g} can be given"
     if method == "auto":
         return _quota(hosts, base, asked, fits=True) if fits else _sleep(hosts, base, usable, asked)
     if method == Method.SLEEP.value:

@@ -28,7 +28,7 @@ from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.training import read_training
-from e2c_dl.scenario.workflow import check_traces_sent, check_workflow, check_workflow_env
+from e2c_dl.scenario.workflow import check_traces_sent, check_worker_is_there, check_workflow, check_workflow_env
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies import names as strategy_names
 from e2c_dl.topology import Link, Pair, Topology
@@ -89,7 +89,7 @@ def problems(
 
 
 def local_problems(path: Path) -> tuple[ScenarioError, ...]:
-    """Keys that a run away from Grid'5000 could not honour: E2Clab's monitoring and provenance.
+    """What a run away from Grid'5000 could not do: E2Clab's monitoring and provenance, workers of an earlier version.
 
     To be asked after :func:`problems`.
     """
@@ -101,6 +101,9 @@ def local_problems(path: Path) -> tuple[ScenarioError, ...]:
             if name in fields:
                 problem = "cannot be honoured here: E2Clab deploys it on its own testbeds only"
                 found.errors.append(fields[name].error(problem, f"remove '{name}:'"))
+    workflow = found.attempt(read, path / WORKFLOW)
+    if workflow is not None:
+        check_worker_is_there(workflow, found)
     return tuple(found.errors)
 
 

@@ -27,6 +27,7 @@ _ANSIBLE = (
     "run_once", "serial", "strategy", "tags", "throttle", "timeout", "vars", "vars_files", "vars_prompt",
 )  # fmt: skip
 _PLAY = ("hosts", *STEPS, "depends_on", *_ANSIBLE)
+_WORKER_BEFORE = "e2c_dl.host"  # in workflows that were written by 0.1's first scenarios
 _OF_DEPENDS_ON = {
     "grouping": one_of(("round_robin", "asarray", "aggregate", "address_match")).read,
     "prefix": Field.text,
@@ -61,6 +62,17 @@ def check_traces_sent(document: Document, found: Findings) -> None:
     if any("/*.yaml" in text for text in texts) and not any(re.search(rf"\b{FOLDER}\b", text) for text in texts):
         problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
         remedy = "add the task of 'e2c-dl init' that sends it"
+        found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
+
+
+def check_worker_is_there(document: Document, found: Findings) -> None:
+    """Notes in ``found`` a workflow that starts workers by a module that is gone: hosts would only say that it is.
+
+    To be asked before it is run: archives of earlier runs hold such workflows, and are read.
+    """
+    if any(_WORKER_BEFORE in text for text in _texts(document.value)):
+        remedy = "copy workflow.yaml of 'e2c-dl init', or write e2c_dl.drivers.live"
+        problem = f"starts workers by {_WORKER_BEFORE}, which is there no more"
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
 
 

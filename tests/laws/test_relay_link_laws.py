@@ -1,4 +1,4 @@
-"""Laws of links that the relay carries: bytes are conserved, order kept, rates obeyed, chance is as asked."""
+"""Laws of links that the relay carries: bytes are conserved, order kept, rates obeyed, chance is as requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of what the relay draws: as many marks as asked, bursts as long as they should be, delays spread as said."""
+"""Laws of what the relay draws: as many marks as requested, bursts as long as they should be, delays spread as said."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_an_unknown_congestion_control_is_a_limitation() -> None:
     try:
         testbed.up()
         assert len(testbed.limitations) == 3
-        assert "tcp_congestion_control was asked to be warp" in testbed.limitations[0]
+        assert "tcp_congestion_control was requested to be warp" in testbed.limitations[0]
     finally:
         testbed.down()
 

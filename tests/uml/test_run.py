@@ -126,7 +126,7 @@ def test_every_change_was_in_force_when_it_was_due(ran: Ran) -> None:
     assert {change.asked_s: in_log(change) for change in changes} == ASKED
     assert {change.whom for change in changes} == {"edge-1 -> cloud-1"} and len(changes) == len(ASKED)
     late_ms = [round(change.lateness_s * 1e3) for change in changes]
-    print(f"in force later than asked, in ms: {late_ms}, median {statistics.median(late_ms)}")
+    print(f"in force later than requested, in ms: {late_ms}, median {statistics.median(late_ms)}")
     assert all(0 <= change.lateness_s < LATE_S for change in changes)
 
 
@@ -155,7 +155,7 @@ def test_messages_took_the_schedule_that_was_asked_for(ran: Ran) -> None:
     [rates] = [panel for panel in schedules.panels if panel.title == "edge-1 -> cloud-1: rate"]
     for begin_s, end_s, asked_mbps in ((0.0, 1.5, 16.0), (1.5, 4.0, 4.0), (4.0, 5.5, 16.0), (7.0, 9.0, 4.8)):
         measured = [rate for at_s, rate in rates.measured if begin_s + 0.3 < at_s < end_s - 0.1]
-        print(f"{begin_s:g} to {end_s:g} s: {statistics.median(measured):.2f} Mbit/s, asked for {asked_mbps:g}")
+        print(f"{begin_s:g} to {end_s:g} s: {statistics.median(measured):.2f} Mbit/s, requested {asked_mbps:g}")
         assert 0.5 * asked_mbps < statistics.median(measured) < 1.15 * asked_mbps  # the machine is slow, and shared
 
 

@@ -7,14 +7,13 @@
            |      :  :|# #    band: cut or paused; a line: killed; triangles: throttled, recovered
            '------------> s
 
-``python -m e2c_dl.report.page.schedules ARCHIVE OUT.png`` draws the same as a picture. A run in which nothing
+``e2c-dl report ARCHIVE --figure OUT.png`` draws the same as a picture. A run in which nothing
 changed, and whose links share nothing, has no such section.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import cycle
@@ -24,22 +23,20 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from e2c_dl.archive.read import open_archive
 from e2c_dl.atomic_write import whole
 from e2c_dl.diagnosis.carried import Points
-from e2c_dl.diagnosis.diagnose import changed_in
 from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import State
-from e2c_dl.errors import ArchiveError, E2cDlError
+from e2c_dl.errors import ArchiveError
 from e2c_dl.report import colours
 from e2c_dl.report.page import sections
 from e2c_dl.report.page.figures import framed, literal
 
-TITLE = "Asked for and measured while it trained"
+TITLE = "Requested and measured while it trained"
 COLUMNS = 2
 MOST_PANELS = 30
 MOST_POINTS = 2_000  # of one plot; beyond, every so many-th is drawn
-ROOM = 1.15  # above the greatest value asked for and the bulk of the measured ones
+ROOM = 1.15  # above the greatest value requested and the bulk of the measured ones
 PANEL_PX, LEGEND_PX = 230, 70
 WIDTHS_IN, PANEL_IN, LEGEND_IN, DPI = {1: 8.0, 2: 11.0}, 2.4, 0.3, 140  # a picture's; widths by its columns
 SECONDS = "seconds of training"
@@ -53,7 +50,7 @@ def section(changed: Changed | None, embed: Any) -> str:
     if changed is None:
         return ""
     caption = (
-        "Orange lines: asked for, as in force. Blue: measured by training itself; of links, messages of at least "
+        "Orange lines: requested, as in force. Blue: measured by training itself; of links, messages of at least "
         "32 KiB as Ethernet frames over the time each occupied its link (a busy host reads some late, and then the "
         "next too fast); of bottlenecks, all their links together over a coloured area for each; of hosts, each "
         "gradient over what it takes a host of factor 1. Bands: cut or paused."
@@ -169,7 +166,7 @@ def _add(
         area = {"mode": "none", "fillcolor": fills[name], "line": {"shape": "hv"}, "stackgroup": "shares"}
         _trace(drawn, literal(name), thinned(points), area, place, named)
     steps = {"mode": "lines", "line": {"color": ASKED, "width": 4, "shape": "hv"}}
-    _trace(drawn, "asked for", _held(panel, end_s), steps, place, named)
+    _trace(drawn, "requested", _held(panel, end_s), steps, place, named)
     line = {"color": MEASURED, "width": 1.5, "shape": "hv" if panel.shares else "linear"}
     dots = {"mode": "markers", "marker": {"color": MEASURED, "size": 4, "opacity": 0.8}}
     look = {"mode": "lines", "line": line} if panel.joined else dots
@@ -212,7 +209,7 @@ def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> No
         axes.stackplot(moments, *parts, labels=panel.shares, colors=looks, step="post", linewidth=0)
     if panel.requested:
         steps = zip(*_held(panel, end_s), strict=True)
-        axes.plot(*steps, color=ASKED, linewidth=3, drawstyle="steps-post", label="asked for")
+        axes.plot(*steps, color=ASKED, linewidth=3, drawstyle="steps-post", label="requested")
     if points:
         line = {"linewidth": 1.2, "drawstyle": "steps-post" if panel.shares else "default"}
         dots = {"linestyle": "none", "marker": "o", "markersize": 2.2, "alpha": 0.65}
@@ -231,12 +228,3 @@ def _draw(axes: Any, panel: Panel, end_s: float, fills: Mapping[str, str]) -> No
 
 def _whole(marks: Sequence[Mark]) -> list[Mark]:
     return [mark for mark in marks if mark.value is None]
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m e2c_dl.report.page.schedules ARCHIVE OUT.png")
-    try:
-        write_png(changed_in(open_archive(Path(sys.argv[1]))), Path(sys.argv[2]))
-    except E2cDlError as error:
-        sys.exit(f"e2c-dl: {error}")

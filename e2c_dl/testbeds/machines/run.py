@@ -125,7 +125,7 @@ def compute_plan(scenario: Scenario) -> compute.ComputePlan:
     )
     if slowed or schedules.compute or schedules.thermal or any(f.kind is FaultKind.SLOW_HOST for f in faults):
         return replace(planned, why="calibrated sleep, on a whole core of each machine")
-    return replace(planned, speed={}, why="nothing is asked: every machine computes as fast as it is")
+    return replace(planned, speed={}, why="nothing is requested: every machine computes as fast as it is")
 
 
 def _access(name: str, facts: Facts, run_id: str) -> Access:
@@ -151,7 +151,7 @@ def _tcp_limitations(facts: Facts, scenario: Scenario) -> list[str]:
         "net.ipv4.tcp_slow_start_after_idle": (scenario.tcp.slow_start_after_idle, facts.told["slow_start_after_idle"]),
     }
     return [
-        f"{key} was asked to be {_spelled(wanted)}, and is {_spelled(has)}: settings of static hosts are left alone"
+        f"{key} was requested to be {_spelled(wanted)}, and is {_spelled(has)}: settings of static hosts are left alone"
         for key, (wanted, has) in asked.items()
         if wanted != has
     ]

@@ -50,7 +50,7 @@ class MachinesTestbed(Testbed):
         return tuple(line for found in self.facts(scenario).values() for line in found.problems(shaped=shaped))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        quota = "compute: a CPU quota was asked for, but the cgroups of static hosts are not ours: emulated by sleep"
+        quota = "compute: a CPU quota was requested, but the cgroups of static hosts are not ours: emulated by sleep"
         return (*self._links_missed(scenario), *([quota] if scenario.compute.method == "quota" else []))
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:

@@ -45,7 +45,7 @@ def refused(asked: Mapping[str, str], in_force: Mapping[str, str]) -> dict[str, 
 
 def limitation(host: str, key: str, asked: str, in_force: str) -> str:
     """One sentence on a setting that could not be honoured."""
-    return f"host {host}: {key.replace('/', '.')} was asked to be {asked}, this machine left it at {in_force}"
+    return f"host {host}: {key.replace('/', '.')} was requested to be {asked}, this machine left it at {in_force}"
 
 
 def known(congestion_control: str, root: Path = Path("/proc/sys")) -> bool:

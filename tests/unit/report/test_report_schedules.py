@@ -182,14 +182,14 @@ def test_a_pause_is_a_band_and_a_kill_a_mark(by_title):
 def test_one_sentence_says_what_when_and_how_late(found):
     said = "\n".join(found.sentences)
     for part in (
-        f"link {LINK}: changed once (rate 10.0 Mbit/s, delay 2.00 ms, loss 0.0 %), asked for at 999 ms, in force 1.00",
-        f"link {LINK}: cut for 500 ms, asked for at 2.00 s, in force 1.00 ms later",
-        "bottleneck uplink: changed once (rate 20.0 Mbit/s), asked for at 1.50 s, in force 1.00 ms later",
-        "host edge-1: changed once (slowness 2 × to 6 ×), asked for at 1.00 s, in force on time",
+        f"link {LINK}: changed once (rate 10.0 Mbit/s, delay 2.00 ms, loss 0.0 %), requested at 999 ms, in force 1.00",
+        f"link {LINK}: cut for 500 ms, requested at 2.00 s, in force 1.00 ms later",
+        "bottleneck uplink: changed once (rate 20.0 Mbit/s), requested at 1.50 s, in force 1.00 ms later",
+        "host edge-1: changed once (slowness 2 × to 6 ×), requested at 1.00 s, in force on time",
         "host edge-2: throttled itself once, first at 1.20 s",
         "host cloud-1: paused for 500 ms, asked for at",
-        "host cloud-1: killed, asked for at iteration 9",
-        "host cloud-1: clock stepped by 50.0 ms, asked for at 1.20 s",
+        "host cloud-1: killed, requested at iteration 9",
+        "host cloud-1: clock stepped by 50.0 ms, requested at 1.20 s",
     ):
         assert part in said
     assert f"bottleneck uplink: carried 22.8 Mbit/s in the mean, of which 100.0 % {LINK}" in said
@@ -201,7 +201,7 @@ def test_links_that_are_cut_together_are_one_sentence():
     cut = [change(Change.LINK, pair, 3.0 + n / 1e3, late_s=n / 1e3, down=True) for n, pair in enumerate(pairs)]
     (said,) = changing.sentences(cut)
     assert said == (
-        "links edge-0 -> fog-1, edge-1 -> fog-1, edge-2 -> fog-1 and 2 more: cut for good, asked for at 3.00 s, "
+        "links edge-0 -> fog-1, edge-1 -> fog-1, edge-2 -> fog-1 and 2 more: cut for good, requested at 3.00 s, "
         "in force at most 4.00 ms later"
     )
 
@@ -232,12 +232,12 @@ def test_a_run_without_changes_and_bottlenecks_has_no_section(tmp_path):
 def test_the_section_holds_a_plot_per_panel_and_harmless_names(found):
     wild = replace(found, panels=(*found.panels, replace(found.panels[0], title="</script><i>")))
     shown = schedules.section(wild, html.embedded)
-    assert "Asked for and measured while it trained" in shown
+    assert "Requested and measured while it trained" in shown
     assert "</script><i>" not in shown
     drawn = schedules.figure(wild)
     assert len([key for key in drawn.layout.to_plotly_json() if key.startswith("xaxis")]) == len(wild.panels)
     names = [trace.name for trace in drawn.data if trace.showlegend]
-    assert sorted(names) == ["asked for", html.escape(LINK, quote=False), "measured", "recovered", "throttled"]
+    assert sorted(names) == ["requested", html.escape(LINK, quote=False), "measured", "recovered", "throttled"]
     assert [shape.type for shape in drawn.layout.shapes].count("rect") == 2  # the cut, the pause
     assert [shape.type for shape in drawn.layout.shapes].count("line") == 1  # the kill
 

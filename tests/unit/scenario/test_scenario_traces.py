@@ -5,7 +5,7 @@ from small_scenario import SERVICES, STRATEGIES, found, writer
 
 from e2c_dl.resources import template_dir
 from e2c_dl.scenario.copies import overridden
-from e2c_dl.scenario.load import load
+from e2c_dl.scenario.load import load, local_problems
 
 FRAME_BITS = 1514 * 8
 
@@ -145,3 +145,11 @@ def test_a_workflow_that_sends_the_yaml_files_alone_is_refused_where_traces_are_
     template = (template_dir() / "workflow.yaml").read_text()
     assert found(with_trace(write, "1\n2\n", "lte", workflow=template)) == []
     assert found(write(workflow=old, emulation="tcp: {}")) == []
+
+
+def test_a_workflow_that_starts_workers_as_they_once_were_is_refused(write):
+    template = (template_dir() / "workflow.yaml").read_text().replace("e2c_dl.drivers.live", "e2c_dl.host")
+    path = write(workflow=template)
+    assert found(path) == []  # archives of such runs are read
+    error = str(local_problems(path)[0])
+    assert "workflow.yaml:" in error and "e2c_dl.host, which is there no more; copy workflow.yaml of" in error

@@ -239,7 +239,7 @@ def test_what_cannot_train_is_refused_at_once(
 
 def test_a_batch_beyond_the_part_is_refused_when_it_is_drawn() -> None:
     compute = TorchCompute(TRAINING, rank=0, size=2)
-    with pytest.raises(TrainingError, match="rank 0: a batch of 800 samples was asked for, and it has 719"):
+    with pytest.raises(TrainingError, match="rank 0: a batch of 800 samples was requested, and it has 719"):
         compute.gradient(0, 800, nothing)
 
 
