@@ -8,7 +8,7 @@ from typing import Any
 
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
-from e2c_dl.campaign.simulated import Request, run
+from e2c_dl.campaign.simulated import SimulationRequest, run
 from e2c_dl.errors import Interrupted
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
@@ -71,4 +71,4 @@ def scenario(folder: Path, *, emulation: dict[str, Any] | None = None, profile: 
 
 def simulated(folder: Path, **asked: Any) -> ReadArchive:
     archive = folder.parent / f"{folder.name}-archive"
-    return open_archive(run(Request(scenario=folder, archive=archive, **asked), Quiet()))
+    return open_archive(run(SimulationRequest(scenario=folder, archive=archive, **asked), Quiet()))

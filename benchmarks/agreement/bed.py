@@ -17,8 +17,7 @@ from typing import Any
 
 import e2c_dl
 from e2c_dl.archive import layout
-from e2c_dl.drivers.live.key import KEY
-from e2c_dl.drivers.live.members import MEMBERS
+from e2c_dl.drivers.live.detached import KEY, MEMBERS
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
@@ -56,7 +55,11 @@ class Deployment:
             for access in self._accesses
         ]  # fmt: skip
         state = self._testbed.run.directory
-        config = RelayConfig.of(scenario.emulated_topology(), hosts, seed=1, report_path=str(state / "relay.json"))
+        topology = scenario.emulated_topology()
+        config = RelayConfig(
+            hosts=tuple(hosts), links=topology.links, bottlenecks=topology.bottlenecks, seed=1,
+            report_path=str(state / "relay.json"),
+        )  # fmt: skip
         relay = RelayProcess.start(config, dict(os.environ), state / "relay.log")
         try:
             self._testbed.settle()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import click
+import msgspec
 
 from benchmarks import written
 from benchmarks.fidelity import drawn, relayed
@@ -88,7 +89,7 @@ def _read() -> dict[str, list[Result]]:
 
 def _from_json(row: dict[str, object]) -> Result:
     seen = row["measured"]
-    measured = Measured.from_json(seen) if isinstance(seen, dict) else None
+    measured = msgspec.convert(seen, Measured) if isinstance(seen, dict) else None
     return Result(link=link_from_json(row["link"]), measured=measured, failure=str(row["failure"]))
 
 
@@ -97,7 +98,7 @@ def _write(every: dict[str, list[Result]]) -> None:
         name: [
             {
                 "link": link_to_json(result.link),
-                "measured": result.measured.to_json() if result.measured else None,
+                "measured": msgspec.to_builtins(result.measured),
                 "failure": result.failure,
                 "within": result.within,
             }

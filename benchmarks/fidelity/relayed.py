@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.fidelity.drawn import ENDS, Result
 from benchmarks.relay import bed
 from e2c_dl.emulation.link_values import link_to_json
@@ -71,4 +73,4 @@ def _measured(host: bed.Host, port: int, link: Link) -> Result:
     said: dict[str, Any] = json.loads(done.stdout or '{"error": "it ended without a word"}')
     if "error" in said:
         return Result(link=link, failure=said["error"])
-    return Result(link=link, measured=Measured.from_json(said))
+    return Result(link=link, measured=msgspec.convert(said, Measured))

@@ -37,7 +37,6 @@ class Console(Protocol):
 
     def step(self, name: str, what: str) -> None:
         """A step begins; ``what`` is a sentence for people."""
-        ...
 
     def done(self, name: str, seconds: float) -> None: ...
 
@@ -47,7 +46,6 @@ class Console(Protocol):
 
     def doing(self, doing: Doing) -> None:
         """A part of the step is under way; called again as it gets on."""
-        ...
 
     def progress(self, progress: Progress) -> None: ...
 

@@ -26,7 +26,7 @@ RUN_ID_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SimulationRequest:
     """One simulated run, as asked for on the command line. Paths are absolute."""
 
     scenario: Path
@@ -42,7 +42,7 @@ class Request:
 class Simulation(Underway):
     """What the steps of one simulated run share."""
 
-    request: Request
+    request: SimulationRequest
     profile: ComputeProfile | None = None
 
     @property
@@ -122,7 +122,7 @@ STEPS: tuple[Step[Simulation], ...] = (
 )
 
 
-def run(request: Request, console: Console) -> Path:
+def run(request: SimulationRequest, console: Console) -> Path:
     """Carry out ``request``; the archive's path.
 
     Raises: the E2cDlError of the first step that failed, after the archive says so.

@@ -196,7 +196,7 @@ def release(campaign: Campaign) -> None:
 def _give_back_or_keep(campaign: Campaign, testbed: TestbedRun) -> None:
     if campaign.request.keep and not campaign.failures:
         testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
-        registry.kept(testbed.run_id)
+        registry.changed(registry.load(testbed.run_id), kept=True)
         campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
     else:
         testbed.release()

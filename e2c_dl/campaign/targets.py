@@ -89,8 +89,12 @@ def of_inventory(path: Path, scenario: Scenario | None) -> Target:
         designed, requested = scenario.topology, scenario.emulated_topology()
     found = facts.asked(machines)
     for its in found.values():
-        for problem in (*its.problems(shaped=False), *_not_ready(its)):  # unshaped machines can be measured too
+        for problem in its.problems(shaped=False):  # unshaped machines can be measured too
             raise TestbedError(problem)
+        if its.told["version"] is None:
+            raise TestbedError(
+                f"{its.machine.where}: {its.python} has no e2c_dl; `e2c-dl deploy` installs it, or write python: PATH"
+            )
     return Target(
         name=str(path),
         accesses={name: _access(name, its) for name, its in found.items()},
@@ -112,12 +116,6 @@ def _backend(archive: Path | None) -> Backend:
 
 def _host(name: str, layer: str) -> Host:
     return Host(name=name, layer=layer, service="", service_id=name, role=name, rank=None)
-
-
-def _not_ready(its: facts.Facts) -> list[str]:
-    if its.told["version"] is None:
-        return [f"{its.machine.where}: {its.python} has no e2c_dl; `e2c-dl deploy` installs it, or write python: PATH"]
-    return []
 
 
 def _access(name: str, its: facts.Facts) -> Access:

@@ -78,7 +78,8 @@ def measure(
     if target.archive is not None:
         requested_links.store(target.archive, found)  # before printing: a broken pipe must not lose what took minutes
     if as_json:
-        click.echo(json.dumps(_as_json(found), indent=1))
+        rows = {name: [row.to_json() for row in getattr(found, name)] for name in ("links", "bottlenecks")}
+        click.echo(json.dumps(rows | {"deviations": found.deviations(), "failures": found.failures}, indent=1))
     else:
         _print_matrix(found, target)
     for failure in found.failures:
@@ -182,11 +183,6 @@ class _Bar:
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)  # brackets are no markup here
-
-
-def _as_json(found: Matrix) -> dict[str, Any]:
-    rows = {name: [row.to_json() for row in getattr(found, name)] for name in ("links", "bottlenecks")}
-    return rows | {"deviations": found.deviations(), "failures": found.failures}
 
 
 def _print_matrix(found: Matrix, target: Target) -> None:

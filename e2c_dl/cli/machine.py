@@ -82,7 +82,7 @@ def destroy(run: str | None) -> None:
     if run is None and not dead:
         click.echo("no crashed run left anything")
     for left in registry.runs():  # asked anew: some are gone by now
-        if left.kept or registry.is_alive(left):
+        if left.kept or registry.live_controller(left.directory) is not None:
             why = "was kept" if left.kept else "is still going on"
             click.echo(f"{left.id}: {left.scenario} {why}, left alone; `e2c-dl destroy {left.id}` ends it")
     if failures:

@@ -38,9 +38,9 @@ def simulate(
     Needs no root and no testbed. Writes the archive that `deploy` writes, so `report`, `export` and `verify` read it.
     """
     options.one_of(seed=seed is not None, healthy=healthy)
-    from e2c_dl.campaign.simulated import Request, run  # here: --help need not load NumPy and what simulates
+    from e2c_dl.campaign.simulated import SimulationRequest, run  # here: --help need not load NumPy and what simulates
 
-    request = Request(
+    request = SimulationRequest(
         scenario=Path(os.path.abspath(scenario)),
         archive=options.absolute(archive),
         profile=options.absolute(profile),

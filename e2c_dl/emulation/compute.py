@@ -110,8 +110,9 @@ def plan(
             raise EmulationError(f"compute: {host} has factor {factor:g}; give a positive number")
     hosts = _Hosts(factors=factors, fastest={**factors, **least}, changing=tuple(least))
     base = 1.0 if cores is None else cores
+    within_a_core = all(base / factor <= 1 + 1e-9 for factor in least.values())  # who is paced computes in one thread
     # A sum of shares that is just what can be given must not fail by the last bit of a float.
-    fits = base * hosts.demand <= usable * (1 + 1e-9) and hosts.within_a_core(base)
+    fits = base * hosts.demand <= usable * (1 + 1e-9) and within_a_core
     asked = f"{base * hosts.demand:.2f} cores requested, {usable:.2f} of {machine_cores:g} can be given"
     if method == "auto":
         return _quota(hosts, base, asked, fits=True) if fits else _sleep(hosts, base, usable, asked)
@@ -137,10 +138,6 @@ class _Hosts:
     def demand(self) -> float:
         """Cores for all at their fastest, if a host of factor 1 gets one."""
         return sum(1 / factor for factor in self.fastest.values())
-
-    def within_a_core(self, base: float) -> bool:
-        """Whether nobody who is paced has to be faster than a core: one thread computes."""
-        return all(base / self.fastest[host] <= 1 + 1e-9 for host in self.changing)
 
 
 def _quota(hosts: _Hosts, base: float, asked: str, *, fits: bool) -> ComputePlan:

@@ -92,7 +92,6 @@ class TestbedRun(Protocol):
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
         """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
-        ...
 
     def provision(self) -> tuple[Access, ...]:
         """The run's inventory: all hosts of the scenario, there from now on until ``release``; also ``accesses``.
@@ -101,7 +100,6 @@ class TestbedRun(Protocol):
         yet cannot be looked at, after it all can, so ``limitations`` may grow. Whatever is begun is registered first:
         ``destroy`` must find it if this process is killed in the middle. Raises: TestbedError.
         """
-        ...
 
     @property
     def run_id(self) -> str: ...
@@ -109,12 +107,10 @@ class TestbedRun(Protocol):
     @property
     def state_dir(self) -> Path:
         """The run's own directory in the registry of this machine."""
-        ...
 
     @property
     def environ(self) -> Mapping[str, str]:
         """What every process that is started for this run has in its environment: `destroy` finds it by that."""
-        ...
 
     @property
     def rank0(self) -> Access: ...
@@ -122,43 +118,33 @@ class TestbedRun(Protocol):
     @property
     def limitations(self) -> tuple[str, ...]:
         """What of the scenario cannot be honoured here, in sentences; may grow until the hosts are emulated."""
-        ...
 
     def facts(self) -> dict[str, Any]:
         """How network and compute are emulated, for run.json: backend, compute, tcp."""
-        ...
 
     def host_facts(self) -> tuple[dict[str, Any], ...]:
         """Who takes part, for run.json."""
-        ...
 
     def provider(self) -> type[Any]:
         """The E2Clab provider that hands the provisioned hosts over."""
-        ...
 
     def emulate(self) -> None:
         """Put the whole emulated topology in force at once, as it is before training. Raises: EmulationError."""
-        ...
 
     def emulation_failure(self) -> str | None:
         """Why the emulation is no longer in force; None while it is."""
-        ...
 
     def log_files(self) -> dict[str, Path]:
         """Name -> path of what this testbed logged, while the run is up."""
-        ...
 
     def end_emulation(self) -> tuple[str, ...]:
         """End the emulation; why the network may not have been as requested, in sentences. Raises: EmulationError."""
-        ...
 
     def release(self) -> tuple[str, ...]:
         """Remove everything of this run, from this machine and from the hosts; what that was, one line each."""
-        ...
 
     def secrets(self) -> tuple[bytes, ...]:
         """What must not stand in an archive. Empty once the hosts are released."""
-        ...
 
 
 class Testbed(Protocol):
@@ -167,34 +153,27 @@ class Testbed(Protocol):
     @property
     def name(self) -> str:
         """As it is written after ``--on``."""
-        ...
 
     def probes(self) -> tuple[Probe, ...]:
         """Everything that matters for it, found out without leaving a trace."""
-        ...
 
     def blocking(self, probes: tuple[Probe, ...]) -> tuple[str, ...]:
         """Names of the missing capabilities without which no run works here."""
-        ...
 
     def preflight(self, scenario: Scenario) -> tuple[str, ...]:
         """What stands in the way of running ``scenario``, one line each, with its remedy; starts nothing.
 
         Of hosts only those are looked at that exist before a run: the rest is for ``TestbedRun.provision`` to say.
         """
-        ...
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
         """What ``scenario`` asks of network and processors and cannot have here, in sentences, as far as it is known.
 
         ``preflight`` comes before. ``--strict`` refuses to start for them; else they stand in the archive.
         """
-        ...
 
     def plan(self, scenario: Scenario) -> Mapping[str, tuple[str, ...]]:
         """What would be done, for ``--dry-run``: heading -> lines, in order, every command on hosts among them."""
-        ...
 
     def claim(self, scenario: Scenario) -> TestbedRun:
         """A run id of its own, registered: from now on ``e2c-dl destroy`` knows of this run."""
-        ...

@@ -21,7 +21,7 @@ from e2c_dl.testbeds.base import Testbed
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _Kind:
     module: str
     kind: str  # its class
     cleanup: str  # module
@@ -30,21 +30,21 @@ class _Entry:
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
 
 
-_ENTRIES = {
-    "local": _Entry(
+_KINDS = {
+    "local": _Kind(
         module="e2c_dl.testbeds.namespaces.testbed",
         kind="NamespacesTestbed",
         cleanup="e2c_dl.testbeds.namespaces.cleanup",
         options=(),
         entrance="e2c_dl.testbeds.this_machine.rootless",
     ),
-    "docker": _Entry(
+    "docker": _Kind(
         module="e2c_dl.testbeds.docker.testbed",
         kind="DockerTestbed",
         cleanup="e2c_dl.testbeds.docker.cleanup",
         options=("image", "memory"),
     ),
-    "static": _Entry(
+    "static": _Kind(
         module="e2c_dl.testbeds.machines.testbed",
         kind="MachinesTestbed",
         cleanup="e2c_dl.testbeds.machines.cleanup",
@@ -56,7 +56,7 @@ _ENTRIES = {
 
 def names() -> tuple[str, ...]:
     """Of all testbeds."""
-    return tuple(_ENTRIES)
+    return tuple(_KINDS)
 
 
 def check_name(name: str) -> None:
@@ -72,7 +72,7 @@ def testbed(name: str, options: Mapping[str, str]) -> Testbed:
     entry = _entry(name)
     for option in options:
         if option not in entry.options:  # refused: passed over, it would be a setting that is silently not in force
-            takers = [other for other, its in _ENTRIES.items() if option in its.options]
+            takers = [other for other, its in _KINDS.items() if option in its.options]
             raise InputError(f"--{option}: not for --on {name}; leave it out, or write --on {' or '.join(takers)}")
     for option in entry.required:
         if option not in options:
@@ -102,9 +102,9 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return remove(run_id, base)
 
 
-def _entry(name: str) -> _Entry:
-    if name not in _ENTRIES:
-        close = get_close_matches(name, _ENTRIES, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"write one of {', '.join(_ENTRIES)}"
+def _entry(name: str) -> _Kind:
+    if name not in _KINDS:
+        close = get_close_matches(name, _KINDS, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"write one of {', '.join(_KINDS)}"
         raise InputError(f"--on {name}: no such testbed; {remedy}")
-    return _ENTRIES[name]
+    return _KINDS[name]

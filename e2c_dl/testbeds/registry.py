@@ -148,11 +148,6 @@ def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
     return run
 
 
-def kept(run_id: str, base: Path | None = None) -> RegisteredRun:
-    """The run ``run_id``, its hosts to stay up when its controller has ended, saved. Raises: InputError."""
-    return changed(load(run_id, base), kept=True)
-
-
 def load(run_id: str, base: Path | None = None) -> RegisteredRun:
     """The run ``run_id``. Raises: InputError if there is none."""
     directory = run_directory(run_id, base)
@@ -206,11 +201,6 @@ def name_of_testbed(run_id: str, base: Path | None = None) -> str:
     Nothing exists of a run before state.json says where, but for its directory.
     """
     return str(_fields(run_directory(run_id, base)).get("testbed", "local"))
-
-
-def is_alive(run: RegisteredRun) -> bool:
-    """Whether the process that began ``run`` still runs (the same one, not a later one with its pid)."""
-    return live_controller(run.directory) is not None
 
 
 def live_controller(directory: Path) -> int | None:

@@ -28,13 +28,14 @@ class FlatModel:
 
     def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
         self.model = model
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        dtype = self._parameters[0].dtype
-        length = sum(parameter.numel() for parameter in self._parameters)
+        # views of the vector, first layer first; ``bucket_of`` is by the same index
+        self.tensors = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        dtype = self.tensors[0].dtype
+        length = sum(parameter.numel() for parameter in self.tensors)
         self.vector = nn.Parameter(torch.empty(length, dtype=dtype), requires_grad=False)
         self.vector.grad = torch.zeros(length, dtype=dtype)
         self._move()
-        sizes = [parameter.numel() for parameter in self._parameters]
+        sizes = [parameter.numel() for parameter in self.tensors]
         self.buckets, self.bucket_of = buckets(sizes, self.vector.element_size(), bucket_bytes)
 
     @property
@@ -57,15 +58,10 @@ class FlatModel:
         values: Vector = self.gradient.numpy()
         return values
 
-    @property
-    def tensors(self) -> Sequence[nn.Parameter]:
-        """The model's own parameters, views of the vector, first layer first; ``bucket_of`` is by the same index."""
-        return self._parameters
-
     def _move(self) -> None:
         begin = 0
         with torch.no_grad():
-            for parameter in self._parameters:
+            for parameter in self.tensors:
                 where = slice(begin, begin + parameter.numel())
                 self.vector[where].copy_(parameter.flatten())
                 parameter.data = self.vector.data[where].view(parameter.shape)

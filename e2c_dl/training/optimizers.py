@@ -29,7 +29,6 @@ class Optimizer(Protocol):
 
     def step(self) -> None:
         """Change the parameters in place, by the gradient as it is now."""
-        ...
 
 
 class Sgd:

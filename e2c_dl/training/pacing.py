@@ -75,7 +75,6 @@ class Pacing:
         self._interrupted = threading.Event()  # a sleep that stop() can end, unlike time.sleep
 
     def calibrated(self, times: SegmentTimes) -> None:
-        """Pace by ``times`` from now on."""
         self._times = times
 
     def gradient(self, begin_ns: int, samples: int) -> PacedGradient:

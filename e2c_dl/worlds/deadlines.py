@@ -56,7 +56,6 @@ class Deadline:
         return float(deadlines_s[min(int(np.argmin(costs_s)) + 1, len(FACTORS) - 1)])
 
     def came(self, waited_s: float) -> None:
-        """It came, after ``waited_s`` more."""
         self._durations_s.append(self._waited_s + waited_s)
         self._waited_s = 0.0
 
@@ -65,7 +64,6 @@ class Deadline:
         self._waited_s += waited_s
 
     def never(self) -> None:
-        """It will not come any more."""
         self._durations_s.append(np.inf)  # not what was waited: that says how patient somebody was
         self._waited_s = 0.0
 

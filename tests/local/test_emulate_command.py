@@ -72,9 +72,9 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                 )
             )  # fmt: skip
             hosts.append(RelayHost(name=name, netns_pid=process.pid, device="eth1", address=f"{address}/16", mac=mac))
-        config = RelayConfig.of(
-            topology, hosts, seed=1, report_path=str(tmp_path / "report.json"),
-            control_path=str(run.directory / "relay.sock"),
+        config = RelayConfig(
+            hosts=tuple(hosts), links=topology.links, bottlenecks=topology.bottlenecks, seed=1,
+            report_path=str(tmp_path / "report.json"), control_path=str(run.directory / "relay.sock"),
         )  # fmt: skip
         relay = RelayProcess.start(config, os.environ, tmp_path / "err")
         stack.callback(relay.kill)

@@ -47,7 +47,6 @@ class AgentProcess:
         return agent
 
     def tell(self, signal: WorkerSignal) -> None:
-        """It hears of ``signal`` at once."""
         self._write(signal.to_line())
 
     async def lost(self) -> None:

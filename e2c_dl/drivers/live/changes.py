@@ -17,9 +17,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.drivers.live.agent import AgentProcess
-from e2c_dl.drivers.live.members import SCENARIO, Assignment
+from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.heat import Heat
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
@@ -69,7 +70,6 @@ class HostChanges:
             self._agent = await AgentProcess.start(self._config())
 
     def began(self) -> None:
-        """Training begins now."""
         self._began_ns = time.monotonic_ns()
         if self._agent is not None:
             self._agent.tell(WorkerSignal(at_ns=self._began_ns))  # the moment, not "now": the pipe takes time
@@ -81,7 +81,6 @@ class HostChanges:
             self.speed.began(self._began_ns)
 
     def iteration(self, number: int) -> None:
-        """This worker begins iteration ``number`` now."""
         now_ns = time.monotonic_ns()
         time_s = (now_ns - self._began_ns) / 1e9
         numbers = self._begun.begin(self._own, number, time_s)
@@ -154,7 +153,7 @@ class HostChanges:
     def _config(self) -> AgentConfig:
         own, run_dir = self._assignment.own, self._assignment.run_dir.resolve()
         return AgentConfig(
-            host=self._host, scenario=str(run_dir / SCENARIO), log=str(HostRecords(run_dir).agent_changes),
+            host=self._host, scenario=str(run_dir / layout.SCENARIO), log=str(HostRecords(run_dir).agent_changes),
             worker_pid=os.getpid(), backend=own.backend.value, relay_socket=own.relay_socket, device=own.data_device,
             addresses={member.name: member.data_address for member in self._assignment.members},
         )  # fmt: skip

@@ -123,7 +123,6 @@ class Control:
         return self._ended.result() if self._ended.done() else None
 
     async def leave(self) -> None:
-        """The orderly end."""
         self._say(op="leave")
         await self._writer.drain()  # so that the end of the connection does not overtake it
 

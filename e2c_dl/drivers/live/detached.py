@@ -25,8 +25,7 @@ from typing import Any, TextIO
 from e2c_dl.archive import layout
 from e2c_dl.errors import InputError, TrainingError
 
-PID = "worker.pid"
-SCENARIO, MEMBERS, KEY = "scenario", "members.json", "run.key"
+PID, MEMBERS, KEY = "worker.pid", "members.json", "run.key"
 TRAINING = "training"
 _LOOK_EVERY_S = 0.2
 
@@ -45,7 +44,7 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
         raise InputError("begin: standard input is not a JSON object with 'scenario', 'members' and 'key'") from error
     for left in (PID, layout.OUTCOME):  # of an earlier launch in the same place
         (run_dir / left).unlink(missing_ok=True)  # else wait would take them for this one's
-    _unpack(packed, run_dir / SCENARIO)
+    _unpack(packed, run_dir / layout.SCENARIO)
     (run_dir / MEMBERS).write_text(members + "\n")
     _write_secret(run_dir / KEY, key)
     with (run_dir / layout.WORKER_LOG).open("ab") as log:  # appended: an earlier launch may have told why it failed
@@ -62,9 +61,8 @@ def wait(run_dir: Path, within_s: float) -> str | None:
 
     Raises: TrainingError if none was started, or it ended without a word.
     """
-    path = run_dir / PID
     try:
-        pid = int(path.read_text())
+        pid = int((run_dir / PID).read_text())
     except (OSError, ValueError) as error:
         raise TrainingError(f"{run_dir}: no worker was started there: {_why_not(run_dir)}") from error
     deadline_s = time.monotonic() + within_s

@@ -10,10 +10,10 @@ import os
 import stat
 from pathlib import Path
 
+from e2c_dl.drivers.live.detached import KEY
 from e2c_dl.errors import InputError
 from e2c_dl.worlds.live.handshake import KEY_BYTES
 
-KEY = "run.key"
 _MOST_BYTES = 4096  # no key is longer: another file was put there
 
 

@@ -14,16 +14,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from e2c_dl.archive import layout
 from e2c_dl.archive.codec import convert, decode
 from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.drivers.live.detached import MEMBERS
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Host
 
-SCENARIO = "scenario"
-MEMBERS = "members.json"
 CONTROL_PORT = 47600
 REMEDY = "deploy the scenario again"
 
@@ -61,7 +61,6 @@ class Assignment:
 
     @property
     def records(self) -> HostRecords:
-        """What this worker leaves."""
         return HostRecords(self.run_dir)
 
     @property
@@ -74,7 +73,7 @@ def read(run_dir: Path, service_id: str) -> Assignment:
 
     Raises: ScenarioError, InputError: the run directory does not hold a scenario and its members.
     """
-    scenario = load(run_dir / SCENARIO)
+    scenario = load(run_dir / layout.SCENARIO)
     path = run_dir / MEMBERS
     described = _by_id(path)
     hosts = scenario.topology.ranks

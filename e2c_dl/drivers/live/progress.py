@@ -46,7 +46,6 @@ class ProgressLog:
         return self._last - self._begin
 
     def begin(self) -> None:
-        """Training starts now."""
         self._begin = self._last = time.monotonic()
 
     def report(self, progress: live.IterationDone) -> None:

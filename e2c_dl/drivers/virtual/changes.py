@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from e2c_dl.archive import layout
@@ -26,7 +27,7 @@ from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.worlds.virtual import HostModel, LinkModel, Onset, SharedRate, bottlenecks, link_model, link_models
 from e2c_dl.worlds.virtual.kernel import FOREVER, Pauses
-from e2c_dl.worlds.virtual.links import Conditions, RankPair
+from e2c_dl.worlds.virtual.links import RankPair
 
 _OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)  # without effect here: in virtual time there is one clock
@@ -56,7 +57,8 @@ class RunChanges:
         for src, dst in self._changing:
             pair = self._rank[src], self._rank[dst]
             # Before training, and so at its begin, the link is as the emulated topology has it; rtt is of that moment.
-            models[pair] = replace(models.get(pair, LinkModel()), conditions=self._conditions((src, dst), control))
+            conditions = partial(self._conditions, (src, dst), control)
+            models[pair] = replace(models.get(pair, LinkModel()), conditions=conditions)
         return models
 
     @property
@@ -83,7 +85,6 @@ class RunChanges:
         return frozenset(found)
 
     def on_iteration(self, rank: int, iteration: int, now_ns: int) -> Onset | None:
-        """What begins when ``rank`` begins ``iteration``."""
         now_s, onset = now_ns / 1e9, None
         for numbered in own_faults(self._scenario, self._hosts[rank]):
             if self._begun.begin([numbered], iteration, now_s):  # one by one: each is told and logged by itself
@@ -142,11 +143,8 @@ class RunChanges:
         speed.began(0)  # virtual time is training time
         return speed
 
-    def _conditions(self, pair: Pair, control: str) -> Conditions:
-        def conditions() -> Iterator[tuple[float, LinkModel]]:
-            return ((at_s, link_model(link, control)) for at_s, link in self._schedule_of(pair))
-
-        return conditions
+    def _conditions(self, pair: Pair, control: str) -> Iterator[tuple[float, LinkModel]]:
+        return ((at_s, link_model(link, control)) for at_s, link in self._schedule_of(pair))
 
     def _schedule_of(self, pair: Pair) -> Iterator[tuple[float, Link]]:
         """(when in s, what ``pair`` is like from then on), as far as it is known by now; maybe for ever."""

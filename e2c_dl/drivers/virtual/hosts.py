@@ -10,15 +10,13 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from msgspec.structs import replace
 
-from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import host_records
 from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts, Progress, WorkerOutcome
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.strategies.base import Compute, Evaluation
+from e2c_dl.strategies.base import Evaluation
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.worlds.virtual.profile import HostModel
 
@@ -65,7 +63,6 @@ class ProgressFiles:
         return replace(self._pending[rank][-1], remaining_s=None)
 
     def evaluated(self, rank: int, evaluation: Evaluation) -> None:
-        """Note the final evaluation."""
         self._add(rank, test_loss=evaluation.loss, accuracy=evaluation.accuracy)
 
     def write(self) -> None:
@@ -92,8 +89,3 @@ def write_outcomes(
                 loss=judged.loss if judged else None, accuracy=judged.accuracy if judged else None,
             )
         )  # fmt: skip
-
-
-def write_model(archive: Path, compute: Compute) -> None:
-    """Rank 0's final parameters."""
-    np.savez(archive / layout.MODEL, parameters=compute.parameters)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from e2c_dl import strategies
+from e2c_dl.archive import layout
 from e2c_dl.archive.records import Progress
 from e2c_dl.drivers.virtual import hosts
 from e2c_dl.drivers.virtual.changes import RunChanges
@@ -61,7 +64,7 @@ class SimulatedRun:
         if self._finished and self._computes is not None:
             evaluation = self._computes[0].evaluate()
             self._progress.evaluated(0, evaluation)
-            hosts.write_model(self._archive, self._computes[0])
+            np.savez(self._archive / layout.MODEL, parameters=self._computes[0].parameters)
         self._progress.write()
         hosts.write_outcomes(self._records, self._progress, reason, evaluation)
 

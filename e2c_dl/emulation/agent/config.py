@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+
+import msgspec
 
 from e2c_dl.errors import EmulationError
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentConfig:
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One host's."""
 
     host: str
@@ -31,20 +31,15 @@ class AgentConfig:
     addresses: Mapping[str, str]  # host -> its address on the data network
 
     def to_line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
+        return msgspec.json.encode(self).decode() + "\n"
 
     @classmethod
     def from_line(cls, line: str) -> AgentConfig:
         """Raises: EmulationError when ``line`` is not what ``to_line`` writes."""
         try:
-            told = json.loads(line)
-            if set(told) != {each.name for each in fields(cls)}:
-                raise ValueError(f"keys {sorted(told)}")
-            return cls(**told)
-        except (ValueError, TypeError) as error:
-            raise EmulationError(
-                f"agent: its configuration is not one ({error}); pass AgentConfig.to_line()"
-            ) from error
+            return msgspec.json.decode(line, type=cls)
+        except msgspec.DecodeError as error:
+            raise EmulationError(f"agent: its configuration is not one ({error}); pass to_line()") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ class Links(Protocol):
 
     def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
         """When it was done, in ns of the machine's clock; None: nothing of it is done here. Raises: EmulationError."""
-        ...
 
 
 class KernelLinks:

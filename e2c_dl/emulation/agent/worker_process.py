@@ -41,7 +41,6 @@ class WorkerProcess:
         return time.monotonic_ns()
 
     def resume(self) -> int:
-        """It goes on."""
         at_ns = time.monotonic_ns()  # before: it may do something before this process comes to look at the clock
         os.kill(self._pid, signal.SIGCONT)
         if self._guard is not None:

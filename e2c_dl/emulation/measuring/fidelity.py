@@ -68,7 +68,7 @@ class BottleneckFidelity:
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            shares = [((str(one["src"]), str(one["dst"])), Share.from_json(one)) for one in row["shares"]]
+            shares = [((str(one["src"]), str(one["dst"])), msgspec.convert(one, Share)) for one in row["shares"]]
             return cls(name=row["name"], requested_bps=float(row["requested_bps"]), shares=tuple(shares))
         except (KeyError, TypeError, ValueError) as error:
             raise EmulationError(

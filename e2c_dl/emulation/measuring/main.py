@@ -17,11 +17,12 @@ A request, all of it in SI units; ``there`` and ``back`` are what was asked of t
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from e2c_dl.emulation.link_values import link_from_json
 from e2c_dl.emulation.measuring.quick import measure_link
@@ -44,11 +45,11 @@ def answer(request: Any) -> dict[str, Any]:
     how = fields.pop("how", "thorough")
     try:
         if how == "share":
-            return dataclasses.asdict(share(**fields))
+            return dict(msgspec.to_builtins(share(**fields)))
         if how not in MEASURES:
             raise InputError(f"prober: how is {how!r}; write thorough, quick or share")
         links: dict[str, Any] = {name: link_from_json(fields.pop(name)) for name in ("there", "back")}
-        return MEASURES[how](**fields, **links).to_json()
+        return dict(msgspec.to_builtins(MEASURES[how](**fields, **links)))
     except KeyError as error:
         raise InputError(
             f"prober: the request lacks {error}; see python -m e2c_dl.emulation.measuring.main --help"

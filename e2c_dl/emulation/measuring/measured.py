@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
-
-import msgspec
 
 Interval = tuple[float, float]
 """(lower, upper) end."""
@@ -62,15 +59,6 @@ class Measured:
     delay_spread_interval_s: Interval | None = None
     reordered: float | None = None  # the least fraction of frames without which the others are in order
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields by name; ``from_json`` takes it back."""
-        return dict(msgspec.to_builtins(self))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Measured:
-        """Raises: ValueError when ``value`` is not what ``to_json`` writes, in this version or before."""
-        return msgspec.convert(value, cls)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
@@ -79,11 +67,6 @@ class Share:
     rate_bps: float
     interval_bps: Interval
     offered_bps: float  # what was sent
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Share:
-        """Raises: ValueError when ``value`` is not the fields by name."""
-        return msgspec.convert(value, cls)
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:

@@ -1,6 +1,6 @@
 """Configuration of a relay: hosts to connect, the quality of the links between them and what links share; as JSON, too.
 
-The topology's links say what is requested; ``RelayConfig.of`` puts them together with where the hosts are.
+The topology's links say what is requested.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from e2c_dl.emulation.link_values import links_from_json, links_to_json
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Bottleneck, Link, Pair, Topology
+from e2c_dl.topology import Bottleneck, Link, Pair
 from e2c_dl.units import FULL_FRAME_BYTES
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -58,26 +58,6 @@ class RelayConfig:
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise EmulationError(f"relay: {problem}")
-
-    @classmethod
-    def of(
-        cls,
-        topology: Topology,
-        hosts: Sequence[RelayHost],
-        *,
-        seed: int,
-        report_path: str,
-        control_path: str | None = None,
-    ) -> RelayConfig:
-        """The configuration that gives ``hosts`` the links and bottlenecks of ``topology``."""
-        return cls(
-            hosts=tuple(hosts),
-            links=dict(sorted(topology.links.items())),
-            bottlenecks=topology.bottlenecks,
-            seed=seed,
-            report_path=report_path,
-            control_path=control_path,
-        )
 
     def to_json(self) -> str:
         return json.dumps(

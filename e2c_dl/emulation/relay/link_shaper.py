@@ -139,12 +139,10 @@ class LinkShaper:
                 if queue.shared is None:  # else the shared queue counts what it carries
                     self.carry(segments, wire_bytes)
                 self.in_flight_bytes += len(part)
-                queue.enter(now_s, FramePiece(self, dst, part, segments, wire_bytes, self._away(skips=skips)))
+                queue.enter(now_s, FramePiece(self, dst, part, segments, wire_bytes, None if skips else self._away_s()))
                 at += segments
 
-    def _away(self, *, skips: bool) -> float | None:
-        if skips:
-            return None
+    def _away_s(self) -> float:
         return spread(self.link.distribution, self._spread_rng) if self.link.jitter_s else 0.0
 
     def _room_bytes(self, now_s: float) -> float:

@@ -83,7 +83,6 @@ class Relay:
                 self._switch.deliver()  # between hosts, so that one that sends much delays nobody
 
     def report(self, *, final: bool) -> RelayReport:
-        """A snapshot of everything counted here."""
         return RelayReport(
             **self._switch.report(),
             final=final,

@@ -85,16 +85,6 @@ def beyond_htb(link: Link) -> tuple[str, ...]:
     return tuple(name for name, wanted in asked.items() if wanted)
 
 
-def set_up(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
-    """Class, leaf and filter of a link that does not stand yet."""
-    return _rendered("add", "add", place, link, netem=netem)
-
-
-def changed(place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
-    """The same link in place, whatever it was before."""
-    return _rendered("change", "replace", place, link, netem=netem)
-
-
 def cut(device: str) -> list[Command]:
     """The class that filters of links that are cut lead into."""
     on, rate = ("dev", device), f"{SHARE_BPS}bit"
@@ -115,7 +105,9 @@ def htb(rate_bps: float | None, share_bps: float | None = None) -> Command:
     return ("htb", *rates, "quantum", str(FULL_FRAME_BYTES))
 
 
-def _rendered(verb: str, filter_verb: str, place: LinkPlace, link: Link, *, netem: bool) -> list[Command]:
+def rendered(place: LinkPlace, link: Link, *, netem: bool, stands: bool) -> list[Command]:
+    """Class, leaf and filter of a link; one that ``stands`` is changed in place, whatever it was before."""
+    verb, filter_verb = ("change", "replace") if stands else ("add", "add")
     on, match = ("dev", place.device), ("match", "ip", "dst", f"{place.address}/32")
     parent, share_bps = ("1:", None) if place.within is None else (place.within.flow, SHARE_BPS)
     number = ("protocol", "ip", "prio", "1", "handle", f"800::{place.number:x}")  # its own: it can be replaced by it
@@ -132,8 +124,9 @@ def _leaf(place: LinkPlace, link: Link, *, netem: bool) -> Command:
     if not netem:
         return ("bfifo", "limit", str(waiting_bytes))
     under_way_bytes = _narrowest_bps(place, link) * (link.delay_s + 4 * link.jitter_s) / 8
+    reorder = ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()  # refused without a delay
     limit = math.ceil((waiting_bytes + under_way_bytes) / FULL_FRAME_BYTES)
-    return ("netem", "limit", str(limit), *_delay(link), *_loss(link), *_reorder(link))
+    return ("netem", "limit", str(limit), *_delay(link), *_loss(link), *reorder)
 
 
 def _narrowest_bps(place: LinkPlace, link: Link) -> float:
@@ -169,10 +162,6 @@ def _loss(link: Link) -> Command:
         chain = (burst.good_to_bad, burst.bad_to_good, burst.loss_in_bad, burst.loss_in_good)  # netem's p, r, 1-h, 1-k
         return ("loss", "gemodel", *map(_percent, chain))
     return ("loss", "random", _percent(link.loss)) if link.loss else ()
-
-
-def _reorder(link: Link) -> Command:
-    return ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()  # refused without a delay
 
 
 def _time(seconds: float) -> str:

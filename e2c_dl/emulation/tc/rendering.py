@@ -99,7 +99,7 @@ def commands(
         rendered += shared_class.shared_classes(device, leaving)
         for number, dst in enumerate(outgoing, 1):
             at = _place(device, number, addresses, leaving, (host, dst))
-            rendered += link_class.set_up(at, topology.link(host, dst), netem=netem)
+            rendered += link_class.rendered(at, topology.link(host, dst), netem=netem, stands=False)
         segments = min(_segments(topology.link(host, dst), netem=netem) for dst in outgoing)
         # A frame that is segmented later would hold a slow link for up to 0.5 s: make the kernel build smaller ones.
         rendered.append(("ip", "link", "set", "dev", device, "gso_max_segs", str(segments)))
@@ -148,7 +148,7 @@ def changes(
             )
         number = outgoing.index(dst) + 1  # as when it was set up
         at = _place(device, number, addresses, leaving, (src, dst))
-        rendered += link_class.changed(at, link, netem=netem)
+        rendered += link_class.rendered(at, link, netem=netem, stands=True)
     return tuple(rendered)
 
 

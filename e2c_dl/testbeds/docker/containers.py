@@ -55,7 +55,6 @@ class Plan:
 
     @property
     def network(self) -> str:
-        """The name of the management network."""
         return f"e2cdl-{self.run_id}"
 
     @property
@@ -64,7 +63,6 @@ class Plan:
         return f"e2cdl-{self.run_id}-data"
 
     def container(self, host: str) -> str:
-        """The name of the container of ``host``."""
         return f"e2cdl-{self.run_id}-{host}"
 
     def address(self, host: str) -> IPv4Interface:
@@ -72,11 +70,9 @@ class Plan:
         return addresses.management_address(self.slot, self.names.index(host))
 
     def data_address(self, host: str) -> IPv4Interface:
-        """The data address of ``host``, with its prefix."""
         return data_address(self.backend, self.slot, self.names.index(host))
 
     def networks_argv(self) -> tuple[list[str], ...]:
-        """Command lines that make the networks."""
         gateway = str(addresses.gateway(self.slot).ip)
         subnet = str(addresses.management_network(self.slot))
         made = [self._network_argv(self.network, f"e2c-{self.run_id}", subnet, f"--gateway={gateway}")]
@@ -116,7 +112,6 @@ class Plan:
         return self.directory / "start.sh"
 
     def script_text(self) -> str:
-        """What stands in ``script``."""
         told = [*(f"/proc/sys/{path}" for path in self.sysctls), *_QUOTA_FILES]
         return START.format(run=self.run_id, work=WORK, directory=shlex.quote(str(self.directory)), told=" ".join(told))
 

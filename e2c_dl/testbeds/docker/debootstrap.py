@@ -66,7 +66,10 @@ def this_machines(os_release: Path = Path("/etc/os-release")) -> Suite:
             f"debootstrap: this machine is {told.get('PRETTY_NAME', 'of unknown kind')}, no Debian or Ubuntu; "
             "name a base image of a registry instead: `e2c-dl image build --from debian:stable-slim`"
         )
-    return Suite(distribution=distribution, codename=codename, mirror=mirror(_index_targets(), codename))
+    # what apt has in its sources, however they are written
+    chosen = ("indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    targets = _said("apt-get", *chosen)
+    return Suite(distribution=distribution, codename=codename, mirror=mirror(targets, codename))
 
 
 def mirror(index_targets: Iterable[str], codename: str) -> str | None:
@@ -114,12 +117,6 @@ def _environment(suite: Suite, settings: Mapping[str, str]) -> dict[str, str]:
     passed = (*SETTINGS, "HOME", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
     inherited = {name: os.environ[name] for name in passed if name in os.environ}
     return own | inherited | dict(settings) | ({} if suite.mirror is None else {"MIRROR": suite.mirror})
-
-
-def _index_targets() -> Sequence[str]:
-    """What apt has in its sources, however they are written."""
-    chosen = ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    return _said("apt-get", *chosen)
 
 
 def _said(*argv: str) -> Sequence[str]:

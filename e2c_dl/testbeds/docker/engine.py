@@ -26,19 +26,32 @@ _NO_DAEMON = ("cannot connect to the docker daemon", "is the docker daemon runni
 _NO_IMAGE = ("no such image", "unable to find image", "pull access denied")
 
 
-def meant(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def meant() -> dict[str, str]:
     """Which daemon the environment names, so that a later process can mean the same one."""
-    environ = os.environ if environ is None else environ
-    return {name: environ[name] for name in SETTINGS if name in environ}
+    return {name: os.environ[name] for name in SETTINGS if name in os.environ}
 
 
-def docker(*argv: str, daemon: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> str:
+def docker(*argv: str, daemon: Mapping[str, str] | None = None) -> str:
     """Run ``docker ARGV`` and return what it said. ``daemon`` overrides SETTINGS of the environment.
 
     A Ctrl-C in the terminal does not reach it: what it began is finished, so that it can be found and removed.
     Raises: TestbedError.
     """
-    done = _run(argv, environment(daemon), timeout_s)
+    try:
+        done = subprocess.run(
+            [program(), *argv],
+            env=environment(daemon),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            start_new_session=True,  # a Ctrl-C at the terminal would stop it half-way
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TestbedError(
+            f"`{shlex.join(['docker', *argv[:2]])}` was not done after {TIMEOUT_S:g} s; see the daemon's log"
+        ) from error
     if done.returncode:
         raise TestbedError(explained(argv, done.stderr or done.stdout))
     return done.stdout
@@ -81,25 +94,6 @@ def explained(argv: Sequence[str], said: str) -> str:
     if any(sign in low for sign in _NO_IMAGE):
         return f"docker: there is no such image ({_last(said)}); {BUILD_HINT}"
     return f"`{shlex.join(['docker', *argv[:2]])}` failed: {_last(said)}"
-
-
-def _run(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    command = [program(), *argv]
-    try:
-        return subprocess.run(
-            command,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            start_new_session=True,  # a Ctrl-C at the terminal would stop it half-way
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TestbedError(
-            f"`{shlex.join(['docker', *argv[:2]])}` was not done after {timeout_s:g} s; see the daemon's log"
-        ) from error
 
 
 def _last(said: str) -> str:

@@ -43,8 +43,7 @@ class DockerHosts(MadeHosts):
         image: str,
         memory_bytes: int | None = None,
     ) -> None:
-        self.run = registered
-        self._specs, self._tcp = tuple(specs), tcp_settings
+        super().__init__(registered, specs, backend=backend, tcp_settings=tcp_settings)
         self._plan = Plan(
             run_id=registered.id,
             directory=registered.directory,
@@ -55,11 +54,6 @@ class DockerHosts(MadeHosts):
             sysctls=sysctls(tcp_settings),
             memory_bytes=memory_bytes,
         )
-        self._limitations: list[str] = []
-
-    @property
-    def limitations(self) -> tuple[str, ...]:
-        return tuple(self._limitations)
 
     def down(self) -> tuple[str, ...]:
         return cleanup.destroy(self.run.id, self.run.directory.parent)
@@ -80,20 +74,18 @@ class DockerHosts(MadeHosts):
 
         self._on_all(route)
 
-    def _up(self) -> tuple[Access, ...]:
+    def _start_all(self) -> tuple[Access, ...]:
         self._write_files()
         for argv in self._plan.networks_argv():
             docker(*argv)
         self._on_all(self._start)  # side by side: each takes the daemon a moment
-        reached = self._accesses()
-        self.run = registry.changed(self.run, hosts=reached)
+        return self._accesses()
+
+    def _await_all(self, reached: tuple[Access, ...]) -> None:
         for access in reached:
             await_sshd(access, partial(self._not_running, access.name))  # one that ended says why in its log
         for spec in self._specs:
             self._take_in_force(spec)
-        if self._plan.backend is Backend.TC:
-            self.settle()  # tc's data devices are there already; the relay's come later
-        return reached
 
     def _write_files(self) -> None:
         directory, environ = self.run.directory, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"} | self.run.environ
@@ -174,8 +166,5 @@ def seen_from_here(pid: int) -> int | None:
     try:
         own = os.stat("/proc/self/ns/net").st_ino
         return pid if os.stat(f"/proc/{pid}/ns/net").st_ino != own else None
-    except (
-        FileNotFoundError,
-        PermissionError,
-    ):  # not this user's to enter: tc goes over SSH, the relay needs root anyway
-        return None
+    except (FileNotFoundError, PermissionError):
+        return None  # not this user's to enter: tc goes over SSH, the relay needs root anyway

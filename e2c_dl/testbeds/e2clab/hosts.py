@@ -37,7 +37,8 @@ def roles_and_networks(
     machines = [
         _machine(
             by_name[host.name],
-            [host.service, _service_key(host.service_id), host.layer],  # E2Clab finds a service's hosts by its id
+            # E2Clab finds a service's hosts by its id without the machine: 1_1 of 1_1_2
+            [host.service, host.service_id.rpartition("_")[0], host.layer],
             told[host.name],
             variables.get(host.name, {}),
         )
@@ -79,8 +80,3 @@ def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[st
             },
         },
     }
-
-
-def _service_key(service_id: str) -> str:
-    """E2Clab's id of the service, without the machine: 1_1 of 1_1_2."""
-    return service_id.rpartition("_")[0]

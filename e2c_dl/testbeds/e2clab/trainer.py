@@ -41,7 +41,7 @@ def install(hosts: list[Any]) -> None:
     each of them over SSH, service by service, takes longer than all else that is done for a service.
     Raises: enoslib.errors.EnosFailedHostsError if a host could not be set up, TestbedError if no wheel can be built.
     """
-    if all(_is_this_machine(host) for host in hosts):
+    if all(_python_of(host) == host.extra.get("ansible_python_interpreter") == sys.executable for host in hosts):
         check_installed()
         return
     for host in hosts:
@@ -74,11 +74,6 @@ def check_installed() -> None:
         raise TestbedError(
             f"{sys.executable}: hosts need e2c_dl {__version__} in it, it has {there}; pip install it, or `make setup`"
         )
-
-
-def _is_this_machine(host: Any) -> bool:
-    """Whether Ansible and training run this very interpreter on ``host``."""
-    return bool(_python_of(host) == host.extra.get("ansible_python_interpreter") == sys.executable)
 
 
 def _python_of(host: Any) -> str:

@@ -38,7 +38,10 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     run = registry.load(run_id, base)
     # First who would go on working, then what was made.
     processes.kill(lambda: processes.all_of(run_id, place), _KILL_WITHIN_S)
-    arguments = {access.name: _arguments(run, access) for access in run.hosts}
+    shaped, arguments = run.details.get(SHAPED), {}
+    for each in run.hosts:
+        device = each.data_device if shaped else ""
+        arguments[each.name] = [run_id, directory(each), device, json.dumps(tc.clear(each.data_device))]
     answers = facts.ask(run.hosts, "end", arguments)
     failed = [f"{name}: {answer.failure}" for name, answer in answers.items() if answer.failure is not None]
     if failed:  # after all were asked: one that is off must not leave the others shaped
@@ -47,8 +50,3 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
         )
     removed = [f"{name}: {line}" for name, answer in answers.items() for line in answer.value]
     return (*removed, *here.destroy(run_id, base))  # last: the registry knows the run until all is gone
-
-
-def _arguments(run: registry.RegisteredRun, access: Access) -> list[str]:
-    device = access.data_device if run.details.get(SHAPED) else ""
-    return [run.id, directory(access), device, json.dumps(tc.clear(access.data_device))]

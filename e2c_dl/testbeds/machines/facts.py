@@ -29,7 +29,9 @@ class Facts:
     @property
     def data_device(self) -> str | None:
         """As the inventory says, else the one that has the data address; None if there is none."""
-        return self.machine.data_device or self._device_of(self.machine.data_address or self.told["ssh_address"])
+        address = self.machine.data_address or self.told["ssh_address"]
+        having = (name for name, its in self.told["devices"].items() if address in its)
+        return self.machine.data_device or next(having, None)
 
     @property
     def data_address(self) -> str | None:
@@ -123,9 +125,6 @@ class Facts:
             at = kind if kind in ("ingress", "clsact") else "root"  # these two hang beside the root
             return [f": somebody has put {kind} on {device}; `tc qdisc del dev {device} {at}` there, or another device"]
         return []
-
-    def _device_of(self, address: str) -> str | None:
-        return next((name for name, its in self.told["devices"].items() if address in its), None)
 
 
 def ask(accesses: Sequence[Access], verb: str, arguments: Mapping[str, Sequence[str]]) -> dict[str, programs.Answer]:

@@ -90,7 +90,6 @@ class MachinesRun(ClaimedRun):
         return cleanup.destroy(self.run_id)
 
     def secrets(self) -> tuple[bytes, ...]:
-        """The private keys that lead to the machines."""
         paths = {Path(access.keyfile) for access in self.accesses}  # the user's own: whoever has one has the machines
         return tuple(path.read_bytes() for path in sorted(paths) if path.is_file())
 

@@ -42,22 +42,16 @@ class NamespaceHosts(MadeHosts):
         *,
         backend: Backend,
         tcp: Tcp,
-        python: str = sys.executable,
     ) -> None:
-        self.run = run
-        self._specs = tuple(hosts)
-        self._backend = backend
-        self._tcp = tcp
-        self._python = python
+        super().__init__(run, hosts, backend=backend, tcp_settings=tcp)
         self._root = os.geteuid() == 0
         self._holders: list[Holder] = []
         self._keeper: Holder | None = None
-        self._limitations: list[str] = []
         self._refused_congestion_control: dict[str, str] = {}  # host -> limitation, until its route takes it
 
     @property
     def limitations(self) -> tuple[str, ...]:
-        return (*self._limitations, *self._refused_congestion_control.values())
+        return (*super().limitations, *self._refused_congestion_control.values())
 
     def down(self) -> tuple[str, ...]:
         removed = destroy(self.run.id, self.run.directory.parent)
@@ -74,7 +68,7 @@ class NamespaceHosts(MadeHosts):
                 run_here(enter_network(access, ["ip", *change]), self._environ())
                 del self._refused_congestion_control[access.name]
 
-    def _up(self) -> tuple[Access, ...]:
+    def _start_all(self) -> tuple[Access, ...]:
         user = _user()
         files = self._files()
         for host in files:
@@ -92,21 +86,19 @@ class NamespaceHosts(MadeHosts):
         for holder in holders:
             holder.expect("started")
         through = None if self._keeper is None else self._keeper.pid
-        more = {"user": user.pw_name, "python": self._python, "through_pid": through}
-        reached = tuple(
+        more = {"user": user.pw_name, "python": sys.executable, "through_pid": through}
+        return tuple(
             self._access(
                 host.name, _ip(host), host.neighbours[host.name], run_dir=str(host.work), netns_pid=holder.pid, **more
             )
             for host, holder in zip(files, holders, strict=True)
         )
-        self.run = registry.changed(self.run, hosts=reached)
+
+    def _await_all(self, reached: tuple[Access, ...]) -> None:
         for access in reached:
             await_sshd(access)
         for holder in self._holders:
             holder.close()
-        if self._backend is Backend.TC:
-            self.settle()  # tc's data devices are there already; the relay's come later
-        return reached
 
     def _files(self) -> tuple[HostFiles, ...]:
         neighbours = {spec.name: str(addresses.data_address(i).ip) for i, spec in enumerate(self._specs)}

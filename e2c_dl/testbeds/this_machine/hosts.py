@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE
@@ -38,12 +40,17 @@ class HostSpec:
 class MadeHosts(ABC):
     """The hosts of one registered run. For one thread, and one ``up``."""
 
-    run: registry.RegisteredRun  # as saved last: its hosts and details among it
+    def __init__(
+        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp_settings: Tcp
+    ) -> None:
+        self.run = run  # as saved last: its hosts and details among it
+        self._specs, self._backend, self._tcp = tuple(specs), backend, tcp_settings
+        self._limitations: list[str] = []
 
     @property
-    @abstractmethod
     def limitations(self) -> tuple[str, ...]:
         """What of the settings could not be honoured, one sentence each; grows until ``settle``."""
+        return tuple(self._limitations)
 
     def up(self) -> tuple[Access, ...]:
         """Bring all hosts up, sshd answering, ``netns_pid`` known; how to reach them, in the order they were given in.
@@ -51,7 +58,12 @@ class MadeHosts(ABC):
         Raises: TestbedError; then, and on any other exception, all that was brought up is gone.
         """
         try:
-            return self._up()
+            reached = self._start_all()
+            self.run = registry.changed(self.run, hosts=reached)
+            self._await_all(reached)
+            if self._backend is Backend.TC:
+                self.settle()  # tc's data devices are there already; the relay's come later
+            return reached
         except BaseException:  # Ctrl-C too: half of the hosts are of no use to anybody
             self.down()
             raise
@@ -76,8 +88,12 @@ class MadeHosts(ABC):
         )  # fmt: skip
 
     @abstractmethod
-    def _up(self) -> tuple[Access, ...]:
-        """What ``up`` does, if nothing goes wrong."""
+    def _start_all(self) -> tuple[Access, ...]:
+        """Make them, and start what answers on them."""
+
+    @abstractmethod
+    def _await_all(self, reached: tuple[Access, ...]) -> None:
+        """Return when all of them answer."""
 
 
 def run_here(argv: Sequence[str], environ: Mapping[str, str], lines: Sequence[str] = ()) -> None:

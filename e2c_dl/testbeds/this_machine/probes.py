@@ -77,10 +77,15 @@ def _all() -> Iterator[Probe]:
     remedy = "" if root else "not needed; as root (sudo), CPU quotas can be had and the relay is more punctual"
     yield Probe(name="root", ok=root, detail="yes" if root else "no", remedy=remedy)
     yield from _capacity()
-    yield _network_namespaces()
-    yield _rootless()
-    yield from _qdiscs()
-    yield _tun()
+    failure = _failure("unshare", *_become(), "--net", "true")
+    yield _tried("network namespaces", failure, "a container needs --privileged")
+    lacking, _, remedy = (rootless.problem() or "").partition("; ")
+    yield _tried(ROOTLESS, lacking, remedy, "user namespaces can be made")
+    for kind in _QDISCS:
+        remedy = f"modprobe sch_{kind}; without it, links are emulated by a relay on TAP devices"
+        yield _tried(f"tc {kind}", _qdisc_problem(kind), remedy)
+    problem = tun_problem()
+    yield _tried("TAP devices", problem and f"{_TUN}: {problem}", TUN_REMEDY, f"{_TUN}: can be opened")
     yield _cpu_quota()
     for name in PROGRAMS:
         yield program_probe(name)
@@ -99,28 +104,13 @@ def _capacity() -> Iterator[Probe]:
         yield Probe(name=name, ok=True, detail=f"{shutil.disk_usage(place).free / _GIB:.1f} GiB free on {place}")
 
 
-def _network_namespaces() -> Probe:
-    failure = _failure("unshare", *_become(), "--net", "true")
-    remedy = "a container needs --privileged" if failure else ""
-    return Probe(name="network namespaces", ok=failure is None, detail=failure or "available", remedy=remedy)
+def _tried(name: str, failure: str | None, remedy: str, found: str = "available") -> Probe:
+    return Probe(name=name, ok=not failure, detail=failure or found, remedy=remedy if failure else "")
 
 
 def _become() -> tuple[str, ...]:
     """Options of unshare that let an ordinary user try what root can."""
     return () if os.geteuid() == 0 else ("--user", "--map-root-user")
-
-
-def _rootless() -> Probe:
-    problem = rootless.problem()
-    detail, _, remedy = (problem or "").partition("; ")
-    return Probe(name=ROOTLESS, ok=problem is None, detail=detail or "user namespaces can be made", remedy=remedy)
-
-
-def _qdiscs() -> Iterator[Probe]:
-    for kind in _QDISCS:
-        failure = _qdisc_problem(kind)
-        remedy = f"modprobe sch_{kind}; without it, links are emulated by a relay on TAP devices" if failure else ""
-        yield Probe(name=f"tc {kind}", ok=failure is None, detail=failure or "available", remedy=remedy)
 
 
 def _qdisc_problem(kind: str) -> str | None:
@@ -129,25 +119,15 @@ def _qdisc_problem(kind: str) -> str | None:
     return _failure("unshare", *_become(), "--net", "sh", "-c", script)
 
 
-def _tun() -> Probe:
-    problem = tun_problem()
-    remedy = TUN_REMEDY if problem else ""
-    return Probe(name="TAP devices", ok=problem is None, detail=f"{_TUN}: {problem or 'can be opened'}", remedy=remedy)
-
-
 def _cpu_quota() -> Probe:
     """A cgroup is made, limited, read back and removed; no process is in it."""
     hierarchy = cpu.controller()
     if hierarchy is None:
-        return Probe(
-            name="CPU quota", ok=False, detail="no cgroup cpu controller", remedy="compute is emulated by sleep"
-        )
+        return _tried("CPU quota", "no cgroup cpu controller", "compute is emulated by sleep")
     failure = cpu.try_quota(f"probe-{os.getpid()}")  # by pid: two of these at a time must not share it
     detail = f"cgroup version {hierarchy.version} at {hierarchy.root}"
-    remedy = "run as root; without it, compute is emulated by sleep" if failure else ""
-    return Probe(
-        name="CPU quota", ok=failure is None, detail=f"{detail}: {failure}" if failure else detail, remedy=remedy
-    )
+    remedy = "run as root; without it, compute is emulated by sleep"
+    return _tried("CPU quota", failure and f"{detail}: {failure}", remedy, detail)
 
 
 def missing_programs(names: Iterable[str] = tuple(PROGRAMS)) -> tuple[str, ...]:
@@ -165,9 +145,7 @@ def program_probe(name: str) -> Probe:
 
 def _docker() -> Probe:
     if program("docker") is None:
-        return Probe(
-            name="docker", ok=False, detail="not found", remedy="only needed for hosts as containers: docker.io"
-        )
+        return _tried("docker", "not found", "only needed for hosts as containers: docker.io")
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.settimeout(1.0)
         try:

@@ -11,7 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
@@ -77,20 +77,14 @@ def kill(find: Callable[[], frozenset[int]], timeout_s: float) -> None:
         waiting = select.poll()
         left = 0
         for pid in find() & descriptors.keys():  # held now: before, a pid may have changed hands
-            _send_kill(descriptors[pid])
+            with suppress(ProcessLookupError):  # it ended by itself
+                signal.pidfd_send_signal(descriptors[pid], signal.SIGKILL)
             waiting.register(descriptors[pid], select.POLLIN)  # a pidfd can be read once its process has ended
             left += 1
         while left and time.monotonic() < deadline_s:
             for descriptor, _ in waiting.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
                 waiting.unregister(descriptor)
                 left -= 1
-
-
-def _send_kill(descriptor: int) -> None:
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # it ended by itself
 
 
 def _parent(pid: int) -> int:

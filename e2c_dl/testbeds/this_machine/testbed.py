@@ -147,19 +147,15 @@ class ThisMachineRun(ClaimedRun):
         return {path.name: path for path in map(self._of_relay, ("log", "json"))}
 
     def end_emulation(self) -> tuple[str, ...]:
-        """End the relay, so that its report is final; why the network may not have been as asked, in sentences.
-
-        Raises: EmulationError if it left no report.
-        """
         if self._relay is None:
             return ()
+        # ended first, so that its report is final
         return relay_report.limitations(self._relay.stop(), compute.RELAY_CORES)
 
     def release(self) -> tuple[str, ...]:
         return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down()
 
     def secrets(self) -> tuple[bytes, ...]:
-        """What must not stand in an archive: the run's private keys. Empty once the hosts are released."""
         found = [self.state_dir / name for name in KEYS]
         return tuple(path.read_bytes() for path in found if path.is_file())
 
@@ -178,7 +174,7 @@ class ThisMachineRun(ClaimedRun):
         return self.state_dir / f"relay.{kind}"
 
     def _start_relay(self) -> None:
-        hosts = [
+        hosts = tuple(
             RelayHost(
                 name=access.name,
                 netns_pid=access.netns_pid or 0,
@@ -187,10 +183,12 @@ class ThisMachineRun(ClaimedRun):
                 mac=addresses.mac(access.data_address),
             )
             for access in self.accesses
-        ]
-        config = RelayConfig.of(
-            self._scenario.emulated_topology(),
-            hosts,
+        )
+        topology = self._scenario.emulated_topology()
+        config = RelayConfig(
+            hosts=hosts,
+            links=topology.links,
+            bottlenecks=topology.bottlenecks,
             seed=self._scenario.training.seed,
             report_path=str(self._of_relay("json")),
             control_path=str(self._of_relay("sock")),

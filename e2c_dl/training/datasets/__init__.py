@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.data import IN_FOLDERS, DataSource, parse_dataset
+from e2c_dl.scenario.data import IN_FOLDERS, parse_dataset
 from e2c_dl.training.datasets import cifar, folders, imported
 from e2c_dl.training.datasets.built_in import digits, teacher
 from e2c_dl.training.datasets.model import Dataset
@@ -32,7 +32,10 @@ def load(name: str, *, dtype: str, data_dir: str | None = None) -> Dataset:
     if source.kind in IN_FOLDERS:
         if data_dir is None:
             raise InputError(f"dataset {name} is read from a folder; name it: data_dir: /the/folder/on/every/host")
-        return _from_folder(source, Path(data_dir).expanduser(), np.dtype(dtype))
+        folder = Path(data_dir).expanduser()
+        if source.kind == "images":
+            return folders.load(folder, source.pixels, np.dtype(dtype))
+        return cifar.load(folder, source.kind, np.dtype(dtype))
     if data_dir is not None:  # ignored, it would look as if the folder had been read
         raise InputError(f"dataset {name} is read from no folder; remove data_dir")
     if source.kind == "teacher":
@@ -40,9 +43,3 @@ def load(name: str, *, dtype: str, data_dir: str | None = None) -> Dataset:
     if source.kind == "imported":
         return imported.load(source.import_path, np.dtype(dtype))
     return digits(np.dtype(dtype))
-
-
-def _from_folder(source: DataSource, folder: Path, dtype: np.dtype[np.floating]) -> Dataset:
-    if source.kind == "images":
-        return folders.load(folder, source.pixels, dtype)
-    return cifar.load(folder, source.kind, dtype)

@@ -40,13 +40,8 @@ class _Arrays(pickle.Unpickler):
         if f"{module_name}.".startswith("numpy.") and global_name in _NUMPY:
             return _NUMPY[global_name]
         if (module_name, global_name) == ("_codecs", "encode"):
-            return _latin1
+            return lambda text, _: text.encode("latin1")  # bytes, as Python 3 writes them for Python 2
         raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}, which no CIFAR file needs")
-
-
-def _latin1(text: str, _: str) -> bytes:
-    """Bytes, as Python 3 writes them for Python 2."""
-    return text.encode("latin1")
 
 
 def load(data_dir: Path, kind: str, dtype: np.dtype[Any]) -> Dataset:

@@ -21,11 +21,9 @@ class Images(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """(samples, and the shape of one: channels, height, width)."""
-        ...
 
     def __getitem__(self, positions: Positions, /) -> npt.NDArray[Any]:
         """The samples at ``positions``, stacked in this order."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -194,7 +194,6 @@ class Outgoing:
             self._on_lost(PeerLost(self._dst, f"sending to it failed: {error.strerror or error}"))
 
     async def _send(self, posted: Posted) -> None:
-        """One segment of ``posted``."""
         if self._frames % _UPDATE_EVERY == 0:  # a system call per frame would cost more than it tells
             self._pace.update()
         self._frames += 1
@@ -246,7 +245,6 @@ class Outgoing:
 
 
 def _frame(posted: Posted, segment_bytes: int) -> list[memoryview]:
-    """Header and next segment of ``posted``."""
     header = header_of(posted.message, posted.seq)
     first = header.payload_bytes == posted.left_bytes
     header = replace(header, type=FrameType.MESSAGE if first else FrameType.MORE, segment_bytes=segment_bytes)

@@ -181,7 +181,6 @@ class LiveWorker:
         self._record(Phase.STEP, start_ns, start_ns, self._recorder.clock())
 
     async def evaluate(self) -> Evaluation:
-        """Loss and accuracy on the test samples, now."""
         start_ns = self._recorder.clock()
         evaluation = await self._computing.evaluate()
         self._record(Phase.EVALUATE, start_ns, start_ns, self._recorder.clock())

@@ -39,7 +39,6 @@ class Capacity:
         return self._rates[self._index(time_ns)]
 
     def next_change_ns(self, time_ns: int) -> int:
-        """When the rate changes next, after ``time_ns``."""
         index = self._index(time_ns) + 1
         return self._times[index] if index < len(self._times) else FOREVER
 

@@ -51,7 +51,9 @@ class HostPace:
         if speed is not None:
             segments = self._at_speed(speed, samples, begin_ns)
         else:
-            segments = self._at_factor(samples)
+            if samples not in self._segments:
+                self._segments[samples] = self._at_factor(samples)
+            segments = self._segments[samples]
         if self._noise is not None:
             noise = self._noise.lognormvariate(0.0, self._host.noise)  # never below 0, and its median is 1
             segments = [
@@ -75,12 +77,6 @@ class HostPace:
         speed.finished(begin_ns, cpu_s)  # its heat goes on from here
         return self.pauses.ends_ns(begin_ns, work_ns)
 
-    def _at_factor(self, samples: int) -> Sequence[Segment]:
-        segments = self._segments.get(samples)
-        if segments is None:
-            segments = self._segments[samples] = self._paced(samples)
-        return segments
-
     def _at_speed(self, speed: Speed, samples: int, begin_ns: int) -> Sequence[Segment]:
         segments, cpu_s, start_ns = [], 0.0, 0
         for phase, bucket, seconds in self._pieces(samples):
@@ -97,7 +93,7 @@ class HostPace:
         pieces = [(Phase.DATA, -1, times.data_s), (Phase.FORWARD, -1, times.forward_s)]
         return pieces + [(Phase.BACKWARD, bucket, seconds) for bucket, seconds in enumerate(times.backward_s)]
 
-    def _paced(self, samples: int) -> tuple[Segment, ...]:
+    def _at_factor(self, samples: int) -> tuple[Segment, ...]:
         segments, before_s = [], 0.0
         for phase, bucket, seconds in self._pieces(samples):
             start_s, before_s = before_s, before_s + seconds * self._host.factor  # rounded last: no sum of errors

@@ -90,7 +90,6 @@ class Pauses:
         return iter(self._pauses)
 
     def add(self, begin_ns: int, end_ns: int) -> None:
-        """Stopped from ``begin_ns`` until ``end_ns``, too."""
         touched = [pause for pause in self._pauses if pause[0] <= end_ns and begin_ns <= pause[1]]
         apart = [pause for pause in self._pauses if pause not in touched]
         begins, ends = zip((begin_ns, end_ns), *touched, strict=True)
@@ -144,7 +143,6 @@ class Kernel:
         self.ready.append((task, value))
 
     def resume_at(self, time_ns: int, task: Task) -> None:
-        """Let ``task`` go on at ``time_ns``."""
         if time_ns < FOREVER:
             heappush(self.heap, (time_ns, next(self.numbers), self.ready.append, (task, None)))
 

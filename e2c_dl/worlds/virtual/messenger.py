@@ -155,7 +155,6 @@ class Messenger:
         self.dead = self.deaf = True
 
     def awaited_sent(self, transfer: Transfer, task: Task, posted_ns: int) -> None:
-        """An await of what was sent has ended."""
         self.span(
             Phase.AWAIT_SENT, posted_ns, posted_ns, self.kernel.now_ns, task,
             src=self.rank, dst=transfer.dst, seq=transfer.seq, bucket=transfer.message.bucket,

@@ -75,7 +75,6 @@ class ComputeProfile:
         return _between(self.gradients[low], self.gradients[high], (samples - low) / (high - low))
 
     def to_json(self) -> str:
-        """As it is stored."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @staticmethod

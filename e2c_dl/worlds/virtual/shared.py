@@ -43,7 +43,6 @@ class BitStream:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is under way."""
         return bool(self.marks)
 
     @property

@@ -48,11 +48,9 @@ class Sink(Protocol):
 
     def open(self, hosts: Sequence[tuple[str, str]]) -> None:
         """Called once, before anything is written: (host, layer) of every rank."""
-        ...
 
     def write(self, rank: int, records: bytes) -> None:
         """Append whole records. Raises: TrainingError if they cannot be kept."""
-        ...
 
 
 class InMemory:

@@ -35,7 +35,6 @@ class RankTasks:
 
     @property
     def training(self) -> bool:
-        """Whether the strategy has not returned."""
         return MAIN in self._tasks
 
     def start(self, coroutine: Coroutine[Any, Any, Any], *, background: bool = False, iteration: int = -1) -> Task:
@@ -50,7 +49,6 @@ class RankTasks:
         return task
 
     def pending(self, task: Task) -> Pending[Any]:
-        """What joins ``task``."""
         return _Join(self._kernel, task, self._awaited)
 
     def kill(self) -> None:

@@ -31,7 +31,6 @@ class Sender(Protocol):
 
     def awaited_sent(self, transfer: Transfer, task: Task, posted_ns: int) -> None:
         """An await of ``transfer`` has ended; it began at ``posted_ns``."""
-        ...
 
 
 class Transfer(Pending[None]):
@@ -70,7 +69,6 @@ class Transfer(Pending[None]):
             self.kernel.at(gone_ns, _verify, self)
 
     def fail(self, why: PeerLost) -> None:
-        """It will never leave."""
         self.failure = why
         self.original = None  # it never leaves: its sender may change it
         for task in self.waiting or ():

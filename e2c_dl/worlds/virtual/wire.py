@@ -42,7 +42,6 @@ class Receiver(Protocol):
 
     def lose(self, why: PeerLost, orderly: bool) -> None:
         """Nothing more comes from ``why.rank``."""
-        ...
 
 
 class Wire:
@@ -153,8 +152,8 @@ class Wire:
         first_ns = capacity.finish_ns(start_ns, wire_bits(MESSAGE_HEADER_BYTES))
         if capacity.constant is not None and self._random is None:
             self._service_ns[transfer.nbytes] = departed_ns - start_ns
-        if departed_ns >= FOREVER:  # time goes on until the link is down for good, which is why
-            self.kernel.at(max(now_ns, capacity.last_change_ns), self._down_for_good, None)
+        if departed_ns >= FOREVER:  # it never leaves; time goes on until the link is down for good, which is why
+            self.kernel.at(max(now_ns, capacity.last_change_ns), lambda _: None, None)
         self._wire_free_ns, self.pump_free_ns = departed_ns, gone_ns
         transfer.gone(gone_ns)
         self.number(transfer)
@@ -195,9 +194,6 @@ class Wire:
             at_ns = max(self.arrived_ns, self.kernel.now_ns + self._delay_ns)
             self.kernel.at(at_ns, self._part, self.goodbye)
             self.goodbye = None
-
-    def _down_for_good(self, _: object) -> None:
-        """What is under way never leaves."""
 
     def _part(self, goodbye: tuple[PeerLost, bool]) -> None:
         if not self.kernel.held(self.dst, self._part, goodbye):

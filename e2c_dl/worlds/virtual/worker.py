@@ -168,7 +168,8 @@ class VirtualWorker(Messenger):
         ))  # fmt: skip
         begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
         segments = self._pace.gradient(self.samples, begin_ns)
-        self._loss = compute.gradient(iteration, self.samples, _unheard)  # at once: only its times are modelled
+        # at once, its pieces unheard: when they end is the profile's to say
+        self._loss = compute.gradient(iteration, self.samples, lambda *_: None)
         before = self.parameters.copy() if self.checked and not self.shapes else None
         for phase, bucket, from_ns, to_ns in segments:
             start_ns = begin_ns + from_ns
@@ -272,7 +273,3 @@ class VirtualWorker(Messenger):
 
     def _awaited_task(self, number: int, task: Task, posted_ns: int) -> None:
         self.span(Phase.AWAIT_TASK, posted_ns, posted_ns, self.kernel.now_ns, task, peer_task=number)
-
-
-def _unheard(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
-    """When the pieces of a gradient end is the profile's to say."""

@@ -12,7 +12,7 @@ import yaml
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
-from e2c_dl.campaign.simulated import Request, run
+from e2c_dl.campaign.simulated import SimulationRequest, run
 from e2c_dl.scenario.load import local_problems, problems
 from e2c_dl.trace.changes import Change, ChangeInForce
 
@@ -41,7 +41,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReadArchive
     path = tmp_path_factory.mktemp("experiments")
     return {
         folder.name: open_archive(
-            run(Request(scenario=folder, archive=path / folder.name, shapes_only=True), Silent())
+            run(SimulationRequest(scenario=folder, archive=path / folder.name, shapes_only=True), Silent())
         )
         for folder in FOLDERS
     }  # fmt: skip

@@ -20,7 +20,7 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
-from e2c_dl.campaign.simulated import Request, run
+from e2c_dl.campaign.simulated import SimulationRequest, run
 from e2c_dl.cli.main import cli
 from e2c_dl.diagnosis import diagnose
 from e2c_dl.errors import InputError, Interrupted
@@ -147,7 +147,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process_without_torch(tmp_pat
 def test_ctrl_c_leaves_a_sealed_archive_of_what_was_traced(tmp_path: Path) -> None:
     console = Quiet(interrupt_at=2)
     with pytest.raises(Interrupted):
-        run(Request(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
+        run(SimulationRequest(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
     archive = open_archive(tmp_path / "a")
     assert verify(archive.path) == ()
     assert archive.run.outcome is Outcome.INTERRUPTED
@@ -165,7 +165,7 @@ def test_ctrl_c_that_somebody_swallows_is_an_interruption_all_the_same(tmp_path:
 
     console = Swallowing()
     with pytest.raises(Interrupted, match="stopped by SIGINT"):
-        run(Request(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
+        run(SimulationRequest(scenario=scenario(tmp_path / "s"), archive=tmp_path / "a", shapes_only=True), console)
     assert console.failures == ["simulate: stopped by SIGINT; what was traced until then is in the archive"]
     assert open_archive(tmp_path / "a").run.outcome is Outcome.INTERRUPTED
 
@@ -205,7 +205,7 @@ def test_a_profile_that_does_not_fit_is_refused_before_anything_is_written(
 ) -> None:
     folder = scenario(tmp_path / "s", profile=profile, **env)
     with pytest.raises(InputError, match=said):
-        run(Request(scenario=folder, archive=tmp_path / "a", shapes_only=True), Quiet())
+        run(SimulationRequest(scenario=folder, archive=tmp_path / "a", shapes_only=True), Quiet())
     assert not (tmp_path / "a").exists()
 
 

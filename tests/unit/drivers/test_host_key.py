@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.drivers.live.key import KEY, take
+from e2c_dl.drivers.live.detached import KEY
+from e2c_dl.drivers.live.key import take
 from e2c_dl.errors import InputError
 
 SECRET = "0123456789abcdef" * 4

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from e2c_dl.emulation.measuring import stream
@@ -52,7 +53,7 @@ def test_a_thorough_look_at_an_unshaped_link_has_intervals(monkeypatch: pytest.M
     assert seen.round_trip_interval_s is not None
     assert seen.round_trip_interval_s[0] <= seen.round_trip_s <= seen.round_trip_interval_s[1]
     assert part.rate_bps > 0 and part.interval_bps[0] <= part.rate_bps <= part.interval_bps[1]
-    assert Measured.from_json(json.loads(json.dumps(seen.to_json()))) == seen
+    assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(seen))), Measured) == seen
 
 
 def test_tcp_strangers_are_left_alone_and_a_silent_peer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,21 +77,21 @@ def test_a_run_lives_as_long_as_its_controller(tmp_path: Path) -> None:
     process = begin_elsewhere(tmp_path, "0000000a")
     try:
         run = registry.load("0000000a", tmp_path)
-        assert registry.is_alive(run)
+        assert registry.live_controller(run.directory) is not None
         assert registry.dead_runs(tmp_path) == ()
     finally:
         end(process)
-    assert not registry.is_alive(run)
+    assert registry.live_controller(run.directory) is None
     assert registry.dead_runs(tmp_path) == ("0000000a",)
 
 
 def test_a_kept_run_is_not_dead(tmp_path: Path) -> None:
     process = begin_elsewhere(tmp_path, "0000000a")
     try:
-        assert registry.kept("0000000a", tmp_path).kept
+        assert registry.changed(registry.load("0000000a", tmp_path), kept=True).kept
     finally:
         end(process)
-    assert not registry.is_alive(registry.load("0000000a", tmp_path))
+    assert registry.live_controller(registry.load("0000000a", tmp_path).directory) is None
     assert registry.dead_runs(tmp_path) == ()
 
 
@@ -99,7 +99,7 @@ def test_a_later_process_with_the_same_pid_is_another(tmp_path: Path) -> None:
     run = registry.begin("0000000a", scenario="s", base=tmp_path)
     state = run.directory / "state.json"
     state.write_text(state.read_text().replace(str(run.controller_start), str(run.controller_start - 1)))
-    assert not registry.is_alive(registry.load("0000000a", tmp_path))
+    assert registry.live_controller(registry.load("0000000a", tmp_path).directory) is None
 
 
 def test_a_zombie_does_not_run() -> None:
