@@ -48,7 +48,7 @@ class Samples:
         """What :meth:`draw` would return, without taking it."""
         if not 1 <= count <= self._length:
             raise TrainingError(
-                f"rank {self._rank}: a batch of {count} samples was asked for, and it has {self._length}; "
+                f"rank {self._rank}: a batch of {count} samples was requested, and it has {self._length}; "
                 "write smaller batch_size values, or batching: fixed"
             )
         where = self._stream.at(self._drawn, count)
