@@ -16,10 +16,13 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from e2c_dl.errors import ArchiveError
+
+ELSEWHERE = "name another file with --output"
 _NONE_CAN_BE_MADE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # ENOENT: the writer fails, naming ``path``
 _NOT_REPLACED = (errno.EBUSY, errno.EPERM)  # mounted; in a directory such as /tmp, and somebody else's
 
@@ -39,6 +42,18 @@ def whole(path: Path) -> Iterator[Path]:
         _put(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)  # gone already where it took the place
+
+
+@contextmanager
+def written(
+    path: Path, remedy: str = "make room there", *, how: Callable[[Path], AbstractContextManager[Path]] = whole
+) -> Iterator[Path]:
+    """The same, or ``how`` else, for who tells a user. Raises: ArchiveError, which ends with ``remedy``."""
+    try:
+        with how(path) as place:
+            yield place
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
 @contextmanager

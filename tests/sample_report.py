@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.archive.records import Progress
-from e2c_dl.archive.run import Outcome, Run, Step
+from e2c_dl.archive.run import Outcome, Run, StepRecord
 from e2c_dl.diagnosis.activity import Activity, Delivery, Iteration, Lane, Piece
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Report, SpeedUp
@@ -103,7 +103,10 @@ def run(healthy: bool = False) -> Run:
         versions={"e2c_dl": "0.1.0", "python": "3.11.2", "torch": "2.13.0", "e2clab": "3.7"},
         seeds={"training": 1, "injected": 1},
         emulation={"backend": "relay", "compute": {"method": "sleep"}},
-        steps=(Step(step="deploy", seconds=21.0, outcome="done"), Step(step="train", seconds=58.2, outcome="done")),
+        steps=(
+            StepRecord(step="deploy", seconds=21.0, outcome="done"),
+            StepRecord(step="train", seconds=58.2, outcome="done"),
+        ),
         injected={} if healthy else injected,
     )
 

@@ -20,8 +20,7 @@ from benchmarks.virtual.exchange import (
     SERVICE_NS,
     factor,
 )
-from e2c_dl.trace.model import Phase
-from e2c_dl.trace.records import RECORD
+from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.virtual.simulate import PENDING_RECORDS, InFiles
 
 Process = Generator[Any, Any, Any]

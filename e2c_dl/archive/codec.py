@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from e2c_dl.atomic_write import replacing
+from e2c_dl.atomic_write import replacing, written
 from e2c_dl.errors import ArchiveError, E2cDlError
 
 T = TypeVar("T")
@@ -94,8 +94,5 @@ def write(file: Path, record: Any) -> None:
 
 def put(file: Path, content: bytes) -> None:
     """``file`` holds ``content``, replaced in one step, never written through a link. Raises: ArchiveError."""
-    try:
-        with replacing(file) as place:
-            place.write_bytes(content)
-    except OSError as error:
-        raise ArchiveError(f"{file}: cannot be written: {error.strerror}; make room there") from error
+    with written(file, how=replacing) as place:
+        place.write_bytes(content)

@@ -21,17 +21,54 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.archive import codec, layout, link_rows
+from e2c_dl.archive import codec, layout
 from e2c_dl.archive.records import FACTS_FORMAT, Doing, HostFacts, Progress, WorkerOutcome
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
 from e2c_dl.trace.clock import read_alignment, write_alignment
 from e2c_dl.trace.model import ClockAlignment
 
+ROWS_FORMAT = 2
 _RESERVE = ".outcome"
 _RESERVED_BYTES = 4096
 
+Row = Mapping[str, Any]
+"""What is known of a link or a bottleneck: it is a mapping here, as what judges it (emulation) is above this room."""
+
 Table = Mapping[str, npt.NDArray[np.float64]]
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """The content of ``links.json`` and ``bottlenecks.json``; format 1 was the rows alone."""
+
+    format: int
+    rows: list[dict[str, Any]]
+
+
+def write_rows(file: Path, rows: Sequence[Row]) -> None:
+    """``file`` holds ``rows``. Raises: ArchiveError."""
+    codec.write(file, Rows(ROWS_FORMAT, [dict(row) for row in rows]))
+
+
+def read_rows(file: Path) -> tuple[Row, ...]:
+    """The rows in ``file``, none if there is no such file. Raises: ArchiveError for a damaged one."""
+    if not file.is_file():
+        return ()
+    content: object = codec.read(file, Rows | list[dict[str, Any]])  # type: ignore[arg-type]
+    if isinstance(content, list):  # format 1: what a row now calls requested was called asked
+        return tuple({key.replace("asked", "requested"): value for key, value in row.items()} for row in content)
+    assert isinstance(content, Rows)
+    return tuple(content.rows)
+
+
+class _File:
+    """Where a file of one host stands, by its name in the layout."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, records: HostRecords, owner: type) -> Path:
+        return records.path / self._name
 
 
 @dataclass(frozen=True)
@@ -40,46 +77,20 @@ class HostRecords:
 
     path: Path
 
-    @property
-    def spans(self) -> Path:
-        return self.path / layout.SPANS_RAW
+    spans = _File(layout.SPANS_RAW)
+    metrics_file = _File(layout.METRICS)
+    heat_file = _File(layout.HEAT)
+    progress_file = _File(layout.PROGRESS)
+    setup_file = _File(layout.SETUP)
+    agent_changes = _File(layout.CHANGES)
+    worker_changes = _File(layout.WORKER_CHANGES)
+    log = _File(layout.WORKER_LOG)
+    model = _File(layout.MODEL)
 
     @property
     def recorded(self) -> bool:
         """Whether it left a trace, as recorded or as Parquet."""
         return self.spans.is_file() or (self.path / layout.SPANS).is_file()
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / layout.METRICS
-
-    @property
-    def heat_file(self) -> Path:
-        return self.path / layout.HEAT
-
-    @property
-    def progress_file(self) -> Path:
-        return self.path / layout.PROGRESS
-
-    @property
-    def setup_file(self) -> Path:
-        return self.path / layout.SETUP
-
-    @property
-    def agent_changes(self) -> Path:
-        return self.path / layout.CHANGES
-
-    @property
-    def worker_changes(self) -> Path:
-        return self.path / layout.WORKER_CHANGES
-
-    @property
-    def log(self) -> Path:
-        return self.path / layout.WORKER_LOG
-
-    @property
-    def model(self) -> Path:
-        return self.path / layout.MODEL
 
     def reserve_outcome(self) -> None:
         """Take the outcome's room on the disk, so that a full disk can still be told; an earlier outcome is gone."""
@@ -122,12 +133,12 @@ class HostRecords:
         file = self.path / layout.FACTS
         return codec.read(file, HostFacts) if file.is_file() else None
 
-    def write_links(self, rows: Sequence[Any]) -> None:
+    def write_links(self, rows: Sequence[Row]) -> None:
         """What it measured of its outgoing links."""
-        link_rows.write(self.path / layout.HOST_LINKS, rows)
+        write_rows(self.path / layout.HOST_LINKS, rows)
 
-    def links(self) -> tuple[Mapping[str, Any], ...]:
-        return link_rows.read(self.path / layout.HOST_LINKS)
+    def links(self) -> tuple[Row, ...]:
+        return read_rows(self.path / layout.HOST_LINKS)
 
     def write_clock(self, alignment: ClockAlignment) -> None:
         write_alignment(self.path / layout.CLOCK, alignment)

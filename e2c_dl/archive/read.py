@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.archive import layout, link_rows
-from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.archive.link_rows import Row
+from e2c_dl.archive import layout
+from e2c_dl.archive.host_records import HostRecords, Row, read_rows, write_rows
 from e2c_dl.archive.records import HostFacts, WorkerOutcome
 from e2c_dl.archive.run import Run, read_run
 from e2c_dl.errors import ArchiveError
@@ -57,17 +56,17 @@ class ReadArchive:
 
     def links(self) -> tuple[Row, ...]:
         """The rows of links.json, one per directed link; none if the run stopped before links were measured."""
-        return link_rows.read(self.path / layout.LINKS)
+        return read_rows(self.path / layout.LINKS)
 
     def bottlenecks(self) -> tuple[Row, ...]:
         """The rows of bottlenecks.json, one per bottleneck that was measured full; none if none was."""
-        return link_rows.read(self.path / layout.BOTTLENECKS)
+        return read_rows(self.path / layout.BOTTLENECKS)
 
     def write_links(self, rows: Sequence[Row]) -> None:
-        link_rows.write(self.path / layout.LINKS, rows)
+        write_rows(self.path / layout.LINKS, rows)
 
     def write_bottlenecks(self, rows: Sequence[Row]) -> None:
-        link_rows.write(self.path / layout.BOTTLENECKS, rows)
+        write_rows(self.path / layout.BOTTLENECKS, rows)
 
     def changes(self) -> tuple[ChangeInForce, ...]:
         """What all hosts changed while training ran, on the reference clock, in order of being in force."""

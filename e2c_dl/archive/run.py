@@ -34,7 +34,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepRecord:
     """One step of a campaign: check, deploy, emulate, train, collect, ..."""
 
     step: str
@@ -61,7 +61,7 @@ class Run:
     seeds: Mapping[str, int] = field(default_factory=dict)  # what was drawn -> from which seed
     emulation: Mapping[str, Any] = field(default_factory=dict)  # backend; compute: method, cores and speed by host; ...
     hosts: tuple[Mapping[str, Any], ...] = ()  # name, layer, rank, address, ...
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
     injected: Mapping[str, Any] = field(default_factory=dict)  # ground truth: seed, compute, links
     licence: str = ""  # of the data, an SPDX name or an address; empty: none is stated
     facts: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
     """``value`` for json.dumps: mappings with string keys, enums by value, paths and other odd leaves as text."""
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Step):
+    if isinstance(value, StepRecord):
         return {"step": value.step, "seconds": value.seconds, "outcome": value.outcome}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}

@@ -22,20 +22,17 @@ def verify(path: Path) -> tuple[str, ...]:
     """
     if not path.is_dir():
         raise ArchiveError(f"{path}: is not a directory; name the directory that a run printed")
-    problems = [*_run_problems(path), *_crate_problems(path)]
+    problems = []
+    try:
+        read_run(path)
+    except ArchiveError as error:
+        problems.append(str(error))
+    problems += _crate_problems(path)
     try:
         expected = manifest.read(path)
     except ArchiveError as error:
         return (*problems, str(error))
     return (*problems, *_file_problems(path, expected))
-
-
-def _run_problems(path: Path) -> list[str]:
-    try:
-        read_run(path)
-    except ArchiveError as error:
-        return [str(error)]
-    return []
 
 
 def _crate_problems(path: Path) -> list[str]:

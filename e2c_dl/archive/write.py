@@ -12,20 +12,25 @@ can be believed. Sealing twice is allowed, and :func:`amend` renews single files
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from e2c_dl.archive import crate, leaks, manifest
+from e2c_dl.archive import crate, manifest
 from e2c_dl.archive.layout import CRATE, HOSTS, RUN, SPANS, SPANS_RAW
 from e2c_dl.archive.reserve import ReservedFile
-from e2c_dl.archive.run import Outcome, Run, Step, check_key, from_mapping, merge, plain, read_facts, read_run
+from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.store import convert as to_parquet
 
 Convert = Callable[[Path], Path]
 """Takes hosts/HOST; its spans.parquet, read back and compared with spans.bin, or an ArchiveError."""
+
+
+SHORTEST_BYTES = 8  # fewer stand in many a file by accident
+LONG_LINE_BYTES = 40
+CHUNK_BYTES = 1 << 20  # traces need not fit into memory
 
 
 class Archive:
@@ -99,7 +104,7 @@ class Archive:
 
     def step(self, step: str, seconds: float, outcome: str) -> None:
         """One more step of the campaign, in order."""
-        self.record(steps=[*self._facts["steps"], Step(step=step, seconds=seconds, outcome=outcome)])
+        self.record(steps=[*self._facts["steps"], StepRecord(step=step, seconds=seconds, outcome=outcome)])
 
     def end(self, outcome: Outcome, ended: str, *sentences: str) -> None:
         """The run is over; ``sentences`` say what happened."""
@@ -110,7 +115,10 @@ class Archive:
 
         Raises: ArchiveError if ``name`` leaves the archive or stands there already, or on a full disk.
         """
-        target = self._place(name)
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            raise ArchiveError(f"{name!r}: is not a path inside an archive")
+        target = self.path / pure
         if target.exists():
             raise ArchiveError(f"{target}: is there already; nothing in an archive is overwritten")
         try:
@@ -129,13 +137,15 @@ class Archive:
         Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
         """
         _refuse_odd_files(self.path)  # before anything is changed
-        leaks.refuse(self.path, manifest.files(self.path), secrets)
+        _refuse_secrets(self.path, manifest.files(self.path), secrets)
         for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
             self._convert(raw, convert)
         self._run_file.release()
         try:
             # The reserve is gone by now: the manifest would list it.
-            _close(self.path, self.run)
+            names = [name for name in manifest.files(self.path) if name != CRATE]
+            crate.write(self.run, names, self.path)
+            manifest.write(self.path, manifest.checksums(self.path, [*names, CRATE]))
         except BaseException:  # Ctrl-C too: unsealed, it may go on to grow
             self._run_file.keep()
             raise
@@ -152,12 +162,6 @@ class Archive:
         else:
             raw.unlink()
 
-    def _place(self, name: str) -> Path:
-        pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-            raise ArchiveError(f"{name!r}: is not a path inside an archive")
-        return self.path / pure
-
 
 def amend(path: Path, names: Sequence[str]) -> None:
     """The sealed archive vouches for the files ``names``, which were written anew; for the others nothing changes.
@@ -172,12 +176,6 @@ def amend(path: Path, names: Sequence[str]) -> None:
     manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
 
 
-def _close(path: Path, run: Run) -> None:
-    names = [name for name in manifest.files(path) if name != CRATE]
-    crate.write(run, names, path)
-    manifest.write(path, manifest.checksums(path, [*names, CRATE]))
-
-
 def _refuse_odd_files(path: Path) -> None:
     """Raises: ArchiveError for what no checksum can vouch for (links, special files) or no crate can name."""
     for name in manifest.files(path):
@@ -185,3 +183,43 @@ def _refuse_odd_files(path: Path) -> None:
             raise ArchiveError(f"{path / name!r}: its name is not UTF-8; rename it, then seal again")
         if (path / name).is_symlink() or not (path / name).is_file():
             raise ArchiveError(f"{path / name}: is a link or no plain file; remove it, then seal again")
+
+
+def _refuse_secrets(root: Path, names: Iterable[str], secrets: Sequence[bytes]) -> None:
+    """Nothing, if no file of ``names`` below ``root`` holds a secret. Raises: ArchiveError naming the first that does.
+
+    Also raised for a secret of fewer than 8 bytes, which would be found by accident. One of several lines (a private
+    key) counts as found when any of its long lines is: it may have been indented, or its line ends changed. What is
+    compressed or encoded cannot be seen.
+    """
+    needles = [needle for secret in secrets for needle in _needles(secret)]
+    if not needles:
+        return
+    for name in names:
+        if _holds(root / name, needles):
+            raise ArchiveError(f"{root / name}: holds a secret of the run (a key or token); remove it, then seal again")
+
+
+def _needles(secret: bytes) -> tuple[bytes, ...]:
+    stripped = secret.strip()
+    if len(stripped) < SHORTEST_BYTES:
+        raise ArchiveError(f"a secret of {len(stripped)} bytes cannot be searched for; use at least {SHORTEST_BYTES}")
+    lines = [line.strip() for line in stripped.splitlines()]
+    # "-----BEGIN ..." is the same in every key, and so no secret.
+    long = tuple(line for line in lines if len(line) >= LONG_LINE_BYTES and not line.startswith(b"-----"))
+    return long if len(lines) > 1 and long else (stripped,)
+
+
+def _holds(path: Path, needles: Sequence[bytes]) -> bool:
+    overlap = max(len(needle) for needle in needles) - 1
+    tail = b""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                window = tail + chunk
+                if any(needle in window for needle in needles):
+                    return True
+                tail = window[-overlap:]  # a secret may lie across two chunks
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be searched for secrets: {error.strerror}") from error
+    return False

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from e2c_dl.diagnosis.bottleneck import bottlenecks
-from e2c_dl.diagnosis.departures import findings, warm_up
+from e2c_dl.diagnosis.departures import bottlenecks, findings, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.hosts import compute_s, host_departures
 from e2c_dl.diagnosis.link_departures import carried_by_link, link_departures

@@ -11,14 +11,19 @@ Needs nothing but the logs of changes: no trace, no scenario. Seconds count from
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from e2c_dl import formatting
 from e2c_dl.trace.changes import Change, ChangeInForce
 
 NAMED = 3  # of the links that are cut together, as many are named
-_WORDS = {"rate_bps": "rate", "delay_s": "delay", "loss": "loss", "factor": "slowness"}
+_WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "rate_bps": ("rate", formatting.rate),
+    "delay_s": ("delay", formatting.seconds),
+    "loss": ("loss", formatting.percent),
+    "factor": ("slowness", "{:.3g} ×".format),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +32,6 @@ class Stretch:
 
     begun: ChangeInForce
     end_s: float
-
-    @property
-    def whom(self) -> str:
-        return self.begun.whom
 
     @property
     def is_cut(self) -> bool:
@@ -98,7 +99,9 @@ def sentences(changes: Sequence[ChangeInForce]) -> tuple[str, ...]:
         )
     found = stretches(changes)
     made += _cuts([stretch for stretch in found if stretch.is_cut])
-    made += [_pause(stretch) for stretch in found if not stretch.is_cut]
+    for pause in (stretch for stretch in found if not stretch.is_cut):
+        begun, length = pause.begun, _length(pause.length_s)
+        made.append(f"host {begun.whom}: paused {length}, {_asked(begun)}, {_late([begun])}")
     made += [f"host {each.whom}: killed, {_asked(each)}, {_late([each])}" for each in in_order(changes, Change.KILL)]
     return (*made, *(_clock(change) for change in in_order(changes, Change.CLOCK)))
 
@@ -124,7 +127,7 @@ def _schedule(
         key: list(dict.fromkeys(column)) for key, column in zip(properties, zip(*values, strict=True), strict=True)
     }
     varying = {key: column for key, column in columns.items() if len(column) > 1} or columns
-    reached = ", ".join(f"{_WORDS[key]} {_reach(key, column)}" for key, column in varying.items())
+    reached = ", ".join(f"{_WORDS[key][0]} {_reach(key, column)}" for key, column in varying.items())
     span = f"from {_moment(changed[0])} to {_moment(changed[-1])}" if len(changed) > 1 else f"at {_moment(changed[0])}"
     return [f"{name}: changed {_times(len(changed))} ({reached}), requested {span}, {_late(changed)}"]
 
@@ -136,7 +139,7 @@ def _cuts(found: Sequence[Stretch]) -> list[str]:
     made = []
     for asked, cut in together.items():
         length = _length(max(stretch.length_s for stretch in cut))
-        names = naming([stretch.whom for stretch in cut])
+        names = naming([stretch.begun.whom for stretch in cut])
         made.append(f"{names}: cut {length}, {asked}, {_late([stretch.begun for stretch in cut])}")
     return made
 
@@ -145,10 +148,6 @@ def naming(links: Sequence[str]) -> str:
     """``link a -> b``, or ``links a -> b, c -> d, e -> f and 2 more``."""
     more = f" and {len(links) - NAMED} more" if len(links) > NAMED else ""
     return f"{'link' if len(links) == 1 else 'links'} {', '.join(links[:NAMED])}{more}"
-
-
-def _pause(stretch: Stretch) -> str:
-    return f"host {stretch.whom}: paused {_length(stretch.length_s)}, {_asked(stretch.begun)}, {_late([stretch.begun])}"
 
 
 def _clock(change: ChangeInForce) -> str:
@@ -189,17 +188,7 @@ def _reach(key: str, values: Sequence[float | None]) -> str:
 
 
 def _shown(key: str, value: float | None) -> str:
-    if value is None:
-        return "unlimited"
-    if key == "rate_bps":
-        return formatting.rate(value)
-    return (
-        formatting.seconds(value)
-        if key == "delay_s"
-        else formatting.percent(value)
-        if key == "loss"
-        else f"{value:.3g} ×"
-    )
+    return "unlimited" if value is None else _WORDS[key][1](value)
 
 
 def _times(number: int) -> str:

@@ -58,8 +58,9 @@ def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | No
     Raises: ArchiveError, AnalysisError for a damaged piece; ScenarioError if its scenario cannot be read.
     """
     scenario = load(archive.scenario) if (archive.path / layout.SCENARIO).is_dir() else None
+    recorded = any(archive.host(host).recorded for host in archive.hosts)
     return Recorded(
-        trace=trace or _trace(archive),
+        trace=trace or (archive.trace() if recorded else Trace(ranks=(), facts={})),
         changes=archive.changes(),
         scenario=scenario,
         compute={host: facts.compute for host, facts in archive.host_facts.items() if facts is not None},
@@ -74,8 +75,3 @@ def read_report(archive: ReadArchive) -> Report:
         return Report.from_json(file.read_bytes(), str(file))
     except OSError as error:
         raise ArchiveError(f"{file}: cannot be read: {error.strerror}; e2c-dl report analyses the run") from error
-
-
-def _trace(archive: ReadArchive) -> Trace:
-    recorded = any(archive.host(host).recorded for host in archive.hosts)
-    return archive.trace() if recorded else Trace(ranks=(), facts={})

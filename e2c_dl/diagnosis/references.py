@@ -54,7 +54,10 @@ def reference_of(
         compute_factors=compute_factors(scenario, changes, _seconds(trace)),
         batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=scenario.training.batching != "fixed",
-        hardware={host: _hardware_class(facts) for host, facts in host_facts.items()},
+        hardware={  # hosts of the same are comparable
+            host: f"{facts.cpu_model or '?'} x {facts.cores or '?'}" if facts else "unknown"
+            for host, facts in host_facts.items()
+        },
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
         network_emulated=emulation.get("backend", "none") != "none",
     )  # fmt: skip
@@ -67,11 +70,6 @@ def _seconds(trace: Trace) -> float:
         return 0.0
     begin_ns = min(int(each["start_ns"].min()) for each in spans)
     return (max(int(each["end_ns"].max()) for each in spans) - begin_ns) / 1e9
-
-
-def _hardware_class(facts: HostFacts | None) -> str:
-    """Hosts with the same answer are comparable: processor model and number of cores."""
-    return f"{facts.cpu_model or '?'} x {facts.cores or '?'}" if facts else "unknown"
 
 
 def compute_factors(scenario: Scenario, changes: Sequence[ChangeInForce], seconds: float) -> Mapping[str, Schedule]:

@@ -31,7 +31,8 @@ def left_for(own: Mapping[Pair, Piecewise], busy: Mapping[Pair, Busy], capacity:
     edges = [capacity.starts_s, *(moments for pair in busy for moments in busy[pair])]
     edges += [own[pair].starts_s for pair in busy if pair in own]
     starts_s = np.unique(np.concatenate(edges))
-    rates = np.array([_own_bps(own.get(pair), starts_s) for pair in busy])  # (links, moments)
+    unlimited = np.full(len(starts_s), np.inf)
+    rates = np.array([own[pair].at(starts_s) if pair in own else unlimited for pair in busy])  # (links, moments)
     active = np.array([_is_busy(busy[pair], starts_s) for pair in busy])
     whole = capacity.at(starts_s)
     needs = np.where(active, rates, np.nan)
@@ -50,10 +51,6 @@ def _without_repeats(starts_s: Doubles, values: Doubles) -> Piecewise:
     """A link's own moments: not all at which another begins or ends are also its."""
     kept = np.concatenate([[True], np.diff(values) != 0])
     return Piecewise(starts_s=starts_s[kept], values=values[kept])
-
-
-def _own_bps(rate: Piecewise | None, starts_s: Doubles) -> Doubles:
-    return np.full(len(starts_s), np.inf) if rate is None else rate.at(starts_s)
 
 
 def _is_busy(busy: Busy, starts_s: Doubles) -> Doubles:

@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from e2c_dl import formatting
-from e2c_dl.atomic_write import whole
+from e2c_dl.atomic_write import written
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
-from e2c_dl.errors import ArchiveError
 from e2c_dl.report import colours, words
 from e2c_dl.report.page.map import LOOKS, link_kind, positions
 from e2c_dl.report.rows import LinkRow
@@ -37,11 +36,8 @@ def picture(report: Report, links: Sequence[LinkRow], title: str, path: Path) ->
     figure.text(0.04, 0.915, headline, fontsize=18, color=colour, weight="bold", va="top", linespacing=1.35)
     _draw_states(figure.add_axes((0.09, 0.09, 0.40, 0.62)), report)
     _draw_topology(figure.add_axes((0.55, 0.05, 0.43, 0.70)), report, links)
-    try:
-        with whole(path) as place:
-            canvas.print_png(place)
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+    with written(path) as place:
+        canvas.print_png(place)
 
 
 def _draw_states(axes: Any, report: Report) -> None:

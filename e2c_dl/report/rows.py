@@ -9,8 +9,9 @@ from typing import Any
 from e2c_dl import formatting
 from e2c_dl.diagnosis.model import LinkSummary, Report
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import ArchiveError, EmulationError
-from e2c_dl.topology import Pair
+from e2c_dl.topology import Link, Pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,30 +28,27 @@ class LinkRow:
         return self.src, self.dst
 
     @property
+    def measured(self) -> Measured | None:
+        return self.fidelity.measured if self.fidelity else None
+
+    @property
     def designed_rate_bps(self) -> float | None:
         return self.fidelity.designed.rate_bps if self.fidelity else None
 
     @property
-    def asked_rate_bps(self) -> float | None:
-        return self.fidelity.requested.rate_bps if self.fidelity else None
-
-    @property
-    def measured_rate_bps(self) -> float | None:
-        return self.fidelity.measured.rate_bps if self.fidelity and self.fidelity.measured else None
-
-    @property
-    def used_rate_bps(self) -> float | None:
-        return self.used.rate_bps if self.used else None
-
-    @property
     def known_rate_bps(self) -> float | None:
         """The measured rate, else the used one."""
-        return self.used_rate_bps if self.measured_rate_bps is None else self.measured_rate_bps
+        seen = self.measured or self.used
+        return seen.rate_bps if seen else None
 
     @property
     def against_requested(self) -> float | None:
         """Measured over requested rate; None if either is missing."""
-        return _ratio(self.measured_rate_bps, self.asked_rate_bps)
+        return (
+            _ratio(self.measured.rate_bps, self.fidelity.requested.rate_bps)
+            if self.fidelity and self.measured
+            else None
+        )
 
     @property
     def against_design(self) -> float | None:
@@ -66,25 +64,21 @@ class LinkRow:
     @property
     def designed(self) -> str:
         """Rate and one-way delay, for people."""
-        if self.fidelity is None:
-            return formatting.DASH
-        designed = self.fidelity.designed
-        rate = "unlimited" if designed.rate_bps is None else formatting.rate(designed.rate_bps)
-        return f"{rate}, {formatting.seconds(designed.delay_s)} one way"
+        one_way = f", {formatting.seconds(self.fidelity.designed.delay_s)} one way" if self.fidelity else ""
+        return self.designed_rate + one_way
 
     @property
     def requested_rate(self) -> str:
-        unlimited = self.fidelity is not None and self.asked_rate_bps is None
-        return "unlimited" if unlimited else formatting.rate(self.asked_rate_bps)
+        return limit(self.fidelity.requested) if self.fidelity else formatting.DASH
 
     @property
     def designed_rate(self) -> str:
-        unlimited = self.fidelity is not None and self.designed_rate_bps is None
-        return "unlimited" if unlimited else formatting.rate(self.designed_rate_bps)
+        return limit(self.fidelity.designed) if self.fidelity else formatting.DASH
 
     @property
     def measured_rate(self) -> str:
-        return f"{'≥ ' if self._is_floor else ''}{formatting.rate(self.measured_rate_bps)}"
+        least = "≥ " if self._is_floor else ""
+        return least + formatting.rate(self.measured.rate_bps if self.measured else None)
 
     @property
     def requested_round_trip(self) -> str:
@@ -92,13 +86,16 @@ class LinkRow:
 
     @property
     def measured_round_trip(self) -> str:
-        return formatting.seconds(
-            self.fidelity.measured.round_trip_s if self.fidelity and self.fidelity.measured else None
-        )
+        return formatting.seconds(self.measured.round_trip_s if self.measured else None)
 
     @property
     def _is_floor(self) -> bool:
-        return bool(self.fidelity and self.fidelity.measured and self.fidelity.measured.rate_is_floor)
+        return bool(self.measured and self.measured.rate_is_floor)
+
+
+def limit(link: Link) -> str:
+    """The rate of ``link``, for people."""
+    return "unlimited" if link.rate_bps is None else formatting.rate(link.rate_bps)
 
 
 def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRow, ...]:

@@ -131,7 +131,7 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
             row.designed_rate,
             row.requested_rate,
             row.measured_rate,
-            formatting.rate(row.used_rate_bps) if row.used else "not used",
+            formatting.rate(row.used.rate_bps) if row.used else "not used",
             row.requested_round_trip,
             row.measured_round_trip,
             style="red" if row.pair in culprits else "yellow" if row.deviates else None,

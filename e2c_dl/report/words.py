@@ -39,13 +39,16 @@ def verdict(report: Report) -> Verdict:
     if not report.iterations or not report.hosts:
         headline = "No verdict: the trace holds no complete iteration."
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
+    best = _speed_up(report.bottlenecks[0], report.run_s) if report.bottlenecks else ""
     if report.culprits:
         blamed = "; ".join(accusation(finding, report.run_s) for finding in report.culprits)
-        points = (*(finding.evidence for finding in report.culprits), *_bottleneck_points(report))
+        points = tuple(finding.evidence for finding in report.culprits)
+        if best:
+            points += (f"Where speeding up would save most (the bottleneck): {best}.",)
         headline = f"What slowed this run down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    headline = f"{_no_culprit(report)} {_by_design(report)}".strip()
+    headline = _no_culprit(report) + (f" The bottleneck, slow by design, is {best}." if best else "")
     return Verdict(tone=Tone.HEALTHY, headline=headline, points=points, asides=_asides(report))
 
 
@@ -125,18 +128,6 @@ def _no_culprit(report: Report) -> str:
     if report.limitations:  # "everything" would cover what was not judged
         return "No culprit: nothing that could be judged departs from what was requested."
     return "No culprit: everything ran as requested."
-
-
-def _by_design(report: Report) -> str:
-    if not report.bottlenecks:
-        return ""
-    return f"The bottleneck, slow by design, is {_speed_up(report.bottlenecks[0], report.run_s)}."
-
-
-def _bottleneck_points(report: Report) -> tuple[str, ...]:
-    if not report.bottlenecks:
-        return ()
-    return (f"Where speeding up would save most (the bottleneck): {_speed_up(report.bottlenecks[0], report.run_s)}.",)
 
 
 def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:

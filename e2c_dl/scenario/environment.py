@@ -63,10 +63,6 @@ def _check(field: Field, found: Findings, checks: Checks, required: Iterable[str
             found.attempt(checks[key], inner)
 
 
-def _number(field: Field) -> float:
-    return field.number(lambda _: True, "of any size")
-
-
 def _number_of(*choices: int) -> Callable[[Field], float]:
     return lambda field: field.number(lambda value: value in choices, f"out of {', '.join(map(str, choices))}")
 
@@ -157,7 +153,7 @@ _PROVENANCE: Checks = {
     "servers": texts,
     "dataflow_spec": Field.text,
     "ipv": _ipv,
-    "parallelism": _number,
+    "parallelism": lambda field: field.number(lambda _: True, "of any size"),
 }
 _KWOLLECT: Checks = {"metrics": texts, "step": _step, "start": _step, "end": _step}
 

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from e2c_dl.errors import ScenarioError
 from e2c_dl.resources import layers_services_dir
 from e2c_dl.scenario.document import Document, read
-from e2c_dl.scenario.emulation.file import Design, names_traces, read_emulation
+from e2c_dl.scenario.emulation.file import OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.layers import Layers, read_layers
@@ -158,7 +158,7 @@ def _scenario(
 
     hosts = None if layers is None else layers.hosts
     iterations = None if training is None else training.iterations
-    design = Design(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
+    design = OtherFiles(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
     said = read_emulation(documents[EMULATION], design, found)
     if found.errors or layers is None or training is None or links is None:
         return None

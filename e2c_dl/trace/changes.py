@@ -12,14 +12,14 @@ was writing is read up to where it breaks off.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from e2c_dl.errors import ArchiveError, EmulationError
@@ -55,6 +55,9 @@ class ChangeInForce:
     value: Mapping[str, Any] = field(default_factory=dict)
 
 
+_LINES = msgspec.json.Decoder(ChangeInForce)
+
+
 class ChangeLog:
     """Appends the changes of one process on ``host`` to ``path``; each is with the kernel when :meth:`add` returns.
 
@@ -84,9 +87,9 @@ class ChangeLog:
             asked_s=round(asked_s, 6) if asked_iteration is None else None, asked_iteration=asked_iteration,
             value=value,
         )  # fmt: skip
-        line = {key: each for key, each in {**asdict(change), "what": what.value}.items() if each is not None}
+        line = {key: each for key, each in asdict(change).items() if each is not None}
         try:
-            os.write(self._file, json.dumps(line).encode() + b"\n")
+            os.write(self._file, msgspec.json.encode(line) + b"\n")
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -100,15 +103,11 @@ class ChangeLog:
 def read_changes(path: Path, clock: ClockAlignment) -> tuple[ChangeInForce, ...]:
     """The changes in ``path`` in the order of writing, ``in_force_ns`` on the reference clock. Raises: ArchiveError."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # after the last line break: cut off, or empty
-        rows = [json.loads(line) for line in lines]
-        own_ns = np.array([row["in_force_ns"] for row in rows], dtype=np.int64)
-        aligned = clock.align(own_ns).tolist()
-        return tuple(
-            ChangeInForce(**{**row, "what": Change(row["what"]), "in_force_ns": at_ns})
-            for row, at_ns in zip(rows, aligned, strict=True)
-        )
+        lines = path.read_bytes().rpartition(b"\n")[0]  # after the last line break: cut off, or empty
+        changes = _LINES.decode_lines(lines)
+        aligned = clock.align(np.array([change.in_force_ns for change in changes], dtype=np.int64)).tolist()
+        return tuple(replace(change, in_force_ns=at_ns) for change, at_ns in zip(changes, aligned, strict=True))
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ArchiveError(f"{path}: is not a log of changes ({error!r}); run e2c-dl verify on the archive") from error

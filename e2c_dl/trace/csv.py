@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from e2c_dl.atomic_write import whole
-from e2c_dl.errors import ArchiveError
+from e2c_dl.atomic_write import ELSEWHERE, written
 from e2c_dl.trace.model import SPAN, Phase, Trace
 
 _FIELDS = tuple(name for name in SPAN.names or () if name not in ("phase", "reserved"))
@@ -18,14 +17,11 @@ def write(trace: Trace, path: Path) -> None:
 
     Raises: ArchiveError, if it cannot be written.
     """
-    try:
-        with whole(path) as place, place.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(HEADER)
-            for rank in trace.ranks:
-                phases = [Phase(phase).name for phase in rank.spans["phase"].tolist()]
-                columns = (rank.spans[name].tolist() for name in _FIELDS)
-                for phase, *values in zip(phases, *columns, strict=True):
-                    writer.writerow((rank.host, rank.layer, rank.rank, phase, *values))
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; name another file with --output") from error
+    with written(path, ELSEWHERE) as place, place.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        for rank in trace.ranks:
+            phases = [Phase(phase).name for phase in rank.spans["phase"].tolist()]
+            columns = (rank.spans[name].tolist() for name in _FIELDS)
+            for phase, *values in zip(phases, *columns, strict=True):
+                writer.writerow((rank.host, rank.layer, rank.rank, phase, *values))

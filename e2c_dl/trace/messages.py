@@ -66,15 +66,15 @@ class Messages:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Conservation:
     """Totals that one directed link took in and gave out; equal, unless the run broke off."""
 
     src: int
     dst: int
     sent_messages: int
-    received_messages: int
     sent_bytes: int
+    received_messages: int
     received_bytes: int
 
 
@@ -97,15 +97,10 @@ def conservation(trace: Trace) -> tuple[Conservation, ...]:
     """Sent beside received, per directed link, sorted by (src, dst)."""
     sent = _totals(_spans_of(trace, Phase.SEND, "src"))
     received = _totals(_spans_of(trace, Phase.RECEIVE, "dst"))
-    rows = []
-    for src, dst in sorted(sent.keys() | received.keys()):
-        (sent_messages, sent_bytes) = sent.get((src, dst), (0, 0))
-        (received_messages, received_bytes) = received.get((src, dst), (0, 0))
-        rows.append(Conservation(
-            src=src, dst=dst, sent_messages=sent_messages, received_messages=received_messages,
-            sent_bytes=sent_bytes, received_bytes=received_bytes,
-        ))  # fmt: skip
-    return tuple(rows)
+    return tuple(
+        Conservation(src, dst, *sent.get((src, dst), (0, 0)), *received.get((src, dst), (0, 0)))
+        for src, dst in sorted(sent.keys() | received.keys())
+    )
 
 
 def _totals(spans: Spans) -> dict[tuple[int, int], tuple[int, int]]:

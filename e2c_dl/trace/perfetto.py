@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl.atomic_write import whole
-from e2c_dl.errors import ArchiveError
+from e2c_dl.atomic_write import ELSEWHERE, written
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
 
@@ -38,14 +37,11 @@ _THREADS_PER_GROUP = 1000  # numbers apart, so that lanes of two groups never sh
 def write(trace: Trace, path: Path) -> None:
     """Write ``trace`` to ``path``. Raises: ArchiveError, if it cannot be written; AnalysisError, as ``join``."""
     first, *others = events(trace)
-    try:
-        with whole(path) as place, place.open("w", encoding="utf-8") as file:
-            file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-            file.write(json.dumps(first))
-            file.writelines(f",\n{json.dumps(event)}" for event in others)
-            file.write("\n]}\n")
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; name another file with --output") from error
+    with written(path, ELSEWHERE) as place, place.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
+        file.write(json.dumps(first))
+        file.writelines(f",\n{json.dumps(event)}" for event in others)
+        file.write("\n]}\n")
 
 
 def events(trace: Trace) -> list[Event]:

@@ -1,8 +1,6 @@
 """Spans of one rank, written while they happen so that a killed process loses at most a quarter of a second of them.
 
-The file is a header that says what it holds, then raw records of :data:`~e2c_dl.trace.model.SPAN` until the file ends:
-see :mod:`e2c_dl.trace.records`.
-
+The file is a header that says what it holds, then raw records until the file ends: see :mod:`e2c_dl.trace.model`.
 Any prefix that holds the header can be read. A trace is *complete* if it holds its TRAINING span, which a rank records
 only when its last iteration has ended, and no torn record.
 """
@@ -22,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.model import SPAN, SPAN_VERSION, Phase, Spans
-from e2c_dl.trace.records import MAGIC, PREFIX, RECORD, RECORD_BYTES, header
+from e2c_dl.trace.model import MAGIC, PREFIX, RECORD, RECORD_BYTES, SPAN, SPAN_VERSION, Phase, Spans, header
 
 FLUSH_EVERY_S = 0.25
 CAPACITY = 4096  # records in memory: 256 KiB

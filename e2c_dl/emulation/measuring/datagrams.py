@@ -33,7 +33,7 @@ PING_FRAME_BYTES = HEADER.size + OVERHEAD_BYTES
 _MAGIC = b"e2cP"
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     """What a probe is for: the picture is the module's."""
 
     PING = 1
@@ -46,7 +46,7 @@ class Kind(IntEnum):
 class Packet(NamedTuple):
     """One probe. ``body`` is what follows the header."""
 
-    kind: Kind
+    kind: PacketKind
     train: int
     number: int
     value: int
@@ -63,9 +63,9 @@ class Packet(NamedTuple):
         if len(datagram) < HEADER.size:
             return None
         magic, kind, train, number, value = HEADER.unpack_from(datagram)
-        if magic != _MAGIC or kind not in Kind._value2member_map_:
+        if magic != _MAGIC or kind not in PacketKind._value2member_map_:
             return None
-        return cls(Kind(kind), train, number, value, datagram[HEADER.size :])
+        return cls(PacketKind(kind), train, number, value, datagram[HEADER.size :])
 
 
 class Arrival(NamedTuple):

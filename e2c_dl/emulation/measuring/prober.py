@@ -16,7 +16,7 @@ import socket
 import time
 from typing import NamedTuple
 
-from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Kind, Packet, receive
+from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Packet, PacketKind, receive
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.errors import EmulationError
 
@@ -69,7 +69,7 @@ class Prober:
             if len(sent_ns) < pings and now_s >= due_s:
                 number = len(sent_ns) + 1
                 sent_ns[number] = time.time_ns()
-                self._send(Packet(Kind.PING, train, number, 0).encode())
+                self._send(Packet(PacketKind.PING, train, number, 0).encode())
                 continue
             until_s = min(due_s, end_s) if len(sent_ns) < pings else end_s
             select.select([self._socket], [], [], max(0.0, until_s - now_s))
@@ -77,7 +77,7 @@ class Prober:
                 packet = Packet.decode(arrival.datagram)
                 if (
                     packet is not None
-                    and (packet.kind, packet.train) == (Kind.PONG, train)
+                    and (packet.kind, packet.train) == (PacketKind.PONG, train)
                     and packet.number in sent_ns
                 ):
                     trips_s.append((arrival.at_ns - sent_ns[packet.number] - packet.value) / 1e9)
@@ -89,8 +89,8 @@ class Prober:
         sent = self._send_paced(number, frame_bytes, pace_bps, frames)
         time.sleep(self._settle_s)  # END must not overtake what it counts
         for _ in range(TRIES):
-            self._send(Packet(Kind.END, number, frames, round(head_s * 1e9)).encode())
-            answer = self._await(Kind.RESULT, number, frames)
+            self._send(Packet(PacketKind.END, number, frames, round(head_s * 1e9)).encode())
+            answer = self._await(PacketKind.RESULT, number, frames)
             if answer is not None and (result := TrainResult.decode(answer[1].body)) is not None:
                 return sent, result
         raise EmulationError(f"measuring: {self.peer} does not say what arrived; is its worker running, the link up?")
@@ -114,8 +114,8 @@ class Prober:
     def _ping(self, train: int, number: int) -> float | None:
         """Seconds on the network; the time in which the other side was not yet awake is taken off."""
         sent_ns = time.time_ns()
-        self._send(Packet(Kind.PING, train, number, 0).encode())
-        answer = self._await(Kind.PONG, train, number)
+        self._send(Packet(PacketKind.PING, train, number, 0).encode())
+        answer = self._await(PacketKind.PONG, train, number)
         return None if answer is None else (answer[0].at_ns - sent_ns - answer[1].value) / 1e9
 
     def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int) -> Sent:
@@ -130,7 +130,7 @@ class Prober:
                     time.sleep(early_s)
                 schedule_s += max(0.0, -early_s - CATCH_UP_S)
                 stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
-            datagram = Packet(Kind.DATA, train, number, stamp_ns).encode(payload_bytes)
+            datagram = Packet(PacketKind.DATA, train, number, stamp_ns).encode(payload_bytes)
             held_back = self._send(datagram) or held_back
         seconds = max(time.monotonic() - begin_s, frames * frame_s)  # the last frame takes its time, too
         return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
@@ -146,7 +146,7 @@ class Prober:
                 held_back = True
                 select.select([], [self._socket], [], self._patience_s)
 
-    def _await(self, kind: Kind, train: int, number: int) -> tuple[Arrival, Packet] | None:
+    def _await(self, kind: PacketKind, train: int, number: int) -> tuple[Arrival, Packet] | None:
         """The one answer that is waited for; None if it did not come in time. Others, late ones, are passed over."""
         deadline_s = time.monotonic() + self._patience_s
         while (left_s := deadline_s - time.monotonic()) > 0:

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 
 from e2c_dl.emulation.measuring import stream
-from e2c_dl.emulation.measuring.datagrams import Arrival, Kind, Packet, open_socket, receive
+from e2c_dl.emulation.measuring.datagrams import Arrival, Packet, PacketKind, open_socket, receive
 from e2c_dl.emulation.measuring.packet_train import PacketTrain, TrainResult
 from e2c_dl.errors import EmulationError
 
@@ -79,14 +79,16 @@ class Responder:
         if packet is None:
             return
         key = (arrival.sender, packet.train)
-        if packet.kind is Kind.DATA:
+        if packet.kind is PacketKind.DATA:
             if key not in self._results:  # what comes after the end would be a second train of one frame
                 self._trains.setdefault(key, PacketTrain()).add(arrival, packet)
-        elif packet.kind is Kind.PING:
+        elif packet.kind is PacketKind.PING:
             waited_ns = time.time_ns() - arrival.at_ns  # a late wake-up of this process is not the network's
-            self._send(Packet(Kind.PONG, packet.train, packet.number, waited_ns), arrival.sender)
-        elif packet.kind is Kind.END:
-            self._send(Packet(Kind.RESULT, packet.train, packet.number, 0, self._result(key, packet)), arrival.sender)
+            self._send(Packet(PacketKind.PONG, packet.train, packet.number, waited_ns), arrival.sender)
+        elif packet.kind is PacketKind.END:
+            self._send(
+                Packet(PacketKind.RESULT, packet.train, packet.number, 0, self._result(key, packet)), arrival.sender
+            )
 
     def _result(self, key: _Key, packet: Packet) -> bytes:
         """What arrived until its first END; the arrivals themselves are forgotten then."""

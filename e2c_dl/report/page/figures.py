@@ -7,6 +7,7 @@ here: Plotly reads labels as (a little) HTML.
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -67,6 +68,7 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
 def bottlenecks(report: Report) -> Any:
     """A bar per element: seconds saved if it were twice as fast, at most ten, most first; culprits marked."""
     shown: Sequence[SpeedUp] = report.bottlenecks[:BARS]
+    whole_s = report.run_s or math.inf
     blamed: set[Element] = {finding.element for finding in report.culprits}
     rows = list(range(len(shown)))
     figure = go.Figure()
@@ -75,7 +77,7 @@ def bottlenecks(report: Report) -> Any:
         y=rows,
         x=[b.saved_s for b in shown],
         marker_color=[colours.CULPRIT if b.element in blamed else colours.STATES[State.COMPUTE] for b in shown],
-        text=[f"{formatting.seconds(b.saved_s)}  ({formatting.percent(_share(b, report))})" for b in shown],
+        text=[f"{formatting.seconds(b.saved_s)}  ({formatting.percent(b.saved_s / whole_s)})" for b in shown],
         textposition="outside",
         cliponaxis=False,  # the longest bar's text stands beyond the axis
         hovertext=[f"{literal(named(b.element))}: the run would be {b.speedup:.2f} times faster" for b in shown],
@@ -132,7 +134,3 @@ def framed(figure: Any) -> Any:
     figure.update_xaxes(automargin=True, zeroline=False, title_font_size=13)  # names and numbers may be of any length
     figure.update_yaxes(automargin=True, zeroline=False, title_font_size=13)
     return figure
-
-
-def _share(bottleneck: SpeedUp, report: Report) -> float:
-    return bottleneck.saved_s / report.run_s if report.run_s else 0.0

@@ -112,7 +112,7 @@ def _figures(source: Source) -> list[str]:
         time = embedded("states", figures.states(report.hosts, hosts), "Seconds per state and worker")
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
-        made.append(sections.topology(embedded("topology", drawn, "Hosts and links")))
+        made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
     if activity is not None and activity.lanes:
         made.append(_timeline(activity, hosts, links))
     if rows:
@@ -122,9 +122,10 @@ def _figures(source: Source) -> list[str]:
     made.append(schedules.section(source.diagnosis.changed, embedded))
     if report.bottlenecks:
         bars = embedded("bottlenecks", figures.bottlenecks(report), "Seconds saved if twice as fast")
-        made.append(sections.bottlenecks(bars))
+        made.append(sections.section(*sections.SPEED_UPS, bars))
     if source.progress:
-        made.append(sections.progress(embedded("progress", figures.progress(source.progress), "Loss and accuracy")))
+        curves = embedded("progress", figures.progress(source.progress), "Loss and accuracy")
+        made.append(sections.section(*sections.LEARNING, curves))
     return made
 
 

@@ -26,6 +26,7 @@ from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.emulation.measuring.measured import Interval, Measured
 from e2c_dl.report.page import sections
+from e2c_dl.report.rows import limit
 
 UNFOLDED = 40  # rows of a table that are shown without a click
 SHADES = 4  # of green, from "as requested" to "just within the tolerance"
@@ -78,7 +79,7 @@ def summary(link: LinkFidelity) -> list[str]:
     lines = [f"{link.src} -> {link.dst}"]
     if seen is None:
         return [*lines, "not measured"]
-    lines.append(f"rate: requested {_rate_requested(link)}, measured {_rate(seen)}")
+    lines.append(f"rate: requested {limit(requested)}, measured {_rate(seen)}")
     if seen.goodput_bps is not None:
         lines.append(f"TCP: {formatting.rate(seen.goodput_bps)} {_between(seen.goodput_interval_bps, formatting.rate)}")
     trip = f"{formatting.seconds(seen.round_trip_s)} {_between(seen.round_trip_interval_s, formatting.seconds)}"
@@ -104,16 +105,24 @@ def details(links: Iterable[LinkFidelity]) -> tuple[list[str], list[tuple[bool, 
     measured = [(link, link.measured) for link in links if link.measured is not None]
     columns = {
         "link": [f"{link.src} → {link.dst}" for link, _ in measured],
-        "rate requested": [_rate_requested(link) for link, _ in measured],
+        "rate requested": [limit(link.requested) for link, _ in measured],
         "measured": [_rate(seen) for _, seen in measured],
-        "TCP goodput": [_goodput(seen) for _, seen in measured],
+        "TCP goodput": [_precise(seen.goodput_bps, seen.goodput_interval_bps, formatting.rate) for _, seen in measured],
         "round trip requested": [formatting.seconds(link.requested_round_trip_s) for link, _ in measured],
-        "measured ": [_trip(seen) for _, seen in measured],  # blanks tell columns of one name apart
+        # Blanks tell columns of one name apart.
+        "measured ": [
+            _precise(seen.round_trip_s, seen.round_trip_interval_s, formatting.seconds) for _, seen in measured
+        ],
         "loss requested": [_fraction(link.requested.mean_loss) for link, _ in measured],
         "measured  ": [_loss(seen) for _, seen in measured],
         "lost in a row": [_burst(link, seen) for link, seen in measured],
         "delay spread requested": [_spread_requested(link) for link, _ in measured],
-        "measured   ": [_spread(seen) if link.requested.jitter_s else "" for link, seen in measured],
+        "measured   ": [
+            _precise(seen.delay_spread_s, seen.delay_spread_interval_s, formatting.seconds)
+            if link.requested.jitter_s
+            else ""
+            for link, seen in measured
+        ],
         "out of order": [_order(link, seen) for link, seen in measured],
     }
     kept = {name: cells for name, cells in columns.items() if any(cells)}
@@ -166,23 +175,9 @@ def _fraction(value: float | None) -> str:
     return formatting.DASH if value is None else f"{value * 100:.2f} %"
 
 
-def _rate_requested(link: LinkFidelity) -> str:
-    return "unlimited" if link.requested.rate_bps is None else formatting.rate(link.requested.rate_bps)
-
-
 def _rate(seen: Measured) -> str:
     least = "≥ " if seen.rate_is_floor else ""
-    return f"{least}{formatting.rate(seen.rate_bps)} {_off(seen.rate_bps, seen.rate_interval_bps)}".strip()
-
-
-def _goodput(seen: Measured) -> str:
-    if seen.goodput_bps is None:
-        return ""
-    return f"{formatting.rate(seen.goodput_bps)} {_off(seen.goodput_bps, seen.goodput_interval_bps)}"
-
-
-def _trip(seen: Measured) -> str:
-    return f"{formatting.seconds(seen.round_trip_s)} {_off(seen.round_trip_s, seen.round_trip_interval_s)}".strip()
+    return least + _precise(seen.rate_bps, seen.rate_interval_bps, formatting.rate)
 
 
 def _loss(seen: Measured) -> str:
@@ -204,22 +199,16 @@ def _styled(cells: Sequence[str], more: str = "") -> list[sections.Cell]:
     return [(text, f"n{more}" if number else "") for number, text in enumerate(cells)]
 
 
-def _spread(seen: Measured) -> str:
-    if seen.delay_spread_s is None:
-        return ""
-    return f"{formatting.seconds(seen.delay_spread_s)} {_off(seen.delay_spread_s, seen.delay_spread_interval_s)}"
-
-
 def _order(link: LinkFidelity, seen: Measured) -> str:
     told = seen.reordered is not None and (link.requested.reorder or link.requested.jitter_s or seen.reordered)
     return _fraction(seen.reordered) if told else ""
 
 
-def _off(value: float, interval: Interval | None) -> str:
-    """The interval as the farther end, in percent of the value."""
-    if interval is None or not value:
-        return ""
-    return f"± {max(interval[1] - value, value - interval[0]) / value * 100:.1f} %"
+def _precise(value: float | None, interval: Interval | None, shown: Callable[[float], str]) -> str:
+    """``value``, and the farther end of ``interval`` in percent of it; nothing if it was not measured."""
+    if value is None or interval is None or not value:
+        return "" if value is None else shown(value)
+    return f"{shown(value)} ± {max(interval[1] - value, value - interval[0]) / value * 100:.1f} %"
 
 
 def _between(interval: Interval | None, shown: Callable[[float | None], str]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from e2c_dl.atomic_write import whole
+from e2c_dl.atomic_write import written
 from e2c_dl.diagnosis.carried import Points
 from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import State
@@ -127,11 +127,8 @@ def write_png(changed: Changed | None, path: Path) -> None:
         else:
             axes.axis("off")
     picture.legend(labelled.values(), labelled, loc="outside upper left", frameon=False, fontsize=9, ncols=8)
-    try:
-        with whole(path) as place:
-            canvas.print_png(place)
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}") from error
+    with written(path) as place:
+        canvas.print_png(place)
 
 
 def share_colours(panels: Sequence[Panel]) -> dict[str, str]:

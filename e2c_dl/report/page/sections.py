@@ -51,6 +51,19 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
+TOPOLOGY = (
+    "Topology",
+    "Links that training used. Beside each: measured rate of designed rate; at each host: its computation per "
+    "iteration. The wider, the faster. Point at a link for all its figures.",
+)
+SPEED_UPS = (
+    "What speeding up would bring",
+    "Replayed from the trace: seconds saved if that one element were twice as fast. Red: a culprit too.",
+)
+LEARNING = ("Learning", "Training loss and test accuracy, as the worker of rank 0 reported them.")
+"""Titles and captions of the sections that are one figure."""
+
+
 def table(head: Sequence[Cell], rows: Sequence[tuple[str, Sequence[Cell]]]) -> str:
     """An HTML table; a row is (CSS class, cells). Texts are escaped."""
     top = "".join(f'<th class="{css}">{escape(text)}</th>' for text, css in head)
@@ -131,11 +144,10 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
         "accuracy": formatting.percent(accuracy),
     }
-    return f'<div class="tiles">{"".join(_tile(name, value) for name, value in figures.items())}</div>'
-
-
-def _tile(name: str, value: str) -> str:
-    return f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+    made = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in figures.items()
+    )
+    return f'<div class="tiles">{made}</div>'
 
 
 def states(report: Report, figure: str, culprits: Collection[str]) -> str:
@@ -155,15 +167,6 @@ def states(report: Report, figure: str, culprits: Collection[str]) -> str:
 def _state(spent_s: float, wall_s: float) -> str:
     share = formatting.percent(spent_s / wall_s) if wall_s else formatting.DASH
     return f"{formatting.seconds(spent_s)} · {share}"
-
-
-def topology(figure: str) -> str:
-    """The map of hosts and used links."""
-    caption = (
-        "Links that training used. Beside each: measured rate of designed rate; at each host: its computation per "
-        "iteration. The wider, the faster. Point at a link for all its figures."
-    )
-    return section("Topology", caption, figure)
 
 
 def timeline(figure: str, left_out: str, length: str) -> str:
@@ -191,7 +194,7 @@ def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
             (formatting.percent(row.against_requested), "n off" if row.deviates else "n"),
             (row.requested_round_trip, "n"),
             (row.measured_round_trip, "n off" if row.deviates else "n"),
-            (formatting.rate(row.used_rate_bps), "n"),
+            (formatting.rate(row.used.rate_bps if row.used else None), "n"),
             (sent, "n"),
         ]
         made.append(("marked" if row.pair in culprits else "", cells))
@@ -201,17 +204,6 @@ def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
         "round trip more than max(1 ms, 5 %), or loss)."
     )
     return section("Links", caption, table(head, made))
-
-
-def bottlenecks(figure: str) -> str:
-    """What speeding up would bring."""
-    caption = "Replayed from the trace: seconds saved if that one element were twice as fast. Red: a culprit too."
-    return section("What speeding up would bring", caption, figure)
-
-
-def progress(figure: str) -> str:
-    """Loss and accuracy over time."""
-    return section("Learning", "Training loss and test accuracy, as the worker of rank 0 reported them.", figure)
 
 
 def injected(run: Run) -> str:

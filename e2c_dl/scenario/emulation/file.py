@@ -58,7 +58,7 @@ def schema() -> Schema:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class OtherFiles:
     """The design in the other files, as far as this one refers to it; None where they could not be read."""
 
     folder: Path
@@ -80,7 +80,7 @@ class Emulation:
     tcp: Tcp = hosts.DEFAULT_TCP
 
 
-def read_emulation(document: Document | None, design: Design, found: Findings) -> Emulation:
+def read_emulation(document: Document | None, design: OtherFiles, found: Findings) -> Emulation:
     """All of the file, noting in ``found`` what is wrong. What refers to what could not be read is left out."""
     said = Emulation(links=design.links or {})
     if document is None:
@@ -108,7 +108,7 @@ def names_traces(document: Document | None) -> bool:
 
 
 def _on_links(
-    sections: Mapping[str, Field], said: Emulation, design: Design, every: Sequence[Host], found: Findings
+    sections: Mapping[str, Field], said: Emulation, design: OtherFiles, every: Sequence[Host], found: Findings
 ) -> Emulation:
     """``said`` with links, bottlenecks and schedules."""
     own = Findings()
@@ -124,7 +124,7 @@ def _on_links(
     return said
 
 
-def _injected(section: Field, said: Emulation, design: Design, every: Sequence[Host], found: Findings) -> Injected:
+def _injected(section: Field, said: Emulation, design: OtherFiles, every: Sequence[Host], found: Findings) -> Injected:
     fields = INJECTED.fields(section, found)
     seed = found.attempt(injection.SEED.read, fields["seed"]) if "seed" in fields else None
     injected = injection.read_injected(fields, seed, every, said.links, design.used_pairs, found)

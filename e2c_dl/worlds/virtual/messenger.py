@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Pending, Vector
-from e2c_dl.trace.model import Phase
-from e2c_dl.trace.records import RECORD
+from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.virtual.kernel import Kernel, Pauses, Task, suspend
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES

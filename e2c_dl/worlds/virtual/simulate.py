@@ -22,8 +22,7 @@ import numpy as np
 
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
-from e2c_dl.trace.model import SPAN, Spans
-from e2c_dl.trace.records import header
+from e2c_dl.trace.model import SPAN, Spans, header
 from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate

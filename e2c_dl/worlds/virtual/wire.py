@@ -19,8 +19,7 @@ from typing import Protocol
 
 from e2c_dl.errors import PeerLost
 from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits
-from e2c_dl.trace.model import Phase
-from e2c_dl.trace.records import RECORD
+from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel, Pauses
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, LinkModel, lossy_rate_bps

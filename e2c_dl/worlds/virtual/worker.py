@@ -14,8 +14,7 @@ import numpy as np
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
-from e2c_dl.trace.model import Phase
-from e2c_dl.trace.records import RECORD
+from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair

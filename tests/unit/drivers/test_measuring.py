@@ -11,7 +11,7 @@ import pytest
 
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring import expected
-from e2c_dl.emulation.measuring.datagrams import HEADER, PING_FRAME_BYTES, Arrival, Kind, Packet
+from e2c_dl.emulation.measuring.datagrams import HEADER, PING_FRAME_BYTES, Arrival, Packet, PacketKind
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom, fraction_interval, median_interval
 from e2c_dl.emulation.measuring.packet_train import PacketTrain, TrainResult, out_of_order
@@ -125,7 +125,7 @@ def arrivals(times_ms: list[float], overflowed: dict[int, int] | None = None) ->
 def counted(train: list[Arrival], head_ms: float) -> TrainResult:
     trained = PacketTrain()
     for number, arrival in enumerate(train):
-        trained.add(arrival, Packet(Kind.DATA, 1, number, 0))
+        trained.add(arrival, Packet(PacketKind.DATA, 1, number, 0))
     return trained.result(len(train), round(head_ms * 1e6))
 
 
@@ -155,7 +155,7 @@ def test_a_train_tells_whether_a_queue_grew_or_frames_were_lost(kept: int, delay
     for number in range(0, 1000, kept):
         sent_ns = 1000 * number + (500_000 if number >= 500 else 0)
         arrival = Arrival(b"", sent_ns + round(delay_growth * sent_ns), ("x", 1), 0)
-        train.add(arrival, Packet(Kind.DATA, 1, number, sent_ns))
+        train.add(arrival, Packet(PacketKind.DATA, 1, number, sent_ns))
     assert train.result(1000, 0).passed == pytest.approx(passed, rel=0.01)
 
 
@@ -163,7 +163,7 @@ def test_jitter_does_not_make_a_fast_link_the_limit() -> None:
     draw, train = random.Random(1), PacketTrain()
     frames = [(1000 * n + round(1e8 + draw.gauss(0, 2e5)), n) for n in range(4000)]
     for at_ns, number in sorted(frames):
-        train.add(Arrival(b"", at_ns, ("x", 1), 0), Packet(Kind.DATA, 1, number, 1000 * number))
+        train.add(Arrival(b"", at_ns, ("x", 1), 0), Packet(PacketKind.DATA, 1, number, 1000 * number))
     assert train.result(4000, 800_000).passed == pytest.approx(1.0, abs=0.025)
 
 
@@ -177,7 +177,7 @@ def test_too_short_a_train_has_no_rate() -> None:
 
 
 def test_packets_survive_the_wire_and_others_are_not_ours() -> None:
-    sent = Packet(Kind.DATA, 5, 6, -7)
+    sent = Packet(PacketKind.DATA, 5, 6, -7)
     assert Packet.decode(sent.encode(100)) == sent._replace(body=bytes(100 - HEADER.size))
     assert Packet.decode(b"") is None
     assert Packet.decode(b"x" * 60) is None
@@ -266,7 +266,7 @@ def test_intervals_hold_what_they_promise() -> None:
 def test_a_train_tells_losses_in_a_row_order_and_spread() -> None:
     trained = PacketTrain()
     for number in (0, 1, 4, 3, 8, 5, 9):
-        trained.add(Arrival(b"", 1000 * number, ("x", 1), 0), Packet(Kind.DATA, 1, number, 0))
+        trained.add(Arrival(b"", 1000 * number, ("x", 1), 0), Packet(PacketKind.DATA, 1, number, 0))
     result = trained.result(10, 0)
     assert (result.arrived, result.lost_runs, result.lost_in_runs, result.reordered) == (7, 2, 3, 2)
     assert out_of_order(range(9)) == 0 and out_of_order([]) == 0 and out_of_order([3, 2, 1]) == 2
@@ -275,7 +275,9 @@ def test_a_train_tells_losses_in_a_row_order_and_spread() -> None:
     spread, draw = PacketTrain(), random.Random(1)
     for number in range(2000):
         late_ns = draw.randrange(10_000_000) + number * 100  # clocks that drift apart do not count
-        spread.add(Arrival(b"", number * 1000 + late_ns, ("x", 1), 0), Packet(Kind.DATA, 1, number, number * 1000))
+        spread.add(
+            Arrival(b"", number * 1000 + late_ns, ("x", 1), 0), Packet(PacketKind.DATA, 1, number, number * 1000)
+        )
     assert statistics.median(spread.result(2000, 0).spreads_ns) == pytest.approx(5e6, rel=0.1)
 
 
