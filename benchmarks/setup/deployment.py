@@ -90,6 +90,7 @@ def _timed(side: Side, arguments: list[str]) -> dict[str, float]:
         for line in running.stderr:
             said.append(line)
             step, _, what = line.partition(" ")
+            step = "deploy" if step == "provision" else step  # which was a part of deploying at first
             if step in STEPS:
                 moments.setdefault(step, time.monotonic())
             if step == "train" and what.lstrip().startswith(_FIRST):

@@ -44,6 +44,8 @@ def convert(value: Any, kind: type[T], where: str, *, error: type[E2cDlError] = 
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as wrong:
         raise error(f"{where}: {_said(wrong, kind)}; {remedy}") from wrong
+    except UnicodeEncodeError as wrong:  # half a character, which JSON can spell
+        raise error(f"{where}: holds text that is none ({wrong.reason}); {remedy}") from wrong
 
 
 def _said(wrong: msgspec.ValidationError, kind: type[Any]) -> str:

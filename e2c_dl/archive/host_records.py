@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from e2c_dl.trace.model import ClockAlignment
 
 ROWS_FORMAT = 2
 _RESERVE = ".outcome"
+_NOT_JSON = re.compile(r": (?:NaN|-?Infinity)(?=[,}\n])")
 _RESERVED_BYTES = 4096
 
 Row = Mapping[str, Any]
@@ -102,7 +104,8 @@ class HostRecords:
 
     def write_outcome(self, outcome: WorkerOutcome) -> None:
         """Write ``outcome`` into the room taken for it, if any, then give it its name: there is never half of one."""
-        text = codec.encode(msgspec.structs.replace(outcome, reason=outcome.reason[: _RESERVED_BYTES // 2]))
+        reason = outcome.reason[: _RESERVED_BYTES // 2].encode(errors="backslashreplace").decode()  # of any file's name
+        text = codec.encode(msgspec.structs.replace(outcome, reason=reason))
         try:
             descriptor = os.open(self.path / _RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
@@ -119,7 +122,7 @@ class HostRecords:
     def outcome(self) -> WorkerOutcome | None:
         """How its worker ended; None if it exited without an outcome."""
         file = self.path / layout.OUTCOME
-        return codec.read(file, WorkerOutcome) if file.is_file() else None
+        return codec.decode(_finite(codec.read_text(file)), WorkerOutcome, str(file)) if file.is_file() else None
 
     def write_facts(self, facts: HostFacts) -> None:
         codec.write(self.path / layout.FACTS, msgspec.structs.replace(facts, format=FACTS_FORMAT))
@@ -157,7 +160,8 @@ class HostRecords:
         if not self.progress_file.is_file():
             return ()
         lines = codec.read_text(self.progress_file).split("\n")[:-1]  # after the last line break: cut off, or empty
-        return tuple(codec.decode(line, Progress, str(self.progress_file)) for line in lines if line.strip())
+        where = str(self.progress_file)
+        return tuple(codec.decode(_finite(line), Progress, where) for line in lines if line.strip())
 
     def metrics(self) -> Table:
         """Columns of its metrics.csv by name, one value a second; NaN where one is missing."""
@@ -185,6 +189,11 @@ def parsed_report(line: str) -> Doing | Progress:
     if line.startswith('{"what":'):  # the first field, in the order that msgspec writes
         return codec.decode(line, Doing, layout.SETUP)
     return codec.decode(line, Progress, layout.PROGRESS)
+
+
+def _finite(text: str) -> str:
+    """``text`` of format 1, in which a training that diverged has NaN where JSON knows no number, as today's has it."""
+    return _NOT_JSON.sub(": null", text)
 
 
 def _table(file: Path) -> Table:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import parsed_report
 from e2c_dl.archive.records import Doing, Progress
+from e2c_dl.errors import ArchiveError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
@@ -71,7 +72,10 @@ def stop_workers(accesses: tuple[Access, ...]) -> None:
 
 def _read(tail: subprocess.Popen[str], doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> None:
     for line in tail.stdout or ():
-        said = parsed_report(line)
+        try:
+            said = parsed_report(line)
+        except ArchiveError:
+            continue  # cut off as tail was ended, or a banner of ssh: what follows is worth reading all the same
         if isinstance(said, Doing):
             doing(said)
         else:

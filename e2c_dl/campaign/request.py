@@ -25,7 +25,7 @@ class Request:
     testbed: str  # its name: local
     options: Mapping[str, str] = field(default_factory=dict)  # what was said about the testbed: inventory, image
     archive: Path | None = None  # None: runs/SCENARIO-TIME-RUN in the working directory
-    strict: bool = False  # a link that measures differently than asked is an error
+    strict: bool = False  # a link that measures differently than requested is an error
     seed: int | None = None  # places the injected departures anew
     healthy: bool = False  # leaves the injected departures out
     keep: bool = False  # leaves the hosts up when the run has ended

@@ -77,7 +77,7 @@ def cli() -> None:
 
     Begin with `e2c-dl doctor`, then `e2c-dl deploy experiments/first-light artifacts --on local`.
 
-    Exit codes: 0 done, 1 failed, 2 wrong input (nothing was started), 3 not emulated as asked (--strict),
+    Exit codes: 0 done, 1 failed, 2 wrong input (nothing was started), 3 not emulated as requested (--strict),
     130 interrupted.
     """
 

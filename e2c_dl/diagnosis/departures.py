@@ -1,4 +1,4 @@
-"""Elements that are not as requested, and which of these departures mattered: the run replayed with each restored.
+"""Elements that are not as designed, and which of these departures mattered: the run replayed with each restored.
 
 Two departures can hide each other: with a slow host and a slow link in parallel, restoring either alone saves little.
 So a departure is material if the replay without it is at least 5 % faster, *alone* (everything else as observed) or
@@ -34,7 +34,7 @@ WARM_UP_ITERATIONS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Departure:
-    """What a Finding says of an element before it is replayed; ``restored`` makes it as requested."""
+    """What a Finding says of an element before it is replayed; ``restored`` makes it as designed."""
 
     element: Element
     slowdown: float
@@ -114,13 +114,13 @@ def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Desi
         left = design.shared(shared, carried, TWICE)
         users = {link: each for link, each in links.items() if each.pair in left}
         if users:  # one that training never used would save nothing
-            scale = {link: _scale(each, each.requested.own, left[each.pair]) for link, each in users.items()}
+            scale = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
             yield Element(kind=ElementKind.SHARED, src=shared.name), WhatIf(scale=scale)
 
 
 def _scale_alone(link: ObservedLink) -> float:
     """Of the services of a link that is twice as fast itself."""
-    own, left = link.requested.own, link.requested.left
+    own, left = link.designed.own, link.designed.left
     if left is None:
         return 1 / TWICE
     return _scale(link, None if own is None else own.mapped(lambda bps: bps * TWICE), left)

@@ -1,4 +1,4 @@
-"""Design of one run over its seconds, as the scenario requested it: rates, delays, shares and slowness.
+"""Design of one run over its seconds, as the scenario designed it: rates, delays, shares and slowness.
 
 ::
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from e2c_dl.diagnosis.links import ObservedLink, Requested
+from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.sharing import left_for
@@ -39,13 +39,13 @@ class Design:
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
         return cls(reference=reference, began_ns=began_ns, seconds=(ended_ns - began_ns) / 1e9)
 
-    def alone(self, pair: Pair) -> Requested:
+    def alone(self, pair: Pair) -> Designed:
         """What is asked of a link whose bottleneck, if it passes one, nobody else uses."""
         if not self.reference.network_emulated:
-            return Requested()
+            return Designed()
         link, schedule = self.reference.topology.link(*pair), self.reference.schedules.links.get(pair, LinkSchedule())
         limited = schedule.rate_bps is not None or link.rate_bps is not None
-        return Requested(
+        return Designed(
             own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,  # 0.0 is never held
             delay_s=self._held(schedule.delay_s, link.delay_s),
             loses=bool(link.mean_loss) or (schedule.loss is not None and schedule.loss.greatest > 0),
@@ -69,7 +69,7 @@ class Design:
         """Link of ``bottleneck`` that carried something -> what the others leave it, at ``times`` the capacity."""
         users = {each.pair: each for each in carried if each.pair in bottleneck.links}
         capacity = self.capacity(bottleneck)
-        own = {pair: each.requested.own for pair, each in users.items() if each.requested.own is not None}
+        own = {pair: each.designed.own for pair, each in users.items() if each.designed.own is not None}
         busy = {pair: each.busy_s for pair, each in users.items()}
         return left_for(own, busy, capacity.mapped(lambda bps: bps * times)) if users else {}
 
@@ -77,7 +77,7 @@ class Design:
         """``carried``, of whose links each has what its bottleneck left it."""
         left = {pair: held for each in self.bottlenecks for pair, held in self.shared(each, carried).items()}
         return tuple(
-            replace(each, requested=replace(each.requested, left=left[each.pair])) if each.pair in left else each
+            replace(each, designed=replace(each.designed, left=left[each.pair])) if each.pair in left else each
             for each in carried
         )
 

@@ -39,7 +39,7 @@ class Diagnosis:
 
 
 def diagnose(archive: ReadArchive) -> Diagnosis:
-    """The analysis of ``archive``'s trace against what its scenario requested.
+    """The analysis of ``archive``'s trace against what its scenario designed.
 
     Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
     """

@@ -1,4 +1,4 @@
-"""Hosts that compute slower than requested: each against its peers of the same hardware and batch size.
+"""Hosts that compute slower than designed: each against its peers of the same hardware and batch size.
 
 A host's *pace* is its median time of FORWARD + BACKWARD per iteration, per sample of its batch, as it would be without
 the factor that the scenario slows it by, which may change over time; hosts of one hardware class and batch size would
@@ -76,7 +76,7 @@ def _per_iteration(spans: Spans, weights: npt.NDArray[np.float64], iterations: i
 
 
 def host_departures(trace: Trace, iterations: int, design: Design) -> Judgement:
-    """The hosts that compute slower than requested, in rank order, and what could not be judged."""
+    """The hosts that compute slower than designed, in rank order, and what could not be judged."""
     if not design.reference.compute_valid:
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
         return (), (Limitation(sentence=oversubscribed),)

@@ -43,7 +43,7 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
                 src=ranks[src].host,
                 dst=ranks[dst].host,
                 rows=in_service_order(rows),
-                requested=design.alone((ranks[src].host, ranks[dst].host)),
+                designed=design.alone((ranks[src].host, ranks[dst].host)),
                 began_ns=design.began_ns,
                 uncertainty_ns=uncertainty_ns,
                 first_iteration=warm_up(iterations),
@@ -53,9 +53,9 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
 
 
 def link_departures(carried: Sequence[ObservedLink], design: Design) -> Judgement:
-    """The links, and what they share, that are slower than requested, and what could not be judged."""
+    """The links, and what they share, that are slower than designed, and what could not be judged."""
     if not design.reference.network_emulated:
-        return (), (Limitation(sentence="No verdict on links: the network is as it is, nothing was requested of it."),)
+        return (), (Limitation(sentence="No verdict on links: the network is as it is, not by design."),)
     limitations = _unjudged(carried)
     judged = [
         _Judged(carried=link, slowdown=link.slowdown(), slowdown_of_fast=link.slowdown_of_fast())
@@ -67,7 +67,7 @@ def link_departures(carried: Sequence[ObservedLink], design: Design) -> Judgemen
     if len(lines) >= MIN_LINKS_FOR_COMMON:
         common = max(1.0, low_median([min(link.slowdown for link in links) for links in lines.values()]))
     if common >= COMMON_WORTH_SAYING:
-        slower = f"Most links carry messages {common:.1f} x slower than requested"
+        slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
     slow = {link.carried.pair: link for link in judged if _rate_departs(link, common)}
     several = {line: links for line, links in lines.items() if len(links) > 1}
@@ -93,7 +93,7 @@ def _lines(judged: Sequence[_Judged], design: Design) -> dict[Element, list[_Jud
 
 def _with_added_delay(link: ObservedLink) -> ObservedLink:
     late_ns = link.late_ns() - link.uncertainty_ns  # only what misaligned clocks cannot explain
-    departs = late_ns > max(MIN_ADDED_DELAY_NS, float(np.median(link.requested_delay_ns)))
+    departs = late_ns > max(MIN_ADDED_DELAY_NS, float(np.median(link.designed_delay_ns)))
     return replace(link, added_delay_ns=round(late_ns)) if departs else link
 
 
@@ -105,9 +105,9 @@ def _rate_departs(link: _Judged, common: float) -> bool:
 def _unjudged(carried: Sequence[ObservedLink]) -> list[Limitation]:
     reasons: dict[str, list[str]] = {}
     for link in carried:
-        if link.requested.rate is None:
-            reason = "no rate was requested"
-        elif link.requested.loses:
+        if link.designed.rate is None:
+            reason = "no rate was designed"
+        elif link.designed.loses:
             reason = "segments are lost by design, so TCP's rate is not known beforehand"
         elif not link.judged.any():
             reason = "no message of 8 KiB or more after warm-up"
@@ -121,23 +121,23 @@ def _unjudged(carried: Sequence[ObservedLink]) -> list[Limitation]:
 def _departure(link: ObservedLink, slow: _Judged | None) -> Departure:
     """The departure of a link whose rate departs (``slow``), or whose delay does, or both."""
     element = link.element
-    requested_bps, requested_delay_s = link.requested_bps, float(np.median(link.requested_delay_ns)) / 1e9
+    designed_bps, designed_delay_s = link.designed_bps, float(np.median(link.designed_delay_ns)) / 1e9
     evidence = []
     if slow is not None:
-        slowdown, observed, expected = slow.slowdown, requested_bps / slow.slowdown, requested_bps
+        slowdown, observed, expected = slow.slowdown, designed_bps / slow.slowdown, designed_bps
         evidence.append(
             f"{element} carried {int(link.judged.sum())} messages at {observed / 1e6:.3g} Mbit/s, "
-            f"requested {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
+            f"designed for {expected / 1e6:.3g}; the fastest quarter still took {slow.slowdown_of_fast:.1f} x as long."
         )
     else:
         bits = float(np.median(wire_bits_of(link.rows["nbytes"])))
-        requested_s = requested_delay_s + bits / requested_bps
-        late_s = requested_s + link.added_delay_ns / 1e9
-        slowdown, observed, expected = late_s / requested_s, bits / late_s, bits / requested_s
+        designed_s = designed_delay_s + bits / designed_bps
+        late_s = designed_s + link.added_delay_ns / 1e9
+        slowdown, observed, expected = late_s / designed_s, bits / late_s, bits / designed_s
     if link.added_delay_ns:
         evidence.append(
             f"{element} delivers {link.added_delay_ns / 1e6:.0f} ms later than its rate and its delay of "
-            f"{requested_delay_s * 1e3:.3g} ms explain, whatever the size."
+            f"{designed_delay_s * 1e3:.3g} ms explain, whatever the size."
         )
     return Departure(
         element=element,
@@ -157,11 +157,11 @@ def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -
     slowdown = low_median([link.slowdown for link in links])
     (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
     whole_bps = float(np.median(design.capacity(bottleneck).values))
-    requested_bps = min(whole_bps, sum(link.carried.requested_bps for link in links))  # less, if they all need less
+    designed_bps = min(whole_bps, sum(link.carried.designed_bps for link in links))  # less, if they all need less
     names = some("link", [str(link.carried.element) for link in links])
     scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(
-        element=line, slowdown=slowdown, observed=requested_bps / slowdown, expected=requested_bps,
+        element=line, slowdown=slowdown, observed=designed_bps / slowdown, expected=designed_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow.",
         restored=WhatIf(scale=scale),
     )  # fmt: skip

@@ -1,12 +1,12 @@
-"""Directed links beside what was requested of them: the measure of which carry their messages slower.
+"""Directed links beside what was designed of them: the measure of which carry their messages slower.
 
 What a link did with a message is told by arrivals, not by when the sender's kernel took the bytes. A message *occupies*
 its link from its first byte's arrival, or the previous message's end, to its own end; waiting for a slow neighbour,
 which posts late, is not in it::
 
-    send_start |~~~ requested delay ~~~|====== service ======| recv_end
+    send_start |~~~ designed delay ~~~|====== service ======| recv_end
     wire bits = of Ethernet frames, headers included (e2c_dl.ethernet)
-    expected  = how long wire bits take at the rate asked for, which may change over time, from when service began
+    expected  = how long wire bits take at the rate designed, which may change over time, from when service began
     slowdown  = service / expected
 
 *Rate* departs if all of these hold, over messages of at least 8 KiB (smaller ones measure latency) after warm-up:
@@ -21,8 +21,8 @@ which posts late, is not in it::
 
 *Delay*: neither transfer nor the time between two arrivals can be shorter than a message takes at the link's true rate,
 so the lower fifths of both bound that rate; what is left of the transfer of a message that did not queue, not even at
-four fifths of that rate, is delay. The least of an iteration, median over iterations, less the requested delay, is the
-added delay. It departs if it exceeds max(10 ms, the requested delay) beyond clock uncertainty. On a link that is never
+four fifths of that rate, is delay. The least of an iteration, median over iterations, less the designed delay, is the
+added delay. It departs if it exceeds max(10 ms, the designed delay) beyond clock uncertainty. On a link that is never
 idle, or whose messages are all of one size and never close together, added delay shows as rate, if at all.
 
 Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
@@ -74,8 +74,8 @@ def _found_idle(start_ns: npt.NDArray[np.int64], occupied_ns: npt.NDArray[np.flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requested:
-    """What the scenario asks of one directed link over the seconds of training."""
+class Designed:
+    """What the scenario designs of one directed link over the seconds of training."""
 
     own: Piecewise | None = None  # bits per second, of the link itself; None: no limit
     left: Piecewise | None = None  # by the others on its shared bottleneck, if it passes one
@@ -91,16 +91,16 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedLink:
-    """What one directed link carried after warm-up, in service order, beside what was requested of it."""
+    """What one directed link carried after warm-up, in service order, beside what was designed of it."""
 
     src: str  # host
     dst: str
     rows: MessageArray
-    requested: Requested
-    began_ns: int  # training: the second 0 of what was requested
+    designed: Designed
+    began_ns: int  # training: the second 0 of what was designed
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
-    added_delay_ns: int = 0  # found, beyond the requested delay
+    added_delay_ns: int = 0  # found, beyond the designed delay
 
     @property
     def pair(self) -> Pair:
@@ -109,22 +109,22 @@ class ObservedLink:
     @property
     def judgeable(self) -> bool:
         """Whether it has a rate that it can be held to."""
-        return self.requested.rate is not None and not self.requested.loses
+        return self.designed.rate is not None and not self.designed.loses
 
     @property
     def element(self) -> Element:
         return Element(kind=ElementKind.LINK, src=self.src, dst=self.dst)
 
     @cached_property
-    def requested_delay_ns(self) -> npt.NDArray[np.int64]:
-        """One-way delay asked for when each message was sent."""
+    def designed_delay_ns(self) -> npt.NDArray[np.int64]:
+        """One-way delay designed when each message was sent."""
         sent_s = (self.rows["send_start_ns"] - self.began_ns) / _NS_PER_S
-        return np.rint(self.requested.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
+        return np.rint(self.designed.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
 
     @cached_property
     def delay_ns(self) -> npt.NDArray[np.int64]:
         """One-way delay of each message, asked plus added."""
-        return self.requested_delay_ns + self.added_delay_ns
+        return self.designed_delay_ns + self.added_delay_ns
 
     @cached_property
     def busy_s(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -134,8 +134,8 @@ class ObservedLink:
 
     @cached_property
     def expected_ns(self) -> npt.NDArray[np.float64]:
-        """Service of each message at the requested rate; 0 where no rate is asked."""
-        rate = self.requested.rate
+        """Service of each message at the designed rate; 0 where no rate is designed."""
+        rate = self.designed.rate
         return np.zeros(len(self.rows)) if rate is None else self.expected_at_ns(rate)
 
     def expected_at_ns(self, rate: Piecewise) -> npt.NDArray[np.float64]:
@@ -145,7 +145,7 @@ class ObservedLink:
         return (rate.when(rate.total(begin_s) + wire_bits_of(self.rows["nbytes"])) - begin_s) * _NS_PER_S
 
     @property
-    def requested_bps(self) -> float:
+    def designed_bps(self) -> float:
         """Median over the judged messages of wire bits / expected service."""
         bits = wire_bits_of(self.rows["nbytes"][self.judged])
         return float(np.median(bits / self.expected_ns[self.judged])) * _NS_PER_S
@@ -188,10 +188,10 @@ class ObservedLink:
         return float(np.mean(excess)) - self.uncertainty_ns
 
     def late_ns(self) -> float:
-        """Estimated one-way delay beyond what was requested, at least 0.0: see the module on *Delay*."""
+        """Estimated one-way delay beyond what was designed, at least 0.0: see the module on *Delay*."""
         if not self.judged.any():
             return 0.0
-        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.requested_delay_ns
+        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.designed_delay_ns
         apart = np.diff(self.rows["recv_end_ns"], prepend=self.rows["send_start_ns"][:1])
         ratios = [(time / self.expected_ns)[self.judged] for time in (late, apart)]
         slowness = max(1.0, min(float(np.quantile(ratio, DELAY_QUANTILE)) for ratio in ratios))

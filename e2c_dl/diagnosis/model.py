@@ -2,12 +2,12 @@
 
 Two questions are kept apart. *Bottleneck*: the element (one host's compute, one directed link, or a rate that links
 share) whose speed-up would save most; it always exists, and is often slow by design. *Culprit*: an element that departs
-from its reference: what the scenario requested, at every moment. A culprit is *material* if a run without the departure
+from its reference: what the scenario designed, at every moment. A culprit is *material* if a run without the departure
 is at least 5 % faster.
 
 Worked example: a link designed for 40 Mbit/s carries its messages at 8. Its ``slowdown`` is 5.0; the replay with its
 messages at 40 Mbit/s ends after 31 s instead of 52 s, so ``saved_s`` is 21 and it is material: a culprit. If the
-scenario itself had asked for 8 Mbit/s, the same link would be the bottleneck and no culprit.
+scenario itself had designed 8 Mbit/s, the same link would be the bottleneck and no culprit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
 
-REPORT_FORMAT = 1
+REPORT_FORMAT = 2
 """Of report.json; one more whenever a key changes its meaning or name."""
 
 MATERIAL_SPEEDUP = 1.05
@@ -59,14 +59,14 @@ class Finding:
     """One element, how far it departs from its reference, and what restoring it would save."""
 
     element: Element
-    slowdown: float  # observed / asked for, of its median iteration (host) or message (link); 1.0 is as requested
+    slowdown: float  # observed / designed, of its median iteration (host) or message (link); 1.0 is as designed
     observed: float  # s per iteration (host: compute), or bit/s (link: median rate of its messages)
     expected: float  # same unit; of an element that only stalled both are 0.0
-    saved_s: float  # replayed run time now minus with this element as requested
-    speedup: float  # replayed run time now / with this element as requested
+    saved_s: float  # replayed run time now minus with this element as designed
+    speedup: float  # replayed run time now / with this element as designed
     material: bool  # speedup or joint_speedup >= MATERIAL_SPEEDUP
     evidence: str  # a sentence with the figures, for people
-    joint_speedup: float = 1.0  # the same when every other departure is as requested already: two can hide each other
+    joint_speedup: float = 1.0  # the same when every other departure is as designed already: two can hide each other
     joint_saved_s: float = 0.0  # saved then
     stalled_s: float = 0.0  # while it carried or did nothing
 

@@ -1,4 +1,4 @@
-"""Reference of a run: what its scenario requested, which diagnosis judges by. What was injected stays out of it.
+"""Reference of a run: what its scenario designed, which diagnosis judges by. What was injected stays out of it.
 
 How slow a host was by design is what its gradients are held against::
 
@@ -24,7 +24,7 @@ from e2c_dl.trace.model import Trace
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the scenario requested, which departures are judged against. It does not know what was injected."""
+    """What the scenario designed, which departures are judged against. It does not know what was injected."""
 
     topology: Topology
     compute_factors: Mapping[str, Schedule]  # host -> times slower by design than the reference host, heat included
@@ -43,7 +43,7 @@ def reference_of(
     emulation: Mapping[str, Any],
     host_facts: Mapping[str, HostFacts | None],
 ) -> Reference:
-    """What ``scenario`` requested by design while ``trace`` was recorded.
+    """What ``scenario`` designed by design while ``trace`` was recorded.
 
     ``emulation`` is the run's; ``host_facts``: host -> its facts, None if it left none.
     """

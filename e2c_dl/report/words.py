@@ -1,6 +1,6 @@
 """Verdict in words: what slowed a run down, what that cost, what else departs. The same on screen and on the page.
 
-Two questions are answered apart. A *culprit* departs from what was requested, and a run without the departure is at
+Two questions are answered apart. A *culprit* departs from what was designed, and a run without the departure is at
 least 5 % faster. The *bottleneck* is where speeding up would save most: it always exists, often by design.
 """
 
@@ -66,24 +66,24 @@ def _asides(report: Report) -> tuple[str, ...]:
 
 
 def accusation(finding: Finding, run_s: float) -> str:
-    """``host fog-2 computes 3.0 × slower than requested (would save 21.0 s of 52.0 s)``.
+    """``host fog-2 computes 3.0 × slower than designed (would save 21.0 s of 52.0 s)``.
 
-    Of departures that hide each other: ``(would save 7.1 s of 30.9 s with all else as requested, 0 s by itself)``.
+    Of departures that hide each other: ``(would save 7.1 s of 30.9 s with all else as designed, 0 s by itself)``.
     """
     said = []
     if finding.slowdown > 1:
         verb = "computes" if finding.element.kind is ElementKind.HOST else "carries data"
-        said.append(f"{verb} {formatting.times(finding.slowdown)} slower than requested")
+        said.append(f"{verb} {formatting.times(finding.slowdown)} slower than designed")
     if finding.stalled_s:
         said.append(f"stalled for {formatting.seconds(finding.stalled_s)}")
     saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
-        saving += f" with all else as requested, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
+        saving += f" with all else as designed, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{named(finding.element)} {' and '.join(said)} ({saving})"
 
 
 def saved_s(finding: Finding) -> float:
-    """What it would save, with all else as requested if other departures hide it."""
+    """What it would save, with all else as designed if other departures hide it."""
     return finding.joint_saved_s if _is_hidden(finding) else finding.saved_s
 
 
@@ -124,10 +124,10 @@ def _no_culprit(report: Report) -> str:
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
-        return f"No culprit: {departures} from what was requested, none costs {least} or more."
+        return f"No culprit: {departures} from what was designed, none costs {least} or more."
     if report.limitations:  # "everything" would cover what was not judged
-        return "No culprit: nothing that could be judged departs from what was requested."
-    return "No culprit: everything ran as requested."
+        return "No culprit: nothing that could be judged departs from what was designed."
+    return "No culprit: everything ran as designed."
 
 
 def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:

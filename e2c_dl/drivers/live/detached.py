@@ -36,14 +36,14 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
     ``told`` is a JSON object: ``scenario`` (its files, a tar.gz in base64), ``members`` (what members.json holds) and
     ``key`` (the run's). Raises: InputError if it is none; OSError if ``run_dir`` cannot be written.
     """
+    for left in (PID, layout.OUTCOME):  # of an earlier launch here; first, or wait would take them for this one's
+        (run_dir / left).unlink(missing_ok=True)
     try:
         content = json.load(told)
         packed = binascii.a2b_base64(content["scenario"])
         members, key = json.dumps(content["members"], indent=1), str(content["key"])
     except (ValueError, TypeError, KeyError) as error:
         raise InputError("begin: standard input is not a JSON object with 'scenario', 'members' and 'key'") from error
-    for left in (PID, layout.OUTCOME):  # of an earlier launch in the same place
-        (run_dir / left).unlink(missing_ok=True)  # else wait would take them for this one's
     _unpack(packed, run_dir / layout.SCENARIO)
     (run_dir / MEMBERS).write_text(members + "\n")
     _write_secret(run_dir / KEY, key)
@@ -59,7 +59,7 @@ def wait(run_dir: Path, within_s: float) -> str | None:
     """None while the worker of ``run_dir`` goes on, after ``within_s``; else, at once, its last word: empty if all went
     well.
 
-    Raises: TrainingError if none was started, or it ended without a word.
+    Raises: TrainingError if none was started, or it exited without an outcome.
     """
     try:
         pid = int((run_dir / PID).read_text())

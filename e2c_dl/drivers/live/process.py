@@ -36,7 +36,9 @@ def run_worker(run_dir: Path, service_id: str) -> int:
     Raises: E2cDlError, if there is nothing that could be trained, or nowhere to say so.
     """
     HostRecords(run_dir).reserve_outcome()  # first: on a full disk there must be room to say so
-    (run_dir / PID).write_text(f"{os.getpid()}\n")
+    pid, file = f"{os.getpid()}\n", run_dir / PID
+    if not file.is_file() or file.read_text() != pid:  # begun in the background: it stands, and is being waited for
+        file.write_text(pid)
     os.environ["TMPDIR"] = os.path.abspath(run_dir)  # torch leaves a directory there: it goes with the others
     with _logged(HostRecords(run_dir).log):  # from here on: importing torch may warn, too
         ended, exit_status = _worked(run_dir, service_id)

@@ -33,15 +33,15 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "Requested": "What the emulator was told: the design, plus departures injected on purpose.",
         "Measured": "What a probe measured on the idle link before training; the round trip covers both directions.",
         "Used": "Median over training's messages of bits per second while the message was on the link.",
-        "Slow-down": "Observed over requested: of a host the time of its median iteration's computation, of a link the "
-        "time its messages took, at the rate requested at that moment beside whoever else was busy. 1.0: as requested.",
-        "Stalled": "Of a link: a message took 2 s and ten times longer than requested. Of a host: its process was not "
+        "Slow-down": "Observed over designed: of a host the time of its median iteration's computation, of a link the "
+        "time its messages took, at the rate designed at that moment beside whoever else was busy. 1.0: as designed.",
+        "Stalled": "Of a link: a message took 2 s and ten times longer than designed. Of a host: its process was not "
         "seen to run meanwhile, or a gradient took that much longer than usual.",
-        "Saving": "The run replayed from its trace, now minus with that element as requested (culprits; where others "
-        "hide it, with those as requested already) or twice as fast (bottlenecks).",
+        "Saving": "The run replayed from its trace, now minus with that element as designed (culprits; where others "
+        "hide it, with those as designed already) or twice as fast (bottlenecks).",
         "Bottleneck": "The host, link or rate shared by links whose speed-up would save most. It always exists and is "
         "often slow by design.",
-        "Culprit": "An element that departs from what the scenario requested, where a run without the departure is at "
+        "Culprit": "An element that departs from what the scenario designed, where a run without the departure is at "
         "least 5 % faster.",
         "Replay error": "How far the replay of the unchanged trace is from the run itself; savings are not better than "
         "this.",
@@ -117,7 +117,7 @@ def verdict(run: Run, report: Report) -> str:
     notice = ""
     if run.outcome is not Outcome.FINISHED:
         notice = f'<section class="notice"><b>{escape(words.outcome(run))}</b> What was traced until then:</section>'
-    head = [("culprit", ""), ("observed", "n"), ("requested", "n"), ("slow-down", "n"), ("saving", "n")]
+    head = [("culprit", ""), ("observed", "n"), ("designed", "n"), ("slow-down", "n"), ("saving", "n")]
     rows = []
     for finding in report.culprits:
         now, asked = words.observed(finding)

@@ -10,6 +10,7 @@ lasts, one that tells of each task, host by host, stands in its place.
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from e2c_dl.archive.records import Doing
-from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
+from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
 from e2c_dl.testbeds.e2clab import upstream
 
 
@@ -122,6 +123,7 @@ def _root_cause(error: BaseException) -> BaseException:
         error = deeper
 
 
+AGAIN_S = 0.05
 SILENT = ("enoslib.api", "NoopCallback")
 """The name that is replaced: (module, class)."""
 
@@ -159,21 +161,29 @@ def told(tell: Callable[[Doing], None]) -> Iterator[None]:
         setattr(api, SILENT[1], silent)
 
 
+def _unswallowed(act: Callable[[str], None], name: str) -> None:
+    """``act``; Ctrl-C while it tells is raised again a moment later: Ansible drops what callbacks raise."""
+    try:
+        act(name)
+    except Interrupted:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)  # whoever walks the steps raises it when the alarm rings
+
+
 def _callback(silent: type[Any], tasks: Tasks) -> Any:
     class Telling(silent):  # type: ignore[misc]
         """Ansible calls these by name, in the process that runs the play."""
 
         def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-            tasks.begin(task.get_name())
+            _unswallowed(tasks.begin, task.get_name())
 
         def v2_runner_on_start(self, host: Any, task: Any) -> None:
-            tasks.started(host.get_name())
+            _unswallowed(tasks.started, host.get_name())
 
         def v2_runner_on_ok(self, result: Any) -> None:
-            tasks.ended(result._host.get_name())
+            _unswallowed(tasks.ended, result._host.get_name())
 
         def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-            tasks.ended(result._host.get_name())
+            _unswallowed(tasks.ended, result._host.get_name())
 
         v2_runner_on_skipped = v2_runner_on_unreachable = v2_runner_on_ok
 

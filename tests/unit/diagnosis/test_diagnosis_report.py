@@ -107,7 +107,7 @@ def test_no_verdict_on_links_that_nobody_asked_anything_of() -> None:
 
 @pytest.mark.parametrize(
     ("link", "why"),
-    [(Link(delay_s=0.002), "no rate was requested"), (Link(rate_bps=40e6, loss=0.01), "lost by design")],
+    [(Link(delay_s=0.002), "no rate was designed"), (Link(rate_bps=40e6, loss=0.01), "lost by design")],
 )
 def test_no_verdict_on_a_link_without_expected_rate(link: Link, why: str) -> None:
     reference = SLOW.reference()
@@ -201,7 +201,7 @@ def test_many_links_are_counted_in_a_limitation_and_listed_beside_it() -> None:
     report = analyse(simulate(ring), ring.reference())
     said = (
         "No verdict on the rate of 6 links, such as edge-1 -> edge-2, edge-2 -> edge-3, edge-3 -> edge-4: "
-        "no rate was requested."
+        "no rate was designed."
     )
     assert report.limitations == (said,)
     assert report.concerned == {said: tuple(f"{name(rank)} -> {name((rank + 1) % 6)}" for rank in range(6))}

@@ -23,7 +23,7 @@ from e2c_dl.errors import InputError, TrainingError
 
 def packed(folder: Path) -> str:
     """As the workflow's launch packs a scenario."""
-    argv = f"cd {folder} && find ./*.yaml traces -type f 2>/dev/null | tar -cz --mode=0644 -T - | base64"
+    argv = f"cd {folder} && find -L ./*.yaml traces -type f 2>/dev/null | tar -chz --mode=0644 -T - | base64"
     return subprocess.run(argv, shell=True, capture_output=True, text=True, check=True).stdout
 
 
@@ -109,6 +109,10 @@ def test_who_takes_part_and_the_key_come_as_json(tmp_path: Path, wrong: str) -> 
 def test_an_earlier_launch_in_the_same_place_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / layout.OUTCOME).write_text("{}")
     (tmp_path / detached.PID).write_text("1\n")
+    with pytest.raises(InputError):
+        detached.begin(tmp_path, "1_1_1", io.StringIO("junk"))  # not even then is what it left taken for this launch's
+    with pytest.raises(TrainingError, match="no worker was started there"):
+        detached.wait(tmp_path, 0.0)
     (tmp_path / "run.key").mkdir()  # so that the new one cannot begin
     with pytest.raises(OSError, match="run.key"):
         detached.begin(tmp_path, "1_1_1", io.StringIO(told(tmp_path / "of-the-user")))

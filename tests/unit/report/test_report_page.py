@@ -134,7 +134,7 @@ def hostile(source: Source) -> Source:
 def test_the_page_answers_and_shows_every_figure(source: Source) -> None:
     page = Page(build(source))
     text = " ".join(page.texts)
-    assert "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than requested" in text
+    assert "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed" in text
     assert "e2c-dl deploy experiments/first-light artifacts --on local" in text
     for name in ("states", "topology", "timeline", "bottlenecks", "progress"):
         assert page.figure(name)["data"]

@@ -1,4 +1,4 @@
-"""What changed while it trained: asked for beside measured, from an archive's logs and trace."""
+"""What changed while it trained: requested beside measured, from an archive's logs and trace."""
 
 import json
 import math
@@ -187,7 +187,7 @@ def test_one_sentence_says_what_when_and_how_late(found):
         "bottleneck uplink: changed once (rate 20.0 Mbit/s), requested at 1.50 s, in force 1.00 ms later",
         "host edge-1: changed once (slowness 2 × to 6 ×), requested at 1.00 s, in force on time",
         "host edge-2: throttled itself once, first at 1.20 s",
-        "host cloud-1: paused for 500 ms, asked for at",
+        "host cloud-1: paused for 500 ms, requested at",
         "host cloud-1: killed, requested at iteration 9",
         "host cloud-1: clock stepped by 50.0 ms, requested at 1.20 s",
     ):
@@ -237,7 +237,7 @@ def test_the_section_holds_a_plot_per_panel_and_harmless_names(found):
     drawn = schedules.figure(wild)
     assert len([key for key in drawn.layout.to_plotly_json() if key.startswith("xaxis")]) == len(wild.panels)
     names = [trace.name for trace in drawn.data if trace.showlegend]
-    assert sorted(names) == ["requested", html.escape(LINK, quote=False), "measured", "recovered", "throttled"]
+    assert sorted(names) == [html.escape(LINK, quote=False), "measured", "recovered", "requested", "throttled"]
     assert [shape.type for shape in drawn.layout.shapes].count("rect") == 2  # the cut, the pause
     assert [shape.type for shape in drawn.layout.shapes].count("line") == 1  # the kill
 

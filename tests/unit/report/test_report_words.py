@@ -40,9 +40,9 @@ def test_culprits_are_named_with_what_they_cost(sick: Report) -> None:
     said = words.verdict(replace(sick, run_s=52.0))
     assert said.tone is words.Tone.CULPRITS
     assert said.headline.startswith(
-        "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than requested (would save "
+        "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed (would save "
     )
-    assert "; host fog-2 computes 3.0 × slower than requested (would save " in said.headline
+    assert "; host fog-2 computes 3.0 × slower than designed (would save " in said.headline
     assert said.headline.endswith(" of 52.0 s).")
     assert sick.culprits[0].evidence in said.points
 
@@ -51,7 +51,7 @@ def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
     said = words.verdict(healthy)
     assert said.tone is words.Tone.HEALTHY
     assert said.headline.startswith(
-        "No culprit: everything ran as requested. "
+        "No culprit: everything ran as designed. "
         "The bottleneck, slow by design, is link cloud-1 -> cloud-2: twice as fast"
     )
     assert "culprit" not in said.headline.partition(":")[2]
@@ -64,7 +64,7 @@ def test_limitations_weaken_the_verdict(healthy: Report) -> None:
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
     said = words.verdict(replace(sick, culprits=()))
-    assert said.headline.startswith("No culprit: 2 departures from what was requested, none costs 5 % or more.")
+    assert said.headline.startswith("No culprit: 2 departures from what was designed, none costs 5 % or more.")
     assert said.points == tuple(finding.evidence for finding in sick.findings)
 
 
