@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic import Ring, name, run_s, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Element, ElementKind, HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.model import REPORT_FORMAT, Element, ElementKind, HostSummary, LinkSummary, Report
 from e2c_dl.diagnosis.replay.replay import WhatIf, prepare
 from e2c_dl.diagnosis.states import STATES, State, partition, timelines
 from e2c_dl.errors import ArchiveError
@@ -165,15 +165,25 @@ REPORTS = st.builds(Report, iterations=COUNTS, hosts=st.tuples(HOSTS, HOSTS), li
 
 @given(REPORTS)
 def test_a_report_reads_back_as_it_was_written(report: Report) -> None:
-    written = replace(report, format=1).to_json()
+    written = replace(report, format=REPORT_FORMAT).to_json()
     again = Report.from_json(written, "report.json")
     assert again.to_json() == written
     if b"null" not in written:  # dst of a host; NaN, which equals nothing; infinity, which JSON cannot write
-        assert again == replace(report, format=1)
+        assert again == replace(report, format=REPORT_FORMAT)
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"[]", b"{}", b'{"format": 0}', b'{"format": 1}', b'{"format": 1, "iterations": "x"}', b"\xff"]
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"format": 0}',
+        b'{"format": 1}',
+        b'{"format": 2}',
+        b'{"format": 2, "iterations": "x"}',
+        b"\xff",
+    ],
 )
 def test_what_is_no_report_of_this_format_is_refused_in_one_line(text: bytes) -> None:
     with pytest.raises(ArchiveError) as refused:
