@@ -86,3 +86,4 @@ class Interrupted(E2cDlError):
     """The user asked to stop."""
 
     exit_code = 130
+    again_s = 0.05  # until one that was dropped, as Python and Ansible do in callbacks, is raised again by an alarm

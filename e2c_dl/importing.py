@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def uncollected() -> Iterator[None]:
     """While in it, no garbage is collected; what was made in it is never looked at again.
 
-    An eighth of the time that importing torch, or E2Clab, takes; and later collections, which stop a training for
-    milliseconds, need not go through a million objects of modules.
+    Importing torch, or E2Clab, takes less time so; and later collections, which stop a training meanwhile, need not go
+    through the objects of all these modules.
     """
     was_enabled = gc.isenabled()
     gc.disable()

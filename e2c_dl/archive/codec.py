@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
     for kind in (str, float, int):
         if isinstance(value, kind):
             return kind(value)
-    raise NotImplementedError(f"{type(value).__name__} cannot stand in a record")
+    raise TypeError(f"{type(value).__name__} cannot stand in a record")
 
 
 LINES = msgspec.json.Encoder(enc_hook=_plain)

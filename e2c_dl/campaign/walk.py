@@ -32,7 +32,6 @@ from e2c_dl.campaign.underway import Underway
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 
 R = TypeVar("R", bound=Underway)
-_AGAIN_S = 0.05  # until what Python dropped is raised again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +129,7 @@ class Interrupts:
     def on_lost(self, lost: sys.UnraisableHookArgs) -> None:
         """Called by Python with an exception that goes nowhere."""
         if lost.exc_value is not None and lost.exc_value is self.received:
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)  # not here: it would go nowhere again
+            signal.setitimer(signal.ITIMER_REAL, Interrupted.again_s)  # not here: it would go nowhere again
         else:
             sys.__unraisablehook__(lost)
 

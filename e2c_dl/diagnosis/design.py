@@ -40,7 +40,7 @@ class Design:
         return cls(reference=reference, began_ns=began_ns, seconds=(ended_ns - began_ns) / 1e9)
 
     def alone(self, pair: Pair) -> Designed:
-        """What is asked of a link whose bottleneck, if it passes one, nobody else uses."""
+        """Design of a link whose bottleneck, if it passes one, nobody else uses."""
         if not self.reference.network_emulated:
             return Designed()
         link, schedule = self.reference.topology.link(*pair), self.reference.schedules.links.get(pair, LinkSchedule())

@@ -123,7 +123,7 @@ class ObservedLink:
 
     @cached_property
     def delay_ns(self) -> npt.NDArray[np.int64]:
-        """One-way delay of each message, asked plus added."""
+        """One-way delay of each message, designed plus added."""
         return self.designed_delay_ns + self.added_delay_ns
 
     @cached_property

@@ -34,8 +34,8 @@ Vector = npt.NDArray[np.floating[Any]]
 def make_deterministic() -> None:
     """One thread, deterministic algorithms, in this whole process; once, before any gradient.
 
-    torch.use_deterministic_algorithms(True) sets the same, but imports torch's compiler to tell it: one and a half
-    seconds of CPU time in each worker, for what nobody here uses.
+    torch.use_deterministic_algorithms(True) sets the same, but imports torch's compiler to tell it: CPU time of each
+    worker, for what nobody here uses.
     """
     torch.set_num_threads(1)  # two were ten times slower than one on small models
     torch.set_deterministic_debug_mode("error")  # what has no such algorithm raises, rather than differ

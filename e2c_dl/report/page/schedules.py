@@ -2,7 +2,7 @@
 
 ::
 
-    Mbit/s |-----.  asked     x axis: seconds of training
+    Mbit/s |-----.  requested x axis: seconds of training
            |: :. |__:__.---   points: what training's messages and gradients measured; areas: each link's part of it
            |      :  :|# #    band: cut or paused; a line: killed; triangles: throttled, recovered
            '------------> s
@@ -143,7 +143,7 @@ def thinned(points: Points) -> Points:
 
 
 def reach(panel: Panel) -> tuple[float, float]:
-    """(bottom, top) of the value axis: everything asked for and the bulk of what was measured; 0 is in it."""
+    """(bottom, top) of the value axis: everything requested and the bulk of what was measured; 0 is in it."""
     measured = sorted(value for _, value in panel.measured)
     values = [value for _, value in panel.requested if not math.isnan(value)]
     values += [mark.value for mark in panel.marks if mark.value is not None]

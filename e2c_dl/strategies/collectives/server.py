@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from e2c_dl.errors import InputError
@@ -36,13 +37,13 @@ class Served(Strategy):
         self._check(worker.size)
         await (self.serve(worker) if worker.rank == self._server else self.follow(worker))
 
+    @abstractmethod
     async def serve(self, worker: Worker) -> None:
         """Train as the server."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def follow(self, worker: Worker) -> None:
         """Train as any other rank."""
-        raise NotImplementedError
 
     def _check(self, size: int) -> None:
         if self._server >= size:  # only now is it known how many ranks there are

@@ -123,7 +123,6 @@ def _root_cause(error: BaseException) -> BaseException:
         error = deeper
 
 
-AGAIN_S = 0.05
 SILENT = ("enoslib.api", "NoopCallback")
 """The name that is replaced: (module, class)."""
 
@@ -166,7 +165,7 @@ def _unswallowed(act: Callable[[str], None], name: str) -> None:
     try:
         act(name)
     except Interrupted:
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)  # whoever walks the steps raises it when the alarm rings
+        signal.setitimer(signal.ITIMER_REAL, Interrupted.again_s)  # the walk over the steps raises it then
 
 
 def _callback(silent: type[Any], tasks: Tasks) -> Any:
