@@ -5,8 +5,8 @@ Both work on each number by itself, so one flat vector gives the same bits as th
 sgd     v <- momentum v + (g + weight_decay w); w <- w - rate v
 adamw   Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019; betas 0.9 and 0.999, epsilon 1e-8
 
-torch's functions are called, not its classes: the first use of a torch.optim.Optimizer imports torch's compiler, a
-second of CPU time in each worker, which is most of what a worker needs to start. The numbers are the same to the bit.
+torch's functions are called, not its classes: the first use of a torch.optim.Optimizer imports torch's compiler,
+CPU time of each worker before it can train. The numbers are the same to the bit (tests/laws/test_against_torch.py).
 """
 
 from __future__ import annotations
