@@ -41,7 +41,7 @@ def nothing_left(run_id):
 def until(run, stage):
     """Return when ``run`` is in ``stage``, of the first one when there is a container."""
     run.until(f"{stage:<9} ")
-    while stage == "deploy" and not cleanup.find(run.run_id).containers:
+    while stage == STAGES[0] and not cleanup.find(run.run_id).containers:
         assert run.process.poll() is None, run.said
         time.sleep(0.02)  # polling another program
 
