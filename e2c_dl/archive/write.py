@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -48,21 +49,21 @@ class Archive:
         ``started`` is ISO 8601 with an offset; ``facts`` as for :meth:`record`.
         Raises: ArchiveError if ``path`` exists and is not an empty directory, or cannot be written.
         """
-        made = not path.exists()  # else it is not this run's to remove
+        archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
+            made = _made(path)  # else it is not this run's to remove
+            if not archive._run_file.claim():
                 raise ArchiveError(f"{path}: is not empty; name a new directory with --archive")
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be made: {error.strerror}; name another with --archive") from error
-        archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
         try:
             archive._run_file.keep()
             archive.record(**facts)
         except ArchiveError:  # nothing has begun: an empty archive would only be in the way
             archive._run_file.release()
             if made:
-                path.rmdir()
+                with suppress(OSError):  # another has it by now
+                    path.rmdir()
             raise
         return archive
 
@@ -223,3 +224,13 @@ def _holds(path: Path, needles: Sequence[bytes]) -> bool:
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be searched for secrets: {error.strerror}") from error
     return False
+
+
+def _made(path: Path) -> bool:
+    """Whether this call made the directory ``path``; False if it was there. Raises: OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True

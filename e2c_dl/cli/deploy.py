@@ -11,6 +11,7 @@ import click
 
 from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
+from e2c_dl.cli.machine import tell_broken
 
 
 @click.command()
@@ -65,6 +66,7 @@ def deploy(
 
         click.echo(plan(request))
         return
+    tell_broken()
     catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
 

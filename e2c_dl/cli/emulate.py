@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from e2c_dl.cli.machine import tell_broken
 from e2c_dl.cli.options import PATH, as_json
 from e2c_dl.cli.options import SCENARIO as OF_SCENARIO
 
@@ -41,6 +42,7 @@ def emulate() -> None:
       e2c-dl emulate apply my-scenario --inventory hosts.yaml --dry-run
       e2c-dl emulate show
     """
+    tell_broken()
 
 
 @emulate.command()

@@ -67,9 +67,9 @@ def destroy(run: str | None) -> None:
     from e2c_dl.testbeds import catalogue, registry
 
     dead = registry.dead_runs()  # before any is removed: those that never came to write their state, too
-    if run is not None and run not in {each.id for each in registry.runs()} | set(dead):
-        known = ", ".join(each.id for each in registry.runs()) or "none"
-        raise InputError(f"{run}: no such run on this machine; known: {known}")
+    known = dict.fromkeys([*(each.id for each in registry.runs()), *registry.broken(), *dead])
+    if run is not None and run not in known:
+        raise InputError(f"{run}: no such run on this machine; known: {', '.join(known) or 'none'}")
     failures: list[E2cDlError] = []
     for run_id in dead if run is None else (run,):
         try:
@@ -85,6 +85,7 @@ def destroy(run: str | None) -> None:
         if left.kept or registry.live_controller(left.directory) is not None:
             why = "was kept" if left.kept else "is still going on"
             click.echo(f"{left.id}: {left.scenario} {why}, left alone; `e2c-dl destroy {left.id}` ends it")
+    tell_broken()
     if failures:
         sys.exit(failures[0].exit_code)
 
@@ -98,6 +99,8 @@ def shell(host: str, command: tuple[str, ...], run_id: str | None) -> None:
     from e2c_dl.testbeds import registry
     from e2c_dl.testbeds.programs import ssh_argv
 
+    if run_id is None:
+        tell_broken()
     argv = ssh_argv(_access(host, registry.up(run_id)), *command)
     os.execvp(argv[0], argv)  # in place of this process: terminal, signals and exit code are ssh's own
 
@@ -113,9 +116,19 @@ def logs(where: str | None, host: str | None) -> None:
     from e2c_dl.archive import layout
     from e2c_dl.testbeds import programs, registry
 
+    if where is None:
+        tell_broken()
     run = registry.up(where)
     for access in [_access(host, run)] if host is not None else run.hosts:
         _print_log(access.name, programs.said(access, "cat", f"{access.run_dir}/{layout.WORKER_LOG}"))
+
+
+def tell_broken() -> None:
+    """Name the runs whose state cannot be read, on standard error: their damage concerns nothing else."""
+    from e2c_dl.testbeds import registry
+
+    for run_id, why in registry.broken().items():
+        click.echo(f"{run_id}: {why}", err=True)
 
 
 def _archived_logs(archive: Path, host: str | None) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from e2c_dl.errors import InputError
+from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed
 
@@ -95,11 +95,31 @@ def enter(name: str) -> None:
 def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     """End run ``run_id``, alive or dead, and remove all it has, wherever it is; what that was, one line each.
 
+    Where its state.json cannot be read, that is what can be found on this machine from the id alone.
+
     Raises: TestbedError if something cannot be removed; InputError if it is no run's id.
     """
-    module = importlib.import_module(_entry(registry.name_of_testbed(run_id, base)).cleanup)
-    remove: Callable[[str, Path | None], tuple[str, ...]] = module.destroy
-    return remove(run_id, base)
+    name = registry.name_of_testbed(run_id, base)
+    if name in _KINDS:
+        return _cleanup(name)(run_id, base)
+    return _destroy_here(run_id, base)
+
+
+def _destroy_here(run_id: str, base: Path | None) -> tuple[str, ...]:
+    """End a run of which nobody knows what testbed it is on: what can be found from its id, on this machine."""
+    try:
+        return _cleanup("docker")(run_id, base)  # what it has of docker, then what any local run has
+    except TestbedError as error:  # no docker, or no daemon
+        removed = _cleanup("local")(run_id, base)
+        return (
+            *removed,
+            f"not known: what it had of docker ({error}), or on static hosts (/tmp/e2c-dl-{run_id}-* there)",
+        )
+
+
+def _cleanup(name: str) -> Callable[[str, Path | None], tuple[str, ...]]:
+    destroy: Callable[[str, Path | None], tuple[str, ...]] = importlib.import_module(_KINDS[name].cleanup).destroy
+    return destroy
 
 
 def _entry(name: str) -> _Kind:

@@ -4,29 +4,31 @@
 
     /run/e2c-dl/              root's; E2CDL_STATE overrides it; its lock is a flock on the directory itself
       3fa91c07/               0700, made by ``begin`` before anything else of the run exists
-        state.json            a RegisteredRun; replaced as a whole, so a reader never sees half of one
+        state.json            a RegisteredRun, and FORMAT; replaced as a whole, so a reader never sees half of one
         ...                   whatever the testbed keeps there: keys, the hosts' own files
 
 A run's id is in every name that the run creates on the machine, and in the environment (``E2CDL_RUN``) of every process
 it starts. So what a run left can be found from its id alone; state.json says only who started it, when, and what
-was planned. A run is alive while its controller, the process that began it, is.
+was planned. A run is alive while its controller, the process that began it, is. A state.json that cannot be read
+concerns that run alone: ``broken`` names it, and whether it is alive is not known.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.errors import InputError, TestbedError
+from e2c_dl.archive import codec
+from e2c_dl.atomic_write import replacing
+from e2c_dl.errors import ArchiveError, InputError, TestbedError
 from e2c_dl.testbeds.base import Access
 
 RUN_VARIABLE = "E2CDL_RUN"
@@ -35,6 +37,8 @@ RUN_VARIABLE = "E2CDL_RUN"
 STATE_VARIABLE = "E2CDL_STATE"
 _DEFAULT_BASE = "/run/e2c-dl"
 _STATE = "state.json"
+FORMAT = 1  # of state.json
+_IN_NO_FILE = ("id", "directory")  # where a run's directory is says both
 _ID = re.compile(r"[0-9a-f]{8}")
 
 
@@ -110,7 +114,8 @@ def begin(
     try:
         _make_base(directory.parent)
         with _locked(directory.parent):
-            taken = frozenset(fields.get("slot") for fields in map(_fields, _directories(directory.parent)))
+            others = (_fields(other).get("slot") for other in _directories(directory.parent))
+            taken = frozenset(slot for slot in others if isinstance(slot, int))
             run = RegisteredRun(
                 id=run_id,
                 directory=directory,
@@ -135,10 +140,9 @@ def begin(
 
 def save(run: RegisteredRun) -> None:
     """Write ``run`` over its state.json, as a whole."""
-    fresh = run.directory / f"{_STATE}.new"
-    fields = asdict(run) | {"directory": str(run.directory)}
-    fresh.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-    os.replace(fresh, run.directory / _STATE)  # at once: other commands read it at any moment
+    fields = {name: value for name, value in vars(run).items() if name not in _IN_NO_FILE}
+    with replacing(run.directory / _STATE) as place:  # at once: other commands read it at any moment
+        place.write_bytes(codec.encode({"format": FORMAT} | fields))
 
 
 def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
@@ -149,25 +153,30 @@ def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
 
 
 def load(run_id: str, base: Path | None = None) -> RegisteredRun:
-    """The run ``run_id``. Raises: InputError if there is none."""
+    """The run ``run_id``. Raises: InputError if there is none; TestbedError if its state.json cannot be read."""
     directory = run_directory(run_id, base)
-    if not (directory / _STATE).is_file():
+    if not os.path.lexists(directory / _STATE):
         raise InputError(f"run {run_id}: there is none in {directory.parent}; `e2c-dl destroy` lists what there is")
-    return _read(directory)
+    if isinstance(run := _read(directory), TestbedError):
+        raise run
+    return run
 
 
 def runs(base: Path | None = None) -> tuple[RegisteredRun, ...]:
-    """All runs of this machine, oldest first, dead ones among them."""
-    base = base or state_base()
-    if not base.is_dir():
-        return ()
-    with _locked(base):
-        found = [_read(directory) for directory in _directories(base) if (directory / _STATE).is_file()]
+    """All runs of this machine, oldest first, dead ones among them, but for those that are ``broken``."""
+    found = [run for run in _all(base).values() if isinstance(run, RegisteredRun)]
     return tuple(sorted(found, key=lambda run: (run.begun_s, run.id)))
 
 
+def broken(base: Path | None = None) -> dict[str, str]:
+    """The runs whose state.json cannot be read: id -> one line, why and what to do."""
+    return {run_id: str(run) for run_id, run in _all(base).items() if isinstance(run, TestbedError)}
+
+
 def up(run_id: str | None) -> RegisteredRun:
-    """The run ``run_id``, or, without one, the only one that has hosts up. Raises: InputError."""
+    """The run ``run_id``, or, without one, the only one that has hosts up. Raises: InputError, TestbedError."""
+    if run_id in (damaged := broken()):
+        raise TestbedError(damaged[run_id])
     found = {run.id: run for run in runs() if run.hosts}
     if run_id is None and len(found) == 1:
         return next(iter(found.values()))
@@ -188,27 +197,34 @@ def dead_runs(base: Path | None = None) -> tuple[str, ...]:
     if not base.is_dir():
         return ()
     with _locked(base):  # under the lock, a directory without state.json has no live controller about to write it
-        return tuple(
-            directory.name
-            for directory in _directories(base)
-            if live_controller(directory) is None and not _fields(directory).get("kept")
-        )
+        return tuple(directory.name for directory in _directories(base) if _is_dead(directory))
 
 
-def name_of_testbed(run_id: str, base: Path | None = None) -> str:
-    """The name of the testbed that ``run_id`` is on: "local" if its run was killed before it could say.
+def name_of_testbed(run_id: str, base: Path | None = None) -> str | None:
+    """The name of the testbed that ``run_id`` is on; None if its state.json does not tell.
 
-    Nothing exists of a run before state.json says where, but for its directory.
+    "local" if its run was killed before it could say: nothing exists of it then, but for its directory.
     """
-    return str(_fields(run_directory(run_id, base)).get("testbed", "local"))
+    directory = run_directory(run_id, base)
+    if not os.path.lexists(directory / _STATE):
+        return "local"
+    name = _fields(directory).get("testbed")
+    return name if isinstance(name, str) else None
 
 
 def live_controller(directory: Path) -> int | None:
-    """The pid of the process that began the run of ``directory``; None if it is gone, or there is no such run."""
+    """The pid of the process that began the run of ``directory``; None if it is gone, or is not known."""
     fields = _fields(directory)
-    pid = fields.get("controller_pid")
+    pid, start = fields.get("controller_pid"), fields.get("controller_start")
     # a pid alone may be another process's by now
-    return pid if pid is not None and start_ticks(pid) == fields.get("controller_start") else None
+    return pid if isinstance(pid, int) and start is not None and start_ticks(pid) == start else None
+
+
+def _is_dead(directory: Path) -> bool:
+    if not os.path.lexists(directory / _STATE):
+        return True  # killed before it was there
+    run = _read(directory)
+    return isinstance(run, RegisteredRun) and not run.kept and live_controller(directory) is None
 
 
 def start_ticks(pid: int) -> int | None:
@@ -244,22 +260,34 @@ def _directories(base: Path) -> list[Path]:
     return [entry for entry in sorted(base.iterdir()) if _ID.fullmatch(entry.name) and entry.is_dir()]
 
 
-def _fields(directory: Path) -> dict[str, Any]:
-    """What state.json of ``directory`` holds; nothing if its run was killed before it was there."""
-    try:
-        fields: dict[str, Any] = json.loads((directory / _STATE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+def _all(base: Path | None) -> dict[str, RegisteredRun | TestbedError]:
+    """Id -> the run, or why its state.json cannot be read; without those that never came to write one."""
+    base = base or state_base()
+    if not base.is_dir():
         return {}
-    return fields
+    with _locked(base):
+        return {each.name: _read(each) for each in _directories(base) if os.path.lexists(each / _STATE)}
 
 
-def _read(directory: Path) -> RegisteredRun:
-    fields = _fields(directory)
+def _fields(directory: Path) -> dict[str, Any]:
+    """What state.json of ``directory`` says, of whatever types; nothing if it is not there, or cannot be read."""
     try:
-        hosts = tuple(Access(**host) for host in fields.pop("hosts"))
-        return RegisteredRun(**(fields | {"directory": directory, "hosts": hosts}))
-    except (KeyError, TypeError) as error:
-        raise TestbedError(
-            f"{directory / _STATE}: written by another version of this program; "
-            f"`e2c-dl destroy {directory.name}` ends that run"
-        ) from error
+        return codec.read(directory / _STATE, dict[str, Any])
+    except ArchiveError:
+        return {}
+
+
+def _read(directory: Path) -> RegisteredRun | TestbedError:
+    """The run of ``directory``; why there is none to be had from its state.json."""
+    place, remedy = directory / _STATE, f"`e2c-dl destroy {directory.name}` ends that run"
+    try:
+        fields = codec.decode(place.read_bytes(), dict[str, Any], str(place), error=TestbedError, remedy=remedy)
+        if (found := fields.pop("format", None)) != FORMAT:
+            what = "of no format" if found is None else f"of format {found!r:.20}, not {FORMAT}"
+            return TestbedError(f"{place}: {what}: written by another version of this program; {remedy}")
+        fields |= {"id": directory.name, "directory": directory}
+        return codec.convert(fields, RegisteredRun, str(place), error=TestbedError, remedy=remedy)
+    except OSError as error:
+        return TestbedError(f"{place}: cannot be read: {error.strerror}; {remedy}")
+    except TestbedError as error:
+        return error

@@ -103,7 +103,7 @@ def _daemon(run_id: str, base: Path | None) -> Mapping[str, str] | None:
     """Which daemon the run was on; None, the environment's, if that was not kept."""
     try:
         return registry.load(run_id, base).details.get("daemon")
-    except InputError:
+    except (InputError, TestbedError):  # never written, or damaged
         return None
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from e2c_dl.emulation import tc
-from e2c_dl.errors import TestbedError
+from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.machines import facts
@@ -33,9 +33,12 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     Raises: TestbedError: a machine cannot be reached, or something stays; the registry keeps the run, to try again.
     """
     place = registry.run_directory(run_id, base)
-    if not place.exists():
-        return here.destroy(run_id, base)  # nothing says any more which machines it had
-    run = registry.load(run_id, base)
+    try:
+        run = registry.load(run_id, base)
+    except TestbedError as error:  # damaged: which machines it had is not known
+        return (*here.destroy(run_id, base), f"not known: what it has on its machines, {PLACE}{run_id}-*: {error}")
+    except InputError:  # nothing says any more which machines it had
+        return here.destroy(run_id, base)
     # First who would go on working, then what was made.
     processes.kill(lambda: processes.all_of(run_id, place), _KILL_WITHIN_S)
     shaped, arguments = run.details.get(SHAPED), {}

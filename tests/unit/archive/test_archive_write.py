@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -52,6 +54,27 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     with pytest.raises(ArchiveError, match="cannot be made"):
         Archive.create(tmp_path / "run", "x", started=STARTED)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_of_many_that_begin_at_once_one_has_the_archive(tmp_path: Path, there: bool) -> None:
+    def begin(run_id: str, path: Path, together: Barrier) -> str:
+        """The archive's run; what it was told if it is not the one."""
+        together.wait()
+        try:
+            return Archive.create(path, run_id, started=STARTED).run.run_id
+        except ArchiveError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        for race in range(40):
+            path, together = tmp_path / f"{race}" / "run", Barrier(8)
+            if there:
+                path.mkdir(parents=True)
+            begun = list(pool.map(lambda i, p=path, t=together: begin(f"{i:08x}", p, t), range(8)))
+            winner = open_archive(path).run.run_id
+            refused = f"{path}: is not empty; name a new directory with --archive"
+            assert sorted(begun) == sorted([winner, *[refused] * 7])
 
 
 def test_facts_merge_by_key_and_lists_grow_by_sentence(archive: Archive) -> None:

@@ -143,14 +143,6 @@ def test_the_same_id_twice(tmp_path: Path) -> None:
         registry.begin("0123abcd", scenario="s", base=tmp_path)
 
 
-def test_a_state_of_another_version(tmp_path: Path) -> None:
-    (tmp_path / "0123abcd").mkdir()
-    (tmp_path / "0123abcd" / "state.json").write_text('{"hosts": [], "colour": "red"}')
-    with pytest.raises(TestbedError, match="another version"):
-        registry.runs(tmp_path)
-    assert registry.dead_runs(tmp_path) == ("0123abcd",)
-
-
 def test_ids_differ_and_are_valid() -> None:
     ids = {registry.new_run_id() for _ in range(50)}
     assert len(ids) == 50
