@@ -110,6 +110,14 @@ class Started:
             assert time.monotonic() < deadline, self.said
             time.sleep(0.05)  # polling another program's output
 
+    def until_again(self, text: str) -> None:
+        """Return when ``text`` was printed once more than until now."""
+        count, deadline = self.said.count(text), time.monotonic() + LIMIT_S
+        while self.said.count(text) == count:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.05)  # polling another program's output
+
     def interrupt(self) -> None:
         """Ctrl-C: to the whole group, as a terminal sends it."""
         os.killpg(self.process.pid, signal.SIGINT)

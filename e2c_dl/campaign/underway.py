@@ -16,6 +16,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.request import Console
+from e2c_dl.campaign.told import Outlived
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.errors import AnalysisError, E2cDlError, InputError, Interrupted
 from e2c_dl.report.page.html import write_report
@@ -30,10 +31,13 @@ PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "sc
 class Underway:
     """One run. Grows from step to step; only its steps change it."""
 
-    console: Console
+    console: Console  # whatever fails in it, the run goes on
     scenario: Scenario | None = None
     archive: Archive | None = None
     failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
+
+    def __post_init__(self) -> None:
+        self.console = self._outlived = Outlived(self.console)
 
     @property
     def the_scenario(self) -> Scenario:
@@ -56,11 +60,12 @@ class Underway:
             self.archive.step(step, round(seconds, 3), outcome)
 
     def keep_traceback(self, text: str) -> None:
-        if self.archive is not None:
-            logs = self.archive.path / layout.LOGS
+        """Keep ``text`` where it is looked for; if it cannot be written there, on standard error."""
+        try:
+            logs = self.archive_path / layout.LOGS
             logs.mkdir(exist_ok=True)
             (logs / "defect.txt").write_text(text)
-        else:
+        except (E2cDlError, OSError):  # no archive yet, or none any more
             print(text, file=sys.stderr)
 
     def conclude(self, happened: Iterable[str], secrets: Sequence[bytes] = ()) -> None:
@@ -70,7 +75,7 @@ class Underway:
         if self.failures:
             # the first decides: later failures often follow from it
             outcome = Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
-        for sentence in happened:
+        for sentence in [*happened, *([self._outlived.failure] if self._outlived.failure else [])]:
             archive.happened(sentence)
         archive.end(outcome, now().isoformat(timespec="seconds"))
         try:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
+from e2c_dl.cli import streams
 
 _PLAIN_EVERY_S = 5.0  # a log of a long run stays readable
 _DOING_EVERY_S = 1.0  # of one and the same thing: a line per link of hundreds would hide the rest
@@ -60,6 +61,13 @@ class PlainConsole:
 
     def _line(self, text: str) -> None:
         self._terminal.print(text, markup=False, soft_wrap=True)  # one message, one line, whatever is in it
+        self._heard()
+
+    def _heard(self) -> None:
+        """Does nothing while what is printed arrives. Raises: OSError: why it does not any more."""
+        failure = streams.failure(self._terminal.file)
+        if failure is not None:
+            raise failure
 
 
 class QuietConsole(PlainConsole):
@@ -104,6 +112,7 @@ class LiveConsole(PlainConsole):
     def done(self, name: str, seconds: float) -> None:
         self._close()
         self._terminal.print(f"[green]✓[/] {name:<9} {self._step[1]} [dim]{seconds:.1f} s[/]")
+        self._heard()
 
     def failed(self, name: str, why: str) -> None:
         self._close()

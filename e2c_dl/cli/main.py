@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
 from e2c_dl import __version__
-from e2c_dl.errors import E2cDlError, Interrupted  # no more of the package: --help answers at once
+from e2c_dl.cli import streams
+from e2c_dl.errors import E2cDlError, InputError, Interrupted  # no more of the package: --help answers at once
 
 COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
@@ -87,8 +88,11 @@ def main() -> None:
 
     The same for what no command foresees of files: a full disk behind standard output, a folder not to be written.
     """
+    streams.outlive()
     try:
+        _begin()
         cli.main(prog_name="e2c-dl", standalone_mode=False)  # else click prints usage, on several lines, and exits
+        sys.stdout.flush()  # here, where a full disk can be told
     except click.exceptions.Abort:  # Ctrl-C where no run was under way
         _end("e2c-dl: interrupted", Interrupted.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -103,9 +107,23 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _OF_FILES:  # a defect: its traceback is wanted
             raise
-        _drop_standard_output()
+        streams.to_nowhere(1)  # what could not be written is not tried again, and complained of, when Python ends
         where = error.filename or "standard output, or a file"
         _end(f"e2c-dl: {where}: {error.strerror}; {_OF_FILES[error.errno]}", E2cDlError.exit_code)
+
+
+def _begin() -> None:
+    """A closed terminal and SIGTERM end a command as Ctrl-C does. Raises: InputError if there is no working directory.
+
+    What ignores them, as under ``nohup``, goes on ignoring them.
+    """
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise InputError("the working directory was removed; cd to one that exists") from error
 
 
 def _end(line: str, exit_code: int) -> NoReturn:
@@ -118,9 +136,3 @@ def _line(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "e2c-dl"
     return f"{command}: {message} ({command} --help says more)"
-
-
-def _drop_standard_output() -> None:
-    """What could not be written is not tried again, and complained of, when Python ends."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

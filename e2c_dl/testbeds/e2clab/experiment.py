@@ -161,10 +161,10 @@ def told(tell: Callable[[Doing], None]) -> Iterator[None]:
 
 
 def _unswallowed(act: Callable[[str], None], name: str) -> None:
-    """``act``; Ctrl-C while it tells is raised again a moment later: Ansible drops what callbacks raise."""
+    """``act``; what ends a step while it tells is raised again a moment later: Ansible drops what callbacks raise."""
     try:
         act(name)
-    except Interrupted:
+    except E2cDlError:
         signal.setitimer(signal.ITIMER_REAL, Interrupted.again_s)  # the walk over the steps raises it then
 
 

@@ -11,7 +11,7 @@ in the current directory. So :func:`patched` changes, of the libraries and of th
     e2clab.services.plugins.__path__        where service files are imported from
     get_available_services (three names)    which services exist
     Service.get_loaded_subservices()        which were imported
-    forks of this process                   end with it
+    forks of this process                   end with it, out of reach of its terminal
 
 Most are private names: :func:`check` says clearly if they have moved. Nothing is written into site-packages. What
 importing a library does (its own registrations) is not undone.
@@ -123,12 +123,13 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _inside(directory: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(directory)
+    before = os.open(".", os.O_PATH)  # not its name: it may be moved or removed meanwhile
     try:
+        os.chdir(directory)
         yield
     finally:
-        os.chdir(before)
+        os.fchdir(before)
+        os.close(before)
 
 
 @contextmanager
@@ -174,6 +175,9 @@ class _Forks:
         def in_child() -> None:
             if cls.active:
                 libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))  # the kernel sends it when the parent is gone
+                # A terminal's signals are for the controller. Under nohup, ssh that shares a connection would even so
+                # end when the terminal closes; and who ends a fork ends all that it has started, by its group.
+                os.setsid()
 
         os.register_at_fork(after_in_child=in_child)
 

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from e2c_dl.campaign.interrupts import interruptible
 from e2c_dl.campaign.underway import Underway
-from e2c_dl.campaign.walk import Step, interruptible, walk
+from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import Interrupted
 
 
@@ -55,6 +56,8 @@ class Pressing:
     def step(self, name: str, what: str) -> None: ...
 
     def failed(self, name: str, why: str) -> None: ...
+
+    def say(self, line: str) -> None: ...
 
     def done(self, name: str, seconds: float) -> None:
         if name == self.when:

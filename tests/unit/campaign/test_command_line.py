@@ -66,7 +66,7 @@ def test_a_place_that_cannot_be_used_is_one_line(
         raise OSError(number, os.strerror(number), "/some/file")
 
     monkeypatch.setattr(entry.cli, "main", fail)
-    monkeypatch.setattr(entry, "_drop_standard_output", lambda: None)
+    monkeypatch.setattr(entry.streams, "to_nowhere", lambda descriptor: None)
     error, code = said(monkeypatch, capsys)
     assert error.startswith(f"e2c-dl: /some/file: {os.strerror(number)}; ")
     assert error.count("\n") == 1

@@ -1,0 +1,117 @@
+"""Runs whose reader, archive or terminal goes away: they end in order, and nothing is left."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+from whole_runs import COMMAND, LIMIT_S, Started, facts, nothing_left, scenario
+
+from e2c_dl.archive.verify import verify
+from e2c_dl.testbeds.namespaces import cleanup
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+LONG = 100_000  # iterations: it does not end by itself
+TRAINING = "iteration 1/"
+
+
+@pytest.fixture
+def arguments(tmp_path, repository):
+    """Gives the words of a deploy of so many iterations."""
+    (tmp_path / "artifacts").mkdir()
+
+    def of(iterations):
+        source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations)
+        return ["deploy", source, tmp_path / "artifacts", "--archive", tmp_path / "a"]
+
+    return of
+
+
+@pytest.fixture
+def training(tmp_path, arguments):
+    """Starts a run and waits until it trains."""
+    runs = []
+
+    def start(**how):
+        runs.append(Started(*arguments(LONG), log=tmp_path / "log", **how))
+        runs[-1].until(TRAINING)
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        cleanup.destroy(run.run_id)
+
+
+def read_until(process, text):
+    """What ``process`` said until ``text``; then its reader is gone."""
+    said = ""
+    for line in process.stderr:
+        said += line
+        if text in line:
+            break
+    process.stderr.close()
+    return said
+
+
+@pytest.mark.parametrize("text", ["archive ", "deploy    ", TRAINING, "release   "])
+def test_a_reader_that_goes_away_ends_nothing(tmp_path, arguments, text):
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen([*COMMAND, *arguments(3)], stdout=said, stderr=subprocess.PIPE, text=True)
+        read_until(process, text)
+        assert process.wait(LIMIT_S) == 0
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "finished"
+    assert "Broken pipe" in " ".join(run["what_happened"])
+    assert verify(tmp_path / "a") == ()
+    assert (tmp_path / "said").read_text()
+    nothing_left(run["run_id"])
+
+
+def test_ctrl_c_that_takes_the_reader_along(tmp_path, arguments):
+    process = subprocess.Popen(
+        [*COMMAND, *arguments(LONG)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    read_until(process, TRAINING)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(LIMIT_S) == 130
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "interrupted"
+    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    nothing_left(run["run_id"])
+
+
+@pytest.mark.parametrize("gone", ["removed", "moved"])
+def test_an_archive_that_goes_away_while_it_trains(tmp_path, training, gone):
+    run = training()
+    if gone == "removed":
+        shutil.rmtree(tmp_path / "a")
+    else:
+        (tmp_path / "a").rename(tmp_path / "b")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.ended() == 130
+    assert "the archive was removed, or moved" in run.said
+    assert "Traceback" not in run.said
+    nothing_left(run.run_id)
+
+
+def test_a_closed_terminal_ends_a_run_in_order(tmp_path, training):
+    run = training()
+    os.killpg(run.process.pid, signal.SIGHUP)
+    assert run.ended() == 130
+    left = facts(tmp_path / "a")
+    assert left["outcome"] == "interrupted"
+    assert "SIGHUP" in " ".join(left["what_happened"])
+    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    nothing_left(run.run_id)
+
+
+def test_under_nohup_a_run_outlives_its_terminal(tmp_path, training):
+    run = training(prefix=("nohup",))
+    os.killpg(run.process.pid, signal.SIGHUP)
+    run.until_again("iteration ")  # it goes on, and is told of
+    run.interrupt()
+    assert run.ended() == 130
+    assert "SIGINT" in " ".join(facts(tmp_path / "a")["what_happened"])
+    nothing_left(run.run_id)
