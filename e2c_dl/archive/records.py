@@ -5,6 +5,7 @@ Every record decodes by :mod:`e2c_dl.archive.codec`; :mod:`e2c_dl.archive.host_r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -70,7 +71,11 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def at(cls, iteration: int, iterations: int, elapsed_s: float, **known: Any) -> Progress:
-        """After ``iteration`` iterations in ``elapsed_s``: the others are expected to take as long as these."""
+        """After ``iteration`` iterations in ``elapsed_s``: the others are expected to take as long as these.
+
+        What is not a number, as losses of shapes are, is not known.
+        """
+        known = {name: value for name, value in known.items() if value is None or not math.isnan(value)}
         remaining_s = elapsed_s / max(1, iteration) * (iterations - iteration)
         return cls(
             iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6),
@@ -130,7 +135,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     distribution: str | None = None
     versions: dict[str, str] = {}
     torch: dict[str, Any] = {}
-    mathematics: str | None = None  # of a virtual host: real, or shapes only
+    mathematics: str | None = None  # real, or shapes: nothing was computed
     compute: ComputeFacts = ComputeFacts()
     emulation: dict[str, Any] = {}  # what became of it: agent, clock, ...
     congestion_control: dict[str, Any] = {}  # asked; in_force by peer

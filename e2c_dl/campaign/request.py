@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from e2c_dl.archive.records import Doing, Progress
+from e2c_dl.drivers.live.stored import check_profile
 from e2c_dl.errors import FidelityError, InputError
 from e2c_dl.scenario.load import load, local_problems
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import SHAPES, Scenario
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed
 from e2c_dl.testbeds.e2clab import upstream
@@ -62,6 +63,8 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
     for problem in local_problems(request.scenario):
         raise problem
+    if scenario.training.mathematics == SHAPES:
+        check_profile(scenario)
     for sentence in testbed.preflight(scenario):  # the first: the next may follow from it
         raise InputError(sentence)
     for sentence in testbed.limitations(scenario) if request.strict else ():

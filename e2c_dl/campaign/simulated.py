@@ -12,14 +12,16 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.requested_links import write_links
-from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there, versions
+from e2c_dl.campaign.underway import NOT_TRAINED, Underway, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step, walk
-from e2c_dl.drivers.live.stored import PROFILE, read_profile
+from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.drivers.virtual import hosts, inputs
 from e2c_dl.drivers.virtual.train import SimulatedRun
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import REAL, SHAPES
+from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
 RUN_ID_BYTES = 4
@@ -44,6 +46,11 @@ class Simulation(Underway):
 
     request: SimulationRequest
     profile: ComputeProfile | None = None
+
+    @property
+    def shapes_only(self) -> bool:
+        """Whether nothing is trained, by what was typed or by the scenario."""
+        return self.request.shapes_only or self.the_scenario.training.mathematics == SHAPES
 
     @property
     def profile_file(self) -> Path:
@@ -81,10 +88,10 @@ def stage(simulation: Simulation) -> None:
         versions=versions(),
         emulation=inputs.emulation_facts(scenario),
         hosts=[{"name": h.name, "layer": h.layer, "rank": h.rank, "role": h.role} for h in scenario.topology.ranks],
-        facts={"training": vars(scenario.training), "mathematics": "shapes only" if request.shapes_only else "real"},
+        facts={"training": vars(scenario.training), "mathematics": SHAPES if simulation.shapes_only else REAL},
     )
     simulation.console.say(f"run {run_id}, archive {path}")
-    for sentence in inputs.not_honoured(scenario):
+    for sentence in (*(NOT_TRAINED if simulation.shapes_only else ()), *inputs.not_honoured(scenario)):
         simulation.console.say(sentence)
         archive.limited(sentence)
 
@@ -94,8 +101,8 @@ def simulate(simulation: Simulation) -> None:
     scenario, console = simulation.the_scenario, simulation.console
     models = inputs.host_models(scenario, there(simulation.profile))
     path = simulation.the_archive.path
-    run = SimulatedRun(scenario, models, path, shapes_only=simulation.request.shapes_only, tell=console.progress)
-    hosts.write_facts(path, models, real=not simulation.request.shapes_only)
+    run = SimulatedRun(scenario, models, path, shapes_only=simulation.shapes_only, tell=console.progress)
+    hosts.write_facts(path, models, real=not simulation.shapes_only)
     reason = "it was stopped"
     try:
         run.train()

@@ -15,11 +15,13 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect, follow
 from e2c_dl.campaign.request import Request, checked
 from e2c_dl.campaign.requested_links import write_links
-from e2c_dl.campaign.underway import Underway, asked_for, default_archive, now, there, versions
+from e2c_dl.campaign.underway import NOT_TRAINED, Underway, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import E2cDlError, EmulationError, Interrupted, TrainingError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import SHAPES
+from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.e2clab import upstream
@@ -86,6 +88,9 @@ def stage(campaign: Campaign) -> None:
         raise
     campaign.archive = archive
     copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    shapes = scenario.training.mathematics == SHAPES
+    if shapes:  # hosts compute by it alone; others measure themselves
+        shutil.copyfile(request.scenario / PROFILE, path / layout.SCENARIO / PROFILE)
     shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
     testbed.adopt(scenario, archive=path, strict=request.strict)
@@ -95,8 +100,13 @@ def stage(campaign: Campaign) -> None:
         command=request.command,
         versions=versions(),
         emulation=testbed.facts(),
-        facts={"training": vars(scenario.training), "strict": request.strict, "kernel": platform.release()},
-    )
+        facts={
+            "training": vars(scenario.training), "mathematics": scenario.training.mathematics,
+            "strict": request.strict, "kernel": platform.release(),
+        },
+    )  # fmt: skip
+    for limitation in NOT_TRAINED if shapes else ():
+        archive.limited(limitation)
     campaign.console.say(f"run {testbed.run_id}, archive {path}")
     campaign.say_limitations()
 

@@ -20,11 +20,14 @@ from e2c_dl.campaign.told import Outlived
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.errors import AnalysisError, E2cDlError, InputError, Interrupted
 from e2c_dl.report.page.html import write_report
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import SHAPES, Scenario
 
 T = TypeVar("T")
 
 PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "scikit-learn", "pyarrow")
+
+NOT_TRAINED = (f"mathematics: {SHAPES}: nothing was trained, so that there is neither loss nor accuracy",)
+"""What is said of a run whose hosts computed nothing."""
 
 
 @dataclass(kw_only=True)

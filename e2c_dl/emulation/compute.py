@@ -29,7 +29,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from e2c_dl.errors import EmulationError
-from e2c_dl.scenario.model import FaultKind, Scenario
+from e2c_dl.scenario.model import SHAPES, FaultKind, Scenario
 
 RELAY_CORES = 0.5
 """Kept free for the relay and everything else on the machine."""
@@ -63,7 +63,19 @@ def of_scenario(machine_cores: float, scenario: Scenario, *, quota: bool = True)
     """
     method = scenario.compute.method if quota else Method.SLEEP.value
     factors = {host: scenario.emulated_factor(host) for host in scenario.topology.names}
+    if scenario.training.mathematics == SHAPES:
+        return _of_shapes(factors, 1.0 if scenario.compute.cores is None else scenario.compute.cores)
     return plan(machine_cores, factors, method, scenario.compute.cores, least=least_factors(scenario))
+
+
+def _of_shapes(factors: Mapping[str, float], base: float) -> ComputePlan:
+    """The plan where hosts compute nothing, and so compete for nothing: the speeds of the virtual world."""
+    return ComputePlan(
+        method=Method.SLEEP,
+        speed=MappingProxyType({host: base / factor for host, factor in factors.items()}),
+        oversubscribed=False,
+        why=f"nothing is computed: the stored profile, at {base:g} of a core's speed for a host of factor 1",
+    )
 
 
 def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:

@@ -25,10 +25,16 @@ from e2c_dl.scenario.emulation.file import OtherFiles, names_traces, read_emulat
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.layers import Layers, read_layers
-from e2c_dl.scenario.model import Scenario, Training
+from e2c_dl.scenario.model import SHAPES, Scenario, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.training import read_training
-from e2c_dl.scenario.workflow import check_traces_sent, check_worker_is_there, check_workflow, check_workflow_env
+from e2c_dl.scenario.workflow import (
+    check_profile_sent,
+    check_traces_sent,
+    check_worker_is_there,
+    check_workflow,
+    check_workflow_env,
+)
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies import names as strategy_names
 from e2c_dl.topology import Link, Pair, Topology
@@ -160,6 +166,8 @@ def _scenario(
     iterations = None if training is None else training.iterations
     design = OtherFiles(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
     said = read_emulation(documents[EMULATION], design, found)
+    if training is not None and training.mathematics == SHAPES:
+        _check_shapes(documents, said.compute.method, found)
     if found.errors or layers is None or training is None or links is None:
         return None
     return Scenario(
@@ -173,6 +181,17 @@ def _scenario(
         schedules=said.schedules,
         remarks=tuple(found.remarks),
     )
+
+
+def _check_shapes(documents: Mapping[str, Document | None], method: str, found: Findings) -> None:
+    """Notes in ``found`` what cannot be where hosts compute nothing."""
+    emulation, workflow = documents[EMULATION], documents[WORKFLOW]
+    if method == "quota" and emulation is not None:
+        where = Field(document=emulation, value=emulation.value).required("compute").required("method")
+        problem = f"a CPU quota slows what is computed, and with mathematics: {SHAPES} nothing is"
+        found.errors.append(where.error(problem, "write auto or sleep: hosts are paced by their profile"))
+    if workflow is not None:
+        check_profile_sent(workflow, found)
 
 
 def _document(path: Path, name: str, found: Findings) -> Document | None:

@@ -17,6 +17,9 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Link, Pair, Topology
 
+REAL, SHAPES = "real", "shapes"
+"""What hosts compute: gradients on torch, or nothing, for as long as the stored profile says."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -26,6 +29,7 @@ class Training:
     model: str  # cnn, mlp, resnet, transformer, or package.module:attribute
     dataset: str  # as e2c_dl.scenario.data spells them: digits, cifar10, images:64 ...
     data_dir: str | None = None  # where its files stand, on every host; None for data sets that need none
+    mathematics: str = REAL  # or shapes: vectors of the right sizes that hold zeros, and times by the stored profile
     iterations: int
     batch_sizes: tuple[int, ...]  # by rank
     optimizer: str = "sgd"  # or adamw

@@ -15,7 +15,7 @@ from e2c_dl.errors import InputError
 from e2c_dl.scenario.data import IN_FOLDERS, is_import_path, parse_dataset, parse_partition
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.keys import integer, number, one_of
-from e2c_dl.scenario.model import Training
+from e2c_dl.scenario.model import REAL, SHAPES, Training
 from e2c_dl.strategies.base import Setting
 
 MODELS = ("cnn", "mlp", "resnet", "transformer")
@@ -111,6 +111,7 @@ _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "dataset": ("digits", _spelled(parse_dataset)),
     "data_dir": (None, _data_dir),
     "partition": ("iid", _spelled(parse_partition)),
+    "mathematics": (REAL, one_of((REAL, SHAPES)).read),
     "iterations": (100, integer(1, MAX_ITERATIONS).read),
     "batch_size": (32, integer(1, 1_000_000).read),  # samples of this host, per iteration
     "batching": ("fixed", one_of(BATCHINGS).read),

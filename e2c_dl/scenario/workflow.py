@@ -17,6 +17,8 @@ from e2c_dl.scenario.patterns import select
 from e2c_dl.topology import Host
 
 STEPS = ("prepare", "launch", "finalize")
+PROFILE = "profile.json"
+"""The compute profile that may be stored with a scenario, beside its other files."""
 
 # Ansible's play keywords, but for tasks, which E2Clab replaces by the step's.
 _ANSIBLE = (
@@ -61,6 +63,18 @@ def check_traces_sent(document: Document, found: Findings) -> None:
     # Looked for in the text: any module of Ansible may copy.
     if any("/*.yaml" in text for text in texts) and not any(re.search(rf"\b{FOLDER}\b", text) for text in texts):
         problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
+        remedy = "add the task of 'e2c-dl init' that sends it"
+        found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
+
+
+def check_profile_sent(document: Document, found: Findings) -> None:
+    """Notes in ``found`` a workflow that sends a scenario's YAML files to the hosts, and its profile not.
+
+    To be asked where hosts compute by it alone.
+    """
+    texts = list(_texts(document.value))
+    if any("/*.yaml" in text for text in texts) and not any(PROFILE in text for text in texts):
+        problem = f"sends *.yaml to the hosts, and not {PROFILE}, by which they compute with mathematics: shapes"
         remedy = "add the task of 'e2c-dl init' that sends it"
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
 

@@ -1,1 +1,4 @@
-"""Real gradients on torch: models, data, and the compute that a Worker offers. The only room that imports torch."""
+"""What a Worker computes: models, data and real gradients on torch, or shapes alone, without.
+
+The only room that imports torch, and only where something is computed.
+"""

@@ -28,6 +28,7 @@ from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import EmulationError
+from e2c_dl.scenario.model import SHAPES
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.trace.skew import TraceClock
 
@@ -49,7 +50,10 @@ class HostChanges:
         self._heat: HeatLog | None = None
         self._own, self._begun = own_faults(scenario, self._host), BegunFaults()
         self._began_ns = 0
-        self._of_host = HostSpeed.of(scenario, self._host, assignment.own.speed or 1.0)
+        # Who computes nothing has no speed of its own that could hold.
+        unpaced = 1.0 if scenario.training.mathematics == SHAPES else None
+        self.paced_at = unpaced if assignment.own.speed is None else assignment.own.speed
+        self._of_host = HostSpeed.of(scenario, self._host, self.paced_at or 1.0)
         self.speed = self._speed()
 
     @property
@@ -120,11 +124,11 @@ class HostChanges:
             self._heat.close()
 
     def _speed(self) -> Speed | None:
-        if self._assignment.own.speed is None:
+        if self.paced_at is None:
             return None
         if self._of_host.changes:
             return ChangingSpeed(self._of_host, self._on_change, self._on_heat, self._begun)
-        return ConstantSpeed(self._assignment.own.speed)
+        return ConstantSpeed(self.paced_at)
 
     def _skew(self) -> None:
         self.clock.reset(skews(self._clock_faults, self._began_ns, self._begun))

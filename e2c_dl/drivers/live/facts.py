@@ -14,7 +14,7 @@ from e2c_dl.archive.records import ComputeFacts, HostFacts
 
 
 def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
-    """Hardware, kernel, distribution and versions, beside what only who has torch can tell."""
+    """Hardware, kernel, distribution and versions, beside what only who has torch can tell; ``torch`` may be empty."""
     return HostFacts(
         host_name=platform.node(), machine=platform.machine(),
         cpu_model=_labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
@@ -23,7 +23,7 @@ def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
         kernel=platform.release(), distribution=_distribution(),
         versions={
             "e2c_dl": __version__, "python": platform.python_version(), "numpy": np.__version__,
-            "torch": torch["version"],
+            **({"torch": torch["version"]} if torch else {}),
         },
         torch=torch, compute=compute,
     )  # fmt: skip

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.worlds.virtual.profile import ComputeProfile
-
-PROFILE = "profile.json"
 
 
 def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
@@ -31,6 +30,12 @@ def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
             f"measure again: e2c-dl calibrate {scenario.path} --output {file}"
         )
     return profile
+
+
+def check_profile(scenario: Scenario) -> None:
+    """Raises: InputError, unless the profile of ``scenario``, whose hosts compute by it alone, tells all they ask."""
+    training = scenario.training
+    read_profile(scenario.path / PROFILE, scenario).check(training.batch_sizes, training.batching)
 
 
 def stored_segments_s(scenario: Scenario, samples: int, buckets: int) -> list[float] | None:

@@ -6,34 +6,29 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from e2c_dl import strategies
-from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts
-from e2c_dl.drivers.live.calibrating import PREPARED_WITHIN_S, Tell, calibrate
+from e2c_dl.archive.records import Cause
+from e2c_dl.drivers.live import mathematics
+from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.clocks import Clocks
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
-from e2c_dl.drivers.live.facts import hardware_class, host_facts, tcp_limits
+from e2c_dl.drivers.live.facts import tcp_limits
 from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.metrics import Metrics, device_with
 from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
-from e2c_dl.drivers.live.stored import stored_segments_s
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
-from e2c_dl.importing import uncollected
+from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
-
-if TYPE_CHECKING:  # torch takes seconds to import: that happens when all have joined
-    from e2c_dl.training.compute import TorchCompute
 
 SMALL_BYTES = 1 << 16  # a message may be larger than a small model
 
@@ -110,7 +105,7 @@ async def _steps(
     device = own.data_device or device_with(own.data_address)  # else the one that has the address
     resources.callback(Metrics(records.metrics_file, device, clock=emulation.clock).close)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
-    compute = await _prepare(assignment, control, thread, emulation, tell)
+    compute = await mathematics.prepare(assignment, control, thread, emulation, tell)
     resources.callback(compute.pacing.stop)  # leaving waits for the thread, which may be sleeping
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
     await measure(assignment, control, tell)
@@ -143,41 +138,6 @@ async def _steps(
     return evaluation
 
 
-async def _prepare(
-    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, emulation: HostChanges, tell: Tell
-) -> TorchCompute:
-    """The rank's mathematics, calibrated. Hosts of one hardware class and batch size pace by their median profile:
-    what one of them measured while others competed for its cores is noise. A profile stored with the scenario goes
-    before what was measured."""
-    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
-    calibrated_s = tuple(await calibrate(compute, control, thread, tell))
-    facts = replace(facts, compute=replace(facts.compute, calibrated_s=calibrated_s))
-    assignment.records.write_facts(facts)  # before the others are here: a run that ends now has them
-    batch_size = assignment.scenario.training.batch_sizes[assignment.rank]
-    mine = {"class": f"{hardware_class(facts)}, batch {batch_size}", "segments_s": facts.compute.calibrated_s}
-    everybody = await control.gather("prepared", mine, PREPARED_WITHIN_S)
-    peers = [each["segments_s"] for each in everybody if each["class"] == mine["class"]]  # its own included
-    stored = stored_segments_s(assignment.scenario, batch_size, len(compute.buckets))
-    agreed = stored or [float(each) for each in np.median(peers, axis=0)]
-    compute.pace(agreed)
-    paced_by = "calibration" if stored is None else "the scenario's profile"
-    assignment.records.amend_facts(compute=replace(facts.compute, agreed_s=tuple(agreed), paced_by=paced_by))
-    return compute
-
-
-def _torch(assignment: Assignment, emulation: HostChanges) -> tuple[TorchCompute, HostFacts]:
-    """(compute, facts), in the compute thread."""
-    with uncollected():
-        from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
-        from e2c_dl.training.pacing import Pacing
-
-    make_deterministic()  # before the model is built: it holds for what follows
-    training = assignment.scenario.training
-    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
-    sizes = [where.stop - where.start for where in compute.buckets]
-    return compute, host_facts(torch_facts(), ComputeFacts.of(sizes, speed=assignment.own.speed))
-
-
 def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:
     return Network(
         assignment.own.data_address, rank=assignment.rank, size=assignment.size, key=key, recorder=recorder,
@@ -204,8 +164,10 @@ async def _connect(
     )  # fmt: skip
 
 
-async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation:
+async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation | None:
     evaluation = await worker.evaluate()
+    if assignment.scenario.training.mathematics == SHAPES:  # the time it takes is all that is to know of it
+        return None
     progress.evaluated(evaluation.loss, evaluation.accuracy)
     np.savez(assignment.records.model, parameters=worker.parameters)
     return evaluation

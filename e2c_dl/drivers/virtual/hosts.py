@@ -6,7 +6,6 @@ links.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import host_records
 from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts, Progress, WorkerOutcome
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import REAL, SHAPES, Scenario
 from e2c_dl.strategies.base import Evaluation
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.worlds.virtual.profile import HostModel
@@ -42,7 +41,7 @@ def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
         left.write_facts(
             HostFacts(
                 cpu_model=f"virtual, by the profile of {host.profile.model}", cores=1,
-                mathematics="real" if real else "shapes only", compute=compute,
+                mathematics=REAL if real else SHAPES, compute=compute,
             )
         )  # fmt: skip
 
@@ -59,7 +58,7 @@ class ProgressFiles:
     def ended(self, rank: int, iteration: int, loss: float, accuracy: float | None, elapsed_s: float) -> Progress:
         """Note that ``rank`` has ended ``iteration`` (from 0); what to tell people, whose time is not virtual."""
         self.done[rank], self.elapsed_s[rank] = iteration + 1, elapsed_s
-        self._add(rank, loss=None if math.isnan(loss) else loss, accuracy=accuracy)  # shapes have none
+        self._add(rank, loss=loss, accuracy=accuracy)
         return replace(self._pending[rank][-1], remaining_s=None)
 
     def evaluated(self, rank: int, evaluation: Evaluation) -> None:

@@ -21,9 +21,6 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.worlds.virtual.links import link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, HostModel
 
-FIXED = "fixed"
-"""The batching that leaves batches as they are."""
-
 
 def host_models(scenario: Scenario, profile: ComputeProfile) -> tuple[HostModel, ...]:
     """The hosts that train, in rank order."""
@@ -47,10 +44,7 @@ def speeds(scenario: Scenario) -> Mapping[str, float]:
 
 def check(scenario: Scenario, profile: ComputeProfile) -> None:
     """Raises: InputError, if ``profile`` cannot tell of a batch size that may come, or TCP has no model."""
-    training = scenario.training
-    may_change = training.batching != FIXED
-    for samples in sorted(set(training.batch_sizes)):
-        profile.gradient(samples + may_change)  # a size that was measured would say nothing of the others
+    profile.check(scenario.training.batch_sizes, scenario.training.batching)
     link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
 
 

@@ -105,6 +105,7 @@ def header(run: Run) -> str:
         "testbed": run.testbed,
         "run": run.run_id,
         "network": str(run.emulation.get("backend", "")),
+        "mathematics": str(run.facts.get("mathematics", "")),
         **{name: str(version) for name, version in run.versions.items()},
     }
     shown = "".join(f"<span>{escape(name)} <b>{escape(text)}</b></span>" for name, text in chips.items() if text)

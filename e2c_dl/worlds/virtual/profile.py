@@ -15,12 +15,15 @@ from __future__ import annotations
 import difflib
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.errors import InputError
+
+FIXED = "fixed"
+"""The batching that leaves batches as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,12 @@ class ComputeProfile:
         upper = min(max(bisect_left(sizes, samples), 1), len(sizes) - 1)
         low, high = sizes[upper - 1], sizes[upper]
         return _between(self.gradients[low], self.gradients[high], (samples - low) / (high - low))
+
+    def check(self, batch_sizes: Collection[int], batching: str) -> None:
+        """Raises: InputError, if this cannot tell of a batch size that may come."""
+        may_change = batching != FIXED
+        for samples in sorted(set(batch_sizes)):
+            self.gradient(samples + may_change)  # a size that was measured would say nothing of the others
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"

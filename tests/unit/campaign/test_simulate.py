@@ -89,7 +89,7 @@ def test_every_host_leaves_what_a_live_one_does(shapes: ReadArchive) -> None:
         progress = shapes.host(rank.host).progress()
         assert [line.iteration for line in progress] == [1, 2, 3, 4, 5, 6]
         assert progress[-1].elapsed_s == pytest.approx(outcome.seconds)
-        assert shapes.host_facts[rank.host].mathematics == "shapes only"
+        assert shapes.host_facts[rank.host].mathematics == "shapes"
 
 
 def test_a_gradient_lasts_as_long_as_the_profile_at_the_hosts_speed(shapes: ReadArchive) -> None:

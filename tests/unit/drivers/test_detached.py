@@ -23,7 +23,9 @@ from e2c_dl.errors import InputError, TrainingError
 
 def packed(folder: Path) -> str:
     """As the workflow's launch packs a scenario."""
-    argv = f"cd {folder} && find -L ./*.yaml traces -type f 2>/dev/null | tar -chz --mode=0644 -T - | base64"
+    argv = (
+        f"cd {folder} && find -L ./*.yaml profile.json traces -type f 2>/dev/null | tar -chz --mode=0644 -T - | base64"
+    )
     return subprocess.run(argv, shell=True, capture_output=True, text=True, check=True).stdout
 
 
@@ -31,6 +33,7 @@ def told(folder: Path) -> str:
     (folder / "traces").mkdir(parents=True)
     (folder / "network.yaml").write_text("networks: []\n")
     (folder / "traces" / "up.csv").write_text("1,2\n")
+    (folder / "profile.json").write_text("{}\n")
     (folder / "other").write_text("stays")
     return json.dumps({"scenario": packed(folder), "members": [{"_id": "1_1_1"}], "key": "k" * 64})
 
@@ -44,7 +47,8 @@ def test_what_began_goes_on_alone_and_its_last_word_is_waited_for(tmp_path: Path
     )
     assert (begun.returncode, begun.stdout, begun.stderr) == (0, "", "")
     assert json.loads((run_dir / "members.json").read_text()) == [{"_id": "1_1_1"}]
-    assert sorted(path.name for path in (run_dir / "scenario").rglob("*")) == ["network.yaml", "traces", "up.csv"]
+    sent = ["network.yaml", "profile.json", "traces", "up.csv"]
+    assert sorted(path.name for path in (run_dir / "scenario").rglob("*")) == sent
     assert (run_dir / "scenario" / "network.yaml").read_text() == "networks: []\n"
     assert (run_dir / "run.key").stat().st_mode & 0o777 == 0o600
     # There is no layers_services.yaml, which only the worker itself can say, after the command that began it has ended.
