@@ -105,8 +105,12 @@ def asked_for(scenario: Scenario) -> dict[str, Any]:
 
 
 def default_archive(scenario: Scenario, run_id: str, started: datetime) -> Path:
-    """Where a run is kept if nobody says otherwise."""
-    return Path.cwd() / "runs" / f"{scenario.name}-{started:%Y%m%d-%H%M%S}-{run_id}"
+    """Where a run is kept if nobody says otherwise. Raises: InputError."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        raise InputError("the working directory was removed; cd to one that exists, or name an --archive") from error
+    return here / "runs" / f"{scenario.name}-{started:%Y%m%d-%H%M%S}-{run_id}"
 
 
 def now() -> datetime:

@@ -16,7 +16,8 @@ import click
 
 from e2c_dl import __version__
 from e2c_dl.cli import streams
-from e2c_dl.errors import E2cDlError, InputError, Interrupted  # no more of the package: --help answers at once
+from e2c_dl.errors import E2cDlError, InputError, Interrupted  # little of the package: --help answers at once
+from e2c_dl.testbeds.this_machine.system_path import with_system
 
 COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
@@ -91,6 +92,7 @@ def main() -> None:
     streams.outlive()
     try:
         _begin()
+        os.environ["PATH"] = with_system(os.environ.get("PATH"))  # for all that is started, and what releases it
         cli.main(prog_name="e2c-dl", standalone_mode=False)  # else click prints usage, on several lines, and exits
         sys.stdout.flush()  # here, where a full disk can be told
     except click.exceptions.Abort:  # Ctrl-C where no run was under way

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from e2c_dl.scenario.bandwidth_traces import FOLDER, files
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.load import EMULATION, FILES
+from e2c_dl.scenario.own_files import check_own, copy
 
 SCHEMA = "emulation.schema.json"
 
@@ -59,8 +59,8 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
     in its folder ``traces``. ``seed`` replaces the seed by which departures are injected (not the one of the training),
     ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so.
 
-    Raises: ScenarioError, if a seed is given and nothing is injected, or emulation.yaml cannot be read; InputError, if
-    both are given, or ``dst`` is in use or cannot be written.
+    Raises: ScenarioError, if a seed is given and nothing is injected, emulation.yaml cannot be read, or a link leads
+    out of the scenario; InputError, if both are given, or ``dst`` is in use or cannot be written.
     """
     if seed is not None and healthy:
         raise InputError("a seed places injected departures, and healthy takes them out; ask for one of the two")
@@ -69,14 +69,12 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
         dst.mkdir(parents=True, exist_ok=True)
         if any(dst.iterdir()):  # what lay there would become part of the scenario
             raise InputError(f"{dst} is not empty; choose another folder")
-        for file in sorted(src.iterdir()):
-            if _belongs(file):  # not all that lies there: archives and data sets do, too
-                shutil.copyfile(file, dst / file.name)
+        for file in filter(_belongs, sorted(src.iterdir())):  # not all that lies there: archives and data sets do, too
+            check_own(file)
+            copy(file, dst / file.name, emulation if file.name == EMULATION else None)
         for trace in files(src):
             (dst / FOLDER).mkdir(exist_ok=True)
-            shutil.copyfile(trace, dst / FOLDER / trace.name)
-        if emulation is not None:
-            (dst / EMULATION).write_text(emulation, encoding="utf-8")
+            copy(trace, dst / FOLDER / trace.name)
     except OSError as error:
         raise InputError(f"{src} cannot be copied to {dst}: {error.strerror}; choose another folder") from error
 

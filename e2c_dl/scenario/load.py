@@ -27,6 +27,7 @@ from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import SHAPES, Scenario, Training
 from e2c_dl.scenario.network import read_network
+from e2c_dl.scenario.own_files import check_own
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import (
     check_profile_sent,
@@ -198,7 +199,13 @@ def _document(path: Path, name: str, found: Findings) -> Document | None:
     """The file called ``name``; None after noting why, or, for an optional one, because it is not there."""
     if name in (WORKFLOW_ENV, EMULATION) and not os.path.lexists(path / name):
         return None
-    return found.attempt(read, path / name)
+    return found.attempt(_read_own, path / name)
+
+
+def _read_own(file: Path) -> Document:
+    """Raises: ScenarioError, if it is not the scenario's own, or cannot be read."""
+    check_own(file)
+    return read(file)
 
 
 def _links(

@@ -153,3 +153,21 @@ def test_what_carries_the_runs_id_ends_wherever_it_was_started(tmp_path: Path) -
             time.sleep(0.001)  # polling the kernel, which has begun the program but not yet shown its environment
         assert destroy(run_id, tmp_path) != ()
         assert sleeper.wait() == -9
+
+
+@pytest.mark.parametrize("path", ["", "/usr/bin", "/nowhere"])
+def test_its_programs_are_found_whatever_the_path_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    run_id = registry.new_run_id()
+    place = tmp_path / run_id / "tmp"
+    place.mkdir(parents=True)
+    subprocess.run(["ip", "link", "add", f"e2c-{run_id}", "type", "veth", "peer", "name", "other"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", f"e2cdl-{run_id}", str(place)], check=True)
+    monkeypatch.setenv("PATH", path)
+    assert destroy(run_id, tmp_path) == (
+        f"network device e2c-{run_id}",
+        f"mount {place}",
+        f"directory {place.parent}",
+    )
+    assert leftovers(run_id, tmp_path) == ()

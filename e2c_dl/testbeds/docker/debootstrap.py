@@ -21,6 +21,7 @@ from pathlib import Path
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.docker.engine import SETTINGS, program
 from e2c_dl.testbeds.this_machine import probes as machine
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 PACKAGES = ("openssh-server", "python3", "iproute2", "iputils-ping", "fping", "procps", "netbase", "ca-certificates")
 """What the Dockerfile would install: so it has nothing to download."""
@@ -113,7 +114,7 @@ def apt_settings() -> dict[str, str]:
 
 
 def _environment(suite: Suite, settings: Mapping[str, str]) -> dict[str, str]:
-    own = {"PATH": machine.SEARCH_PATH.removeprefix(":"), "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    own = {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     passed = (*SETTINGS, "HOME", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
     inherited = {name: os.environ[name] for name in passed if name in os.environ}
     return own | inherited | dict(settings) | ({} if suite.mirror is None else {"MIRROR": suite.mirror})

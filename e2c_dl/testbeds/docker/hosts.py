@@ -24,8 +24,9 @@ from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_for
 from e2c_dl.testbeds.docker.engine import asked, docker
 from e2c_dl.testbeds.this_machine import tcp
 from e2c_dl.testbeds.this_machine.cpu import Quota
-from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, sshd_config
+from e2c_dl.testbeds.this_machine.files import sshd_config
 from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 _AT_ONCE = 8  # command lines; the daemon works on few things side by side
 

@@ -71,12 +71,23 @@ def check() -> str:
         raise TestbedError(f"E2Clab {version} is installed, but {SUPPORTED}.x is needed; pip install 'e2c_dl[deploy]'")
     with environment(ANSIBLE_SETTINGS), uncollected():
         for module, name in _PRIVATE:
-            if not hasattr(importlib.import_module(module), name):
+            if not hasattr(_loaded(module), name):
                 raise TestbedError(f"E2Clab {version} has no {module}.{name}; pip install 'e2clab==3.7.0'")
         if not isinstance(getattr(_provider_base(), "_loaded_providers", None), dict):
             raise TestbedError(f"E2Clab {version} keeps its providers elsewhere; pip install 'e2clab==3.7.0'")
         importlib.import_module(f"e2clab.providers.plugins.{SUBSTITUTED}")  # registers the real one, once
     return version
+
+
+def _loaded(module: str) -> Any:
+    """Raises: TestbedError: libraries fail in many ways where they cannot make their directories."""
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise TestbedError(
+            f"{module} cannot be imported: {said}; E2Clab and Ansible must be installed whole, and HOME be writable"
+        ) from error
 
 
 @contextmanager

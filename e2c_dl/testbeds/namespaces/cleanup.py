@@ -23,6 +23,7 @@ from pathlib import Path
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.this_machine import cpu, processes
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 _TIMEOUT_S = 20.0
 _PAUSE_S = 0.005
@@ -115,8 +116,21 @@ def _mounts(run_id: str, directory: Path) -> tuple[str, ...]:
 
 
 def _run(*argv: str) -> None:
-    """Run ``argv``, whatever comes of it: that it failed because the thing is gone is seen by looking again."""
-    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    """Run ``argv``, whatever comes of it: that it failed because the thing is gone is seen by looking again.
+
+    Raises: TestbedError if there is no such program.
+    """
+    try:
+        subprocess.run(
+            argv,
+            env={"PATH": SYSTEM_PATH},  # the user's may lack what made these things
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise TestbedError(f"{argv[0]}: not found on this machine; `e2c-dl doctor` names the package") from error
 
 
 def _rmdir(group: Path) -> None:

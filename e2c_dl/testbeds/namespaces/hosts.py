@@ -28,8 +28,9 @@ from e2c_dl.testbeds.namespaces.cleanup import destroy
 from e2c_dl.testbeds.namespaces.holder import Holder, in_core, in_machine, start_core, start_host, start_keeper
 from e2c_dl.testbeds.programs import enter_network
 from e2c_dl.testbeds.this_machine import addresses, cpu, tcp
-from e2c_dl.testbeds.this_machine.files import SYSTEM_PATH, TEMPORARY, HostFiles, sshd_config
+from e2c_dl.testbeds.this_machine.files import TEMPORARY, HostFiles, sshd_config
 from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys, run_here
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 
 class NamespaceHosts(MadeHosts):

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE, MANAGEMENT_DEVICE, mac
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TEMPORARY = "tmp"
 _RUN = Path("/run")
 _LOGIN_RECORDS = (

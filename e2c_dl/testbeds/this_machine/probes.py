@@ -18,6 +18,7 @@ from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.registry import state_base
 from e2c_dl.testbeds.this_machine import cpu, rootless
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH, with_system
 
 PROGRAMS = {
     "ip": "iproute2",
@@ -25,6 +26,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "mount": "mount",
+    "umount": "mount",
     "hostname": "hostname",
     "sshd": "openssh-server",
     "ssh": "openssh-client",
@@ -32,7 +34,6 @@ PROGRAMS = {
 }
 """Programs that hosts on one machine need -> the Debian package that has them."""
 
-SEARCH_PATH = f"{os.defpath}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEPLOYING = ("torch", "e2clab", "enoslib", "ansible-core")
 """Python packages without which nothing is deployed from here."""
 
@@ -54,7 +55,7 @@ def probes() -> tuple[Probe, ...]:
 
 def program(name: str) -> str | None:
     """Where ``name`` is, in the system's directories too, which a user's PATH may lack."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}")
+    return shutil.which(name, path=with_system(os.environ.get("PATH")))
 
 
 def has_netem() -> bool:
@@ -165,7 +166,7 @@ def package_probe(name: str, *, remedy: str) -> Probe:
 
 def _failure(*argv: str) -> str | None:
     """Why ``argv`` fails, in a line; None if it does not."""
-    environ = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}  # messages untranslated
+    environ = {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}  # messages untranslated
     try:
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

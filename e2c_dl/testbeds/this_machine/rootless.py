@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.this_machine.system_path import with_system
 
 NAMESPACES = ("unshare", "--user", "--map-current-user", "--keep-caps", "--net")
 _ENTERED = "E2CDL_ENTERED"
@@ -72,7 +73,8 @@ def enter() -> None:
     again = [sys.executable, *sys.orig_argv[1:]]  # orig_argv: -m, -c and the interpreter's own options too
     sys.stdout.flush()  # what is buffered would be lost with this program's memory
     sys.stderr.flush()
-    os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], {**os.environ, _ENTERED: "1", "PATH": _path()})
+    environ = {**os.environ, _ENTERED: "1", "PATH": with_system(os.environ.get("PATH"))}
+    os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], environ)
 
 
 def problem() -> str | None:
@@ -80,7 +82,7 @@ def problem() -> str | None:
     try:
         done = subprocess.run(
             [*NAMESPACES, "--", *_TRY],
-            env={"PATH": _path(), "LANG": "C.UTF-8"},
+            env={"PATH": with_system(os.environ.get("PATH")), "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -126,9 +128,3 @@ def outside(pid: int) -> bool:
         raise TestbedError(
             f"process {pid}, which kept the run's network, is gone; `e2c-dl destroy` removes the rest"
         ) from error
-
-
-def _path() -> str:
-    """The user's, with the system's directories, which an ordinary user's often lacks."""
-    own = os.environ.get("PATH", os.defpath).split(":")
-    return ":".join([*own, *(place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in own)])

@@ -73,6 +73,26 @@ def test_a_place_that_cannot_be_used_is_one_line(
     assert code == 1
 
 
+@pytest.mark.parametrize("argv", [["doctor"], ["deploy", "x", "y"], ["report", "x"], ["simulate", "x"]])
+def test_in_a_working_directory_that_is_gone_that_is_said(tmp_path: Path, argv: list[str]) -> None:
+    code = f"import os, sys; os.rmdir(os.getcwd()); sys.argv += {argv}; {PROGRAM}"
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "gone", capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "e2c-dl: the working directory was removed; cd to one that exists\n"
+    assert (done.stdout, done.returncode) == ("", 2)
+
+
+def test_without_a_home_that_can_be_written_that_is_said() -> None:
+    code = "from e2c_dl.testbeds.e2clab import upstream; upstream.check()"
+    environ = {**os.environ, "HOME": "/proc"}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("e2c_dl.errors.TestbedError: e2clab.providers.provider cannot be imported: ")
+    assert last.endswith(" and HOME be writable")
+
+
 def test_a_defect_is_no_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")

@@ -149,6 +149,36 @@ def test_a_dangling_link_is_no_missing_optional_file(write):
     assert "does not exist" in only(path)
 
 
+@pytest.mark.parametrize("name", ["layers_services", "network", "workflow", "workflow_env", "emulation"])
+def test_a_link_out_of_the_scenario_is_not_followed(tmp_path, name):
+    secret = tmp_path / "elsewhere" / "secret.yaml"
+    secret.parent.mkdir()
+    secret.write_text("launch: {token: 0123456789abcdef}")
+    (tmp_path / "s").mkdir()
+    path = writer(tmp_path / "s")()
+    (path / f"{name}.yaml").unlink(missing_ok=True)
+    (path / f"{name}.yaml").symlink_to("../elsewhere/secret.yaml")
+    error = only(path)
+    assert error.startswith(
+        f"{name}.yaml: {path}/{name}.yaml is a link that leads out of the scenario, to {secret}; put"
+    )
+
+
+def test_links_inside_of_the_scenario_and_to_the_one_beside_it_are(tmp_path):
+    for name in ("s", "beside"):
+        (tmp_path / name / "fast").mkdir(parents=True)
+        writer(tmp_path / name)()
+    for file, target in (("network.yaml", "fast/network.yaml"), ("workflow.yaml", "../beside/workflow.yaml")):
+        own = tmp_path / "s" / file
+        (tmp_path / "s" / "fast" / file).write_bytes(own.read_bytes())
+        own.unlink()
+        own.symlink_to(target)
+    assert found(tmp_path / "s") == []
+    linked = tmp_path / "linked"  # the folder itself may be one
+    linked.symlink_to("s")
+    assert found(linked) == []
+
+
 def test_all_problems_are_told_at_once(write):
     path = write(
         layers=replaced(LAYERS, "{strategy: allreduce}", "{strategy: allreduce, momentum: 2, sed: 3}"),

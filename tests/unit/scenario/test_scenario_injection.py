@@ -132,6 +132,31 @@ def test_a_plain_copy_is_the_scenario(folder, tmp_path):
     assert copied == {name: (folder / name).read_text() for name in names}
 
 
+@pytest.mark.parametrize("options", [{}, {"seed": 5}, {"healthy": True}])
+def test_who_may_not_read_the_scenario_may_not_read_its_copy(folder, tmp_path, options):
+    (folder / "emulation.yaml").write_text(DRAWN)
+    (folder / "workflow_env.yaml").write_text("launch: {token: 0123456789abcdef}")
+    (folder / "traces").mkdir()
+    (folder / "traces" / "lte").write_text("1")
+    closed = ("emulation.yaml", "workflow_env.yaml", "traces/lte")
+    for name in closed:
+        (folder / name).chmod(0o440)
+    before = os.umask(0)
+    try:
+        overridden(folder, tmp_path / "copy", **options)
+    finally:
+        os.umask(before)
+    assert [(tmp_path / "copy" / name).stat().st_mode & 0o777 for name in closed] == [0o640] * 3
+
+
+def test_a_copy_follows_no_link_out_of_the_scenario(folder, tmp_path):
+    (tmp_path / "secret").write_text("launch: {token: 0123456789abcdef}")
+    (folder / "workflow_env.yaml").symlink_to(tmp_path / "secret")
+    with pytest.raises(ScenarioError, match=r"workflow_env.yaml is a link that leads out of the scenario"):
+        overridden(folder, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "workflow_env.yaml").exists()
+
+
 def test_a_seed_replaces_the_injected_one_and_nothing_else(folder, tmp_path):
     (folder / "emulation.yaml").write_text(f"tcp: {{congestion_control: reno}}\n{DRAWN}")
     overridden(folder, tmp_path / "copy", seed=5)

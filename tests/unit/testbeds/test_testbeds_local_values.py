@@ -13,6 +13,7 @@ from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces import holder
 from e2c_dl.testbeds.this_machine import addresses, cpu, files, tcp
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH, with_system
 
 _ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -224,3 +225,12 @@ def test_a_group_is_limited_before_anything_moves_into_it(
     assert (group / "cgroup.procs").read_text() == "4711"
     enabled = [(place / "cgroup.subtree_control").is_file() for place in (tmp_path, group.parent, group)]
     assert enabled == ([True, True, False] if version == 2 else [False, False, False])
+
+
+@pytest.mark.parametrize(("own", "first"), [(None, []), ("", []), (":/opt/bin:", ["/opt/bin"]), ("/sbin", ["/sbin"])])
+def test_programs_are_found_on_the_systems_path_and_never_by_chance_where_one_is(
+    own: str | None, first: list[str]
+) -> None:
+    places = with_system(own).split(":")
+    assert places[: len(first)] == first
+    assert sorted(places) == sorted({*first, *SYSTEM_PATH.split(":")})
