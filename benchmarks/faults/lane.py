@@ -1,0 +1,144 @@
+"""A lane: runs of the campaign one by one, in namespaces of their own, so that all they leave is seen, and ends.
+
+``python -m benchmarks.faults.lane SEED KEEP NUMBER...`` is its inside, and prints a line of JSON for each run;
+:func:`results` starts one and reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from ordinary_user import covered, needed
+
+from benchmarks.faults import processes
+from benchmarks.faults.drawn import Drawn, drawn
+from benchmarks.faults.injecting import inject
+from benchmarks.faults.judging import Ended, wrong
+from benchmarks.faults.left import look
+from benchmarks.faults.running import Running
+from benchmarks.faults.site import Site, prepared
+
+_UNSHARE = (
+    *("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child=SIGKILL", "--mount-proc"),
+    "--propagation=private",
+)
+
+
+def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[dict[str, object]]:
+    """What came of each of ``numbers``, as it is known; one that ended its lane is said to have done so."""
+    words = [str(seed), str(keep.absolute()) if keep else "", *map(str, numbers)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    argv = [*_UNSHARE, sys.executable, "-m", "benchmarks.faults.lane", *words]
+    root = Path(__file__).parents[2]
+    lane = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environ, cwd=root, text=True)
+    told = set()
+    assert lane.stdout is not None
+    try:
+        for line in lane.stdout:
+            one = json.loads(line)
+            told.add(one["number"])
+            yield one
+    finally:
+        lane.kill()
+        lane.wait()
+        lane.stdout.close()
+    for number in numbers:
+        if number not in told:
+            one = drawn(seed, number)
+            yield {**asdict(one), "wrong": [f"the lane ended with {lane.returncode}"], "seconds": 0.0, "hits": {}}
+
+
+def main(seed: str, keep: str, *numbers: str) -> None:
+    """Carry out these runs, those of one testbed together."""
+    _own_place()
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever else is printed is no result
+    chosen = [drawn(int(seed), int(number)) for number in numbers]
+    for testbed in dict.fromkeys(one.testbed for one in chosen):
+        with prepared(testbed):
+            for one in chosen:
+                if one.testbed == testbed:
+                    os.write(out, (json.dumps(carried_out(one, Path(keep) if keep else None)) + "\n").encode())
+
+
+def carried_out(one: Drawn, keep: Path | None) -> dict[str, object]:
+    """The run ``one``, and what is wrong with it; its folder is kept in ``keep``, if something is."""
+    folder = Path(tempfile.mkdtemp(prefix="f", dir="/tmp"))  # a socket's path must be short
+    with ExitStack() as resources:
+        resources.callback(shutil.rmtree, folder, ignore_errors=True)
+        small = any(fault.kind.endswith("disk-full") for fault in one.faults)
+        site = Site(folder, one.testbed, small, resources)
+        before = look(site)
+        running = Running(site.deploy, site.environ, folder)
+        resources.callback(_end, running)
+        hits = {}
+        for fault in one.faults:
+            if running.until(fault.stage, fault.after_s) and (hit := inject(fault, running, site)) is not None:
+                hits[fault.kind] = hit
+        code = running.ended(one.limit_s)
+        lasted_s = running.seconds
+        ended = Ended(one, code, running.said, hits, frozenset(running.traced), _run_id(running.said))
+        found = wrong(ended, site, before, _thaw)
+        told: dict[str, object] = {
+            **asdict(one), "hits": hits, "exit_code": code, "seconds": round(lasted_s, 1), "run": ended.run_id,
+            "happened": ended.happened, "last_line": ended.last_line, "commands": ended.commands, "wrong": found,
+        }  # fmt: skip
+        if found and keep is not None:
+            _kept(site, running, told, keep / f"{one.seed}-{one.number}")
+        return told
+
+
+def _kept(site: Site, running: Running, told: dict[str, object], place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    (place / "said").write_text(running.said)
+    (place / "result.json").write_text(json.dumps(told, indent=1))
+    with suppress(shutil.Error, OSError):
+        shutil.copytree(site.disk, place / "archives", symlinks=True)
+
+
+def _end(running: Running) -> None:
+    """Nothing of a run that did not end goes on beside the next one."""
+    if not running.over:
+        running.process.kill()
+        running.process.wait()
+
+
+def _thaw() -> None:
+    """Who was stopped goes on, as after a frozen machine has come back."""
+    import signal
+
+    for process in processes.every():
+        with suppress(ProcessLookupError):
+            if process.pid > 1:
+                os.kill(process.pid, signal.SIGCONT)
+
+
+def _run_id(said: str) -> str:
+    found = re.search(r"^\s+run ([0-9a-f]{8}), archive", said, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _own_place() -> None:
+    """A loopback device, and a /tmp of one's own, in which what is left is seen."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    aside = Path(tempfile.mkdtemp(dir="/mnt")) if os.access("/mnt", os.W_OK) else Path("/mnt")
+    within = [place for place in needed() if Path("/tmp") in place.parents]
+    lines = [*covered(Path("/tmp"), within, aside), "chmod 1777 /tmp"]
+    subprocess.run(["sh", "-c", "\n".join(["set -e", *lines])], check=True)
+    with suppress(OSError):
+        aside.rmdir()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
