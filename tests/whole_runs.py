@@ -36,6 +36,18 @@ run.STEPS = tuple(
 main()
 """
 
+_IMPATIENT = """
+import sys
+from e2c_dl.campaign import life
+from e2c_dl.cli.main import main
+
+life.LOST_AFTER = 6
+main()
+"""
+
+IMPATIENT = [sys.executable, "-c", _IMPATIENT]
+"""``e2c-dl`` that gives a silent host up after twelve seconds."""
+
 LAYERS = """\
 environment:
   job_name: small
@@ -166,6 +178,32 @@ def worker_pid(run_id: str, host: str) -> int:
     """The pid, on this machine, of the training process of ``host``."""
     wanted = f"/{run_id}/hosts/{host}/"
     return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.drivers.live", "train"] and wanted in f"{words[4]}/")
+
+
+def processes_on(run_id: str, host: str) -> list[int]:
+    """The pids, on this machine, of all processes of ``host``, its first one and its sshd included."""
+    first = next(access.netns_pid for access in registry.load(run_id).hosts if access.name == host)
+    own = os.stat(f"/proc/{first}/ns/pid")
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.path.samestat(os.stat(entry / "ns/pid"), own):
+                found.append(int(entry.name))
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
+
+
+def freeze(run_id: str, host: str) -> None:
+    """All processes of ``host`` are stopped."""
+    for pid in processes_on(run_id, host):
+        os.kill(pid, signal.SIGSTOP)
+
+
+def thaw(run_id: str, host: str) -> None:
+    """All processes of ``host`` go on."""
+    for pid in processes_on(run_id, host):
+        os.kill(pid, signal.SIGCONT)
 
 
 def relay_pid(run_id: str) -> int:

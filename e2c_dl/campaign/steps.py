@@ -12,7 +12,8 @@ from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import collect, follow
+from e2c_dl.campaign import collect, follow, life
+from e2c_dl.campaign.life import Signs, Silence
 from e2c_dl.campaign.request import Request, checked
 from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import NOT_TRAINED, Underway, asked_for, default_archive, now, there, versions
@@ -41,6 +42,7 @@ class Campaign(Underway):
     lost: str | None = None  # why the emulation died, if it did
     cause: E2cDlError | None = None  # says better than the first failure what went wrong
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
+    signs: Signs | None = None  # of life, of the hosts, while they train and after it
     limitations: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
 
     @property
@@ -50,6 +52,11 @@ class Campaign(Underway):
     @property
     def the_session(self) -> Session:
         return there(self.session)
+
+    @property
+    def silences(self) -> tuple[Silence, ...]:
+        """When hosts gave no sign of life, as far as they were looked at: from before training until its end."""
+        return () if self.signs is None else self.signs.silences()
 
     @property
     def work_dir(self) -> Path:
@@ -149,8 +156,8 @@ def prepare(campaign: Campaign) -> None:
 
 
 def train(campaign: Campaign) -> None:
-    """The workflow's launch: the workers begin, measure their links, then train."""
-    testbed = campaign.the_testbed
+    """The workflow's launch: the workers begin, measure their links, then train, while all hosts give signs of life."""
+    testbed, console, interrupts = campaign.the_testbed, campaign.console, campaign.interrupts
     campaign.launched = True  # before it: workers of a launch that fails are collected too
 
     def lost(why: str) -> None:
@@ -159,15 +166,19 @@ def train(campaign: Campaign) -> None:
 
     try:
         with (
-            follow.followed(testbed.rank0, campaign.console.doing, campaign.console.progress),
+            life.signs_of_life(testbed.accesses, console.say, interrupts.end) as campaign.signs,
+            follow.followed(testbed.rank0, console.doing, console.progress),
             follow.watched(testbed.emulation_failure, lost),
         ):
             campaign.the_session.workflow("launch")
-    except Interrupted:
-        follow.stop_workers(testbed.accesses)
-        raise
     finally:
-        campaign.cause = None if campaign.lost is None else EmulationError(campaign.lost)
+        if campaign.lost is not None:
+            campaign.cause = EmulationError(campaign.lost)
+        elif interrupts.ended is not None:
+            campaign.cause = None if isinstance(interrupts.ended, Interrupted) else interrupts.ended
+            silent = {silence.host for silence in campaign.silences if silence.until_s is None}
+            # those that do not answer could not be told
+            follow.stop_workers(tuple(access for access in testbed.accesses if access.name not in silent))
     if campaign.cause is not None:
         raise campaign.cause
 
@@ -227,19 +238,29 @@ def close(campaign: Campaign) -> None:
         for step, error in campaign.failures
         if not (said_better and isinstance(error, TrainingError))
     ]
-    campaign.conclude(happened, campaign.secrets)
+    campaign.conclude([*(silence.told() for silence in campaign.silences), *happened], campaign.secrets)
 
+
+MINUTE_S = 60.0
+"""Limits are for what hangs: a file system, a package server, a host. Training has none: hosts show that they live."""
 
 STEPS: tuple[Step[Campaign], ...] = (
-    Step(name="check", what="reading the scenario", act=check),
-    Step(name="stage", what="opening the archive", act=stage),
-    Step(name="provision", what="making, reserving or listing the hosts", act=provision),
-    Step(name="deploy", what="reaching the hosts and deploying services", act=deploy),
-    Step(name="emulate", what="shaping the network", act=emulate),
-    Step(name="prepare", what="the workflow's prepare", act=prepare),
+    Step(name="check", what="reading the scenario", act=check, limit_s=30 * MINUTE_S),
+    Step(name="stage", what="opening the archive", act=stage, limit_s=10 * MINUTE_S),
+    Step(name="provision", what="making, reserving or listing the hosts", act=provision, limit_s=60 * MINUTE_S),
+    Step(name="deploy", what="reaching the hosts and deploying services", act=deploy, limit_s=3 * 60 * MINUTE_S),
+    Step(name="emulate", what="shaping the network", act=emulate, limit_s=30 * MINUTE_S),
+    Step(name="prepare", what="the workflow's prepare", act=prepare, limit_s=12 * 60 * MINUTE_S),
     Step(name="train", what="starting workers, measuring links, then training", act=train),
-    Step(name="collect", what="collecting traces", act=collected, always=True),
-    Step(name="release", what="releasing the hosts", act=release, always=True),
-    Step(name="verify", what="comparing links with what was requested", act=verify, always=True),
-    Step(name="report", what="finding what slowed it down, sealing the archive", act=close, always=True, last=True),
+    Step(name="collect", what="collecting traces", act=collected, limit_s=3 * 60 * MINUTE_S, always=True),
+    Step(name="release", what="releasing the hosts", act=release, limit_s=30 * MINUTE_S, always=True),
+    Step(name="verify", what="comparing links with what was requested", act=verify, limit_s=10 * MINUTE_S, always=True),
+    Step(
+        name="report",
+        what="finding what slowed it down, sealing the archive",
+        act=close,
+        limit_s=60 * MINUTE_S,
+        always=True,
+        last=True,
+    ),
 )

@@ -15,6 +15,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
+from e2c_dl.campaign.interrupts import Interrupts
 from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.told import Outlived
 from e2c_dl.diagnosis.diagnose import diagnose
@@ -35,12 +36,18 @@ class Underway:
     """One run. Grows from step to step; only its steps change it."""
 
     console: Console  # whatever fails in it, the run goes on
+    interrupts: Interrupts = field(default_factory=Interrupts)  # the walk's, once it has begun
     scenario: Scenario | None = None
     archive: Archive | None = None
     failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
 
     def __post_init__(self) -> None:
         self.console = self._outlived = Outlived(self.console)
+
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """The hosts that were waited for when that was last told."""
+        return self._outlived.waiting
 
     @property
     def the_scenario(self) -> Scenario:

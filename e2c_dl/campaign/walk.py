@@ -23,25 +23,30 @@ from typing import Generic, TypeVar
 
 from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.underway import Underway
-from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
+from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted, TestbedError
 
 R = TypeVar("R", bound=Underway)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Generic[R]):
-    """One step. ``always``: done after a failure too, once there is an archive. ``last``: writes the final record."""
+    """One step. ``always``: done after a failure too, once there is an archive. ``last``: writes the final record.
+
+    ``limit_s``: it ends, as a failure, when it took longer than that; generous, as it is there for what hangs.
+    """
 
     name: str
     what: str  # for people
     act: Callable[[R], None]
     always: bool = False
     last: bool = False
+    limit_s: float | None = None
 
 
 def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
     """Take ``run`` through ``steps``; the first failure, after all that had to be done was done."""
     with interruptible(run.console.say) as interrupts:
+        run.interrupts = interrupts
         for step in steps:
             if run.failures and not (step.always and run.archive is not None):  # no archive: nothing to be ended
                 continue
@@ -55,7 +60,7 @@ def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
     begun = time.monotonic()  # not the wall clock, which may be set meanwhile
     error: E2cDlError | None = None
     try:
-        with interrupts.raised(not step.always):
+        with interrupts.raised(not step.always), interrupts.limited(step.limit_s, lambda: _too_long(step, run)):
             step.act(run)
     except (Exception, SystemExit) as failed:  # noqa: BLE001 - whatever it is: the hosts are released all the same
         error = _ours(failed, step.name, run)
@@ -76,6 +81,11 @@ def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
         if str(unrecorded) not in {str(known) for _, known in run.failures}:  # said once, not of every step
             run.console.say(str(unrecorded))
             run.failures.append((step.name, unrecorded))
+
+
+def _too_long(step: Step[R], run: R) -> E2cDlError:
+    waited = f"; waited for {', '.join(run.waited_for)}" if run.waited_for else ""
+    return TestbedError(f"{step.name}: not done after {step.limit_s:g} s{waited}; what can be done without it is done")
 
 
 def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:

@@ -18,7 +18,11 @@ from typing import Any
 UNCHECKED = "unchecked"
 KNOWN = "known"
 
+ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6")
+"""Options of ssh by which a session ends when its host said nothing for a minute: else it would never."""
+
 _ALWAYS = (
+    *ALIVE,
     *("-F", "/dev/null"),  # an inventory means the same for everybody, whatever stands in ~/.ssh/config
     *("-o", "BatchMode=yes"),  # else ssh asks for a password at a terminal where nobody looks, and waits
     *("-o", "IdentitiesOnly=yes"),  # an agent's other keys would use up the tries that sshd allows

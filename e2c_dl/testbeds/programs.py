@@ -20,7 +20,8 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,6 +34,9 @@ R = TypeVar("R")
 
 ANSWER_S = 300.0
 _AT_ONCE = 32  # connections
+_PAUSE_S = 0.05
+
+_started_by: ContextVar[set[subprocess.Popen[str]]] = ContextVar("started_by")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,7 @@ def said(access: Access, *argv: str) -> str:
 def answer(access: Access, argv: Sequence[str], text: str, timeout_s: float) -> Answer:
     """What ``argv``, a way into the host, answers as JSON to ``text`` on its input; killed after ``timeout_s``."""
     try:
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = _ran(argv, text, timeout_s)
     except subprocess.TimeoutExpired:
         return Answer(failure=f"did not answer within {timeout_s:g} s; is it reachable?")
     except FileNotFoundError:
@@ -91,10 +95,40 @@ def read(access: Access, out: str, error: str, status: int) -> Answer:
 
 
 def on_all(accesses: Sequence[Access], each: Callable[[Access], R]) -> dict[str, R]:
-    """host -> what ``each`` returns for it."""
+    """host -> what ``each`` returns for it. What interrupts the wait ends the programs that are waited for."""
+    started: set[subprocess.Popen[str]] = set()
+
+    def one(access: Access) -> R:
+        _started_by.set(started)  # of this thread, which works for this call alone
+        return each(access)
+
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:  # threads are enough: each waits for a process of its own
-        found = pool.map(each, accesses)
-        return {access.name: result for access, result in zip(accesses, found, strict=True)}
+        found = [pool.submit(one, access) for access in accesses]
+        try:
+            wait(found)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            while wait(found, timeout=_PAUSE_S).not_done:  # again: one may just have been starting its program
+                for process in tuple(started):
+                    process.kill()
+            raise
+        return {access.name: future.result() for access, future in zip(accesses, found, strict=True)}
+
+
+def _ran(argv: Sequence[str], text: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """As ``subprocess.run``, but ``on_all`` can end it."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        started = _started_by.get(set())
+        started.add(process)
+        try:
+            out, error = process.communicate(text, timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            started.discard(process)
+    return subprocess.CompletedProcess(argv, process.returncode, out, error)
 
 
 def python(access: Access, *words: str, environ: Mapping[str, str] | None = None) -> list[str]:

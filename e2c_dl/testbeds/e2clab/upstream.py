@@ -24,6 +24,7 @@ import importlib
 import importlib.metadata
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from typing import Any
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.importing import uncollected
+from e2c_dl.testbeds.host_keys import ALIVE
 
 SUPPORTED = "3.7"
 SUBSTITUTED = "G5k"  # scenarios are written for Grid'5000; any other name would have to be in E2Clab's schema
@@ -41,6 +43,7 @@ ANSIBLE_SETTINGS = {
     "ANSIBLE_PIPELINING": "True",  # else every module is copied to the host before it is run
     "ANSIBLE_GATHERING": "explicit",  # else every play begins by asking each host for facts that nobody uses
     "ANSIBLE_HOST_KEY_CHECKING": "False",  # hosts for which it matters say so themselves: see ``host_keys``
+    "ANSIBLE_SSH_ARGS": shlex.join(("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s", *ALIVE)),
     "ANSIBLE_RETRY_FILES_ENABLED": "False",  # they would be left beside the playbooks
     "ANSIBLE_DEPRECATION_WARNINGS": "False",
     "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1

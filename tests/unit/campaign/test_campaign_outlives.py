@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from e2c_dl.archive.records import Doing
 from e2c_dl.archive.run import Outcome, read_run
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.interrupts import interruptible
@@ -157,6 +158,24 @@ def test_a_step_within_its_limit_is_left_alone():
             pass
         with interrupts.raised(True), interrupts.limited(None, lambda: E2cDlError("took longer")):
             assert not threading.Event().wait(0.2)
+
+
+def test_a_limit_that_is_hit_names_the_step_and_who_was_waited_for(tmp_path):
+    made = []
+
+    def hangs(run):
+        run.console.doing(Doing(what="What a worker left is packed", done=1, of=2, waiting=("edge-2",)))
+        threading.Event().wait(60)
+
+    steps = [
+        Step(name="collect", what="", act=hangs, always=True, limit_s=0.1),
+        Step(name="release", what="", act=lambda run: made.append("release"), always=True, limit_s=60),
+    ]
+    console = Deaf("", ValueError())
+    console.doing = lambda doing: None
+    failure = walk(steps, underway(tmp_path, console))
+    assert str(failure).startswith("collect: not done after 0.1 s; waited for edge-2")
+    assert made == ["release"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
