@@ -19,6 +19,7 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import ContextVar
@@ -108,9 +109,10 @@ def on_all(accesses: Sequence[Access], each: Callable[[Access], R]) -> dict[str,
             wait(found)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            while wait(found, timeout=_PAUSE_S).not_done:  # again: one may just have been starting its program
+            while not all(future.done() for future in found):  # again: one may just have been starting its program
                 for process in tuple(started):
                     process.kill()
+                time.sleep(_PAUSE_S)
             raise
         return {access.name: future.result() for access, future in zip(accesses, found, strict=True)}
 
