@@ -15,6 +15,9 @@ from e2c_dl.scenario.model import SHAPES, Scenario
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed
 from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.registry import STATE_VARIABLE, state_base
+
+_NOT_PLAIN = ("$", "{{", "{%", "{#")  # of the environment, and of Jinja; all else arrives as it is, line breaks too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,9 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
     """
     testbed = catalogue.testbed(request.testbed, request.options)
     scenario = load(request.scenario)
+    archive = request.archive or Path.cwd() / scenario.name  # of both the default is made
+    for what, place in (("--archive", archive), ("artifacts", request.artifacts), (STATE_VARIABLE, state_base())):
+        _check_plain(what, place)
     if not request.artifacts.is_dir():
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
     for problem in local_problems(request.scenario):
@@ -71,3 +77,13 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
         raise FidelityError(f"--strict: {sentence}")
     upstream.check()  # last: importing E2Clab takes two seconds
     return scenario, testbed
+
+
+def _check_plain(what: str, place: Path) -> None:
+    """Does nothing. Raises: InputError for a path that would be another one by the time that Ansible uses it."""
+    found = [sign for sign in _NOT_PLAIN if sign in str(place)]
+    if found:
+        raise InputError(
+            f"{what}: {str(place)!r} has {' and '.join(found)} in it, which Ansible replaces; name a path without, "
+            "or rename the folder"
+        )

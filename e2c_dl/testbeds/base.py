@@ -56,7 +56,7 @@ class Access:
     run_dir: str  # on the host: where its worker writes; starts empty
     netns_pid: int | None = None  # where hosts share this machine: pid 1 of the host's namespaces, seen from here
     own_address: str | None = None  # what the host itself knows as its management address; None: ``address``
-    through_pid: int | None = None  # a process whose user and network namespaces one must enter to reach it; None: none
+    through_pid: int | None = None  # whose network (and user) namespace one must enter to reach it; None: nobody's
     ansible_python: str | None = None  # what Ansible runs on there; None: ``python``
     host_keys: str = keys.UNCHECKED  # which of its keys ssh accepts: see ``host_keys``
 

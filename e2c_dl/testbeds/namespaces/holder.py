@@ -18,12 +18,13 @@ The cables between hosts, as lines for `ip -batch`: two bridges in the core, one
 
 ::
 
-      machine's network        core                                     host i
+      program's network        core                                     host i
       e2c-RUN 198.18.S.1 ===== up0 -[ bridge mgmt ]- m<i> ============== eth0 198.18.S.<10+i>
                                     [ bridge data ]- d<i> ============== eth1 198.19.0.<10+i>    only if asked for
 
 Each pair is made inside the core with its far end in the right place at once: no device of a run is ever in the
-machine's own network, but for the one that carries the run's id.
+program's own network, but for the one that carries the run's id. That network is the machine's only where the program
+did not move out of it (``rootless``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
     files -> holders (core, and hosts) -> keys -> cables -> settings, CPU quotas -> "go" -> sshd answers
 
-For an ordinary user all of it happens in namespaces of the user's own (``rootless``), which a keeper keeps.
+All of it happens in a network of the program's own (``rootless``), which a keeper keeps when the program has ended.
 
 Under tc the hosts' data devices are there from the start. Under the relay it makes them later, from what Access says
 (``addresses.mac`` gives the hardware address); then ``settle`` is called.
@@ -27,7 +27,7 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces.cleanup import destroy
 from e2c_dl.testbeds.namespaces.holder import Holder, in_core, in_machine, start_core, start_host, start_keeper
 from e2c_dl.testbeds.programs import enter_network
-from e2c_dl.testbeds.this_machine import addresses, cpu, tcp
+from e2c_dl.testbeds.this_machine import addresses, cpu, rootless, tcp
 from e2c_dl.testbeds.this_machine.files import TEMPORARY, HostFiles, sshd_config
 from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys, run_here
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
@@ -129,8 +129,8 @@ class NamespaceHosts(MadeHosts):
             raise TestbedError("sshd: not found on this machine; apt-get install openssh-server")
         config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
         (self.run.directory / TEMPORARY).mkdir(mode=0o700)
-        if not self._root:
-            self._keeper = start_keeper(self.run.directory, self._environ())  # root's are in the machine's own
+        if not self._root or rootless.entered():  # else this process's network is the machine's, which stays
+            self._keeper = start_keeper(self.run.directory, self._environ())
             self._holders.append(self._keeper)
         core = start_core(self.run.directory, self._environ())
         self._holders.append(core)

@@ -1,4 +1,7 @@
-"""Hosts of an ordinary user: the whole program moves into a user namespace and a network of its own, and goes on there.
+"""A network of the program's own, which no other user of the machine can reach; without root, by a user namespace.
+
+Hosts are reached over a network that would else be the machine's: every local user could connect to their ports. So
+the whole program moves into a network of its own, root as it is, an ordinary user as shown, and goes on there.
 
 ::
 
@@ -15,16 +18,18 @@ user does not get: a CPU quota (processors are emulated by sleep) and real-time 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.this_machine.system_path import with_system
+from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH, with_system
 
 NAMESPACES = ("unshare", "--user", "--map-current-user", "--keep-caps", "--net")
 _ENTERED = "E2CDL_ENTERED"
+_CLONE_NEWNET = 0x40000000  # of linux/sched.h
 _NEEDED_CAPABILITIES = 1 << 12 | 1 << 21  # CAP_NET_ADMIN, CAP_SYS_ADMIN
 _TIMEOUT_S = 10.0
 _SWITCHES = {  # sysctl -> the value that forbids, and what to write instead
@@ -58,11 +63,14 @@ def has_capabilities(status: Path = Path("/proc/self/status")) -> bool:
 
 
 def enter() -> None:
-    """Start this program again, inside, in place of this process: to be called before anything of a run exists.
+    """Move inside: to be called by the only thread, before anything of a run exists; ``entered`` from then on.
 
-    Does nothing for root, inside, and where ``problem`` names one, which preflight tells.
+    Root's process moves itself; an ordinary user's program is started again, in place of this process. Does nothing
+    inside, and where ``problem`` names one, which preflight tells.
     Raises: TestbedError if the interpreter loses its capabilities on the way.
     """
+    if os.geteuid() == 0 and not entered():
+        _own_network()
     if rights() or problem() is not None:
         return
     if _ENTERED in os.environ:
@@ -75,6 +83,18 @@ def enter() -> None:
     sys.stderr.flush()
     environ = {**os.environ, _ENTERED: "1", "PATH": with_system(os.environ.get("PATH"))}
     os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], environ)
+
+
+def entered() -> bool:
+    """Whether this process's network is one of its own."""
+    return _ENTERED in os.environ
+
+
+def _own_network() -> None:
+    if ctypes.CDLL(None).unshare(_CLONE_NEWNET):
+        return  # hosts cannot be made either, which they say better
+    os.environ[_ENTERED] = "1"
+    subprocess.run(["ip", "link", "set", "lo", "up"], env={"PATH": SYSTEM_PATH}, check=False)
 
 
 def problem() -> str | None:
@@ -112,18 +132,23 @@ def remedy(root: Path = Path("/proc/sys")) -> str:
 def way_in(pid: int | None) -> tuple[str, ...]:
     """What to put before a command so that it runs in the user and network namespaces of ``pid``; nothing if it does.
 
-    The command keeps this user's uid, and has no capabilities.
+    The command keeps this user's uid; an ordinary user's has no capabilities.
     """
-    if pid is None or not outside(pid):
+    if pid is None or not (outside(pid) or _differs(pid, "net")):
         return ()
     # --preserve-credentials: else it sets uid and groups, which such a namespace refuses
-    return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net", "--")
+    user = ("--user", "--preserve-credentials") if outside(pid) else ()
+    return ("nsenter", "--target", str(pid), *user, "--net", "--")
 
 
 def outside(pid: int) -> bool:
     """Whether ``pid`` is in another user namespace than this process. Raises: TestbedError if it is gone."""
-    try:
-        return not os.path.samefile("/proc/self/ns/user", f"/proc/{pid}/ns/user")
+    return _differs(pid, "user")
+
+
+def _differs(pid: int, namespace: str) -> bool:
+    try:  # of this thread: others of its process may be elsewhere
+        return not os.path.samefile(f"/proc/thread-self/ns/{namespace}", f"/proc/{pid}/ns/{namespace}")
     except FileNotFoundError as error:
         raise TestbedError(
             f"process {pid}, which kept the run's network, is gone; `e2c-dl destroy` removes the rest"

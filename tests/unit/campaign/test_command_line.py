@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from e2c_dl.campaign import request
 from e2c_dl.cli import main as entry
 
 PROGRAM = "import sys; sys.argv[0] = 'e2c-dl'; from e2c_dl.cli.main import main; main()"
@@ -82,6 +83,28 @@ def test_in_a_working_directory_that_is_gone_that_is_said(tmp_path: Path, argv: 
     )
     assert done.stderr == "e2c-dl: the working directory was removed; cd to one that exists\n"
     assert (done.stdout, done.returncode) == ("", 2)
+
+
+@pytest.mark.parametrize("name", ["a{{ 7*7 }}", "${HOME}", "a$b", "{% if x %}", "{#b"])
+@pytest.mark.parametrize("option", ["--archive", "artifacts", "E2CDL_STATE"])
+def test_a_path_that_ansible_would_change_is_refused(tmp_path: Path, repository: Path, name: str, option: str) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    artifacts = place if option == "artifacts" else tmp_path
+    state = {"E2CDL_STATE": str(place if option == "E2CDL_STATE" else tmp_path)}
+    argv = ["deploy", str(repository / "experiments/first-light"), str(artifacts), "--dry-run"]
+    argv += ["--archive", str(place)] if option == "--archive" else []
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *argv], env=os.environ | state, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.startswith(f"e2c-dl: {option}: {str(place)!r} has ")
+    assert done.stderr.endswith("; name a path without, or rename the folder\n")
+    assert (done.stderr.count("\n"), done.returncode) == (1, 2)
+
+
+def test_other_paths_are_ansibles_too(tmp_path: Path) -> None:
+    for name in ("a b", "it's", 'say "x"', "two\nlines", "ü", "[a]*?", "{a}", "b\\c", "%(x)s", "~t", "a,b;c|d&e"):
+        request._check_plain("--archive", tmp_path / name)
 
 
 def test_without_a_home_that_can_be_written_that_is_said() -> None:
