@@ -32,6 +32,8 @@ class Quiet:
         self.failures: list[str] = []
         self._interrupt_at = interrupt_at
 
+    def begun(self, run_id: str, archive: Path) -> None: ...
+
     def step(self, name: str, what: str) -> None:
         pass
 

@@ -24,7 +24,7 @@
         outcome.json                 how its worker ended; absent if it exited without an outcome
         worker.log
       model.npz                    final parameters of rank 0
-      logs/                        E2Clab's, the relay's, this program's
+      logs/                        E2Clab's, the relay's, this program's; console.log: what the run told
       report.json  report.html
 """
 
@@ -52,5 +52,6 @@ OUTCOME = "outcome.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"
 LOGS = "logs"
+CONSOLE_LOG = "console.log"  # in it
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"

@@ -39,6 +39,9 @@ class Request:
 class Console(Protocol):
     """Who listens to a run. Called from the main thread and, for ``doing`` and ``progress``, from one other too."""
 
+    def begun(self, run_id: str, archive: Path) -> None:
+        """The run is there: its id, and where it is kept."""
+
     def step(self, name: str, what: str) -> None:
         """A step begins; ``what`` is a sentence for people."""
 

@@ -7,22 +7,29 @@ from pathlib import Path
 from e2c_dl.campaign.request import Console, Request, checked
 from e2c_dl.campaign.steps import STEPS, Campaign
 from e2c_dl.campaign.walk import walk
-from e2c_dl.errors import Interrupted
 
 
-def run(request: Request, console: Console) -> Path:
-    """Carry out ``request``; the archive's path.
+def run(request: Request, console: Console, transcript: Console | None = None) -> Path:
+    """Carry out ``request``, telling both consoles; the archive's path.
 
     Raises: the E2cDlError of the first step that failed, or the cause that the workers' records show, unless the user
     stopped the run; after all that had to be done was done.
     """
-    campaign = Campaign(request=request, console=console)
+    campaign = Campaign(request=request, console=console, transcript=transcript)
     with campaign.scope:  # closed by then, unless a step failed before there was anything to release
-        failure = walk(STEPS, campaign)
-    if failure is not None:
-        # a stop by the user is no failure of a worker that it stopped
-        raise failure if campaign.cause is None or isinstance(failure, Interrupted) else campaign.cause
+        walk(STEPS, campaign)
+    _tell_what_is_left(campaign)
+    if campaign.verdict is not None:
+        raise campaign.verdict
     return campaign.archive_path
+
+
+def _tell_what_is_left(campaign: Campaign) -> None:
+    """Of a run whose release was given up, or failed."""
+    testbed = campaign.testbed
+    if testbed is None or not testbed.state_dir.exists() or (campaign.request.keep and not campaign.failures):
+        return
+    campaign.console.say(f"not all of it was removed: `e2c-dl destroy {testbed.run_id}` removes the rest")
 
 
 def plan(request: Request) -> str:

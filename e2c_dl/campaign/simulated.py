@@ -90,7 +90,7 @@ def stage(simulation: Simulation) -> None:
         hosts=[{"name": h.name, "layer": h.layer, "rank": h.rank, "role": h.role} for h in scenario.topology.ranks],
         facts={"training": vars(scenario.training), "mathematics": SHAPES if simulation.shapes_only else REAL},
     )
-    simulation.console.say(f"run {run_id}, archive {path}")
+    simulation.console.begun(run_id, path)
     for sentence in (*(NOT_TRAINED if simulation.shapes_only else ()), *inputs.not_honoured(scenario)):
         simulation.console.say(sentence)
         archive.limited(sentence)

@@ -59,6 +59,12 @@ class Campaign(Underway):
         return () if self.signs is None else self.signs.silences()
 
     @property
+    def verdict(self) -> E2cDlError | None:
+        first = super().verdict
+        # a stop by the user is no failure of a worker that it stopped
+        return first if first is None or self.cause is None or isinstance(first, Interrupted) else self.cause
+
+    @property
     def work_dir(self) -> Path:
         """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
         return self.archive_path / ".e2clab"
@@ -114,7 +120,7 @@ def stage(campaign: Campaign) -> None:
     )  # fmt: skip
     for limitation in NOT_TRAINED if shapes else ():
         archive.limited(limitation)
-    campaign.console.say(f"run {testbed.run_id}, archive {path}")
+    campaign.console.begun(testbed.run_id, path)
     campaign.say_limitations()
 
 

@@ -1,9 +1,8 @@
-"""The console that a run tells, made one that the run outlives: whatever fails in it is remembered, once."""
+"""The consoles that a run tells, made ones that the run outlives: whatever fails in one is remembered, once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.campaign.request import Console
@@ -11,42 +10,49 @@ from e2c_dl.errors import E2cDlError
 
 
 class Outlived:
-    """Conforms to Console. Silent after the first failure of ``console``, which is ``failure`` from then on.
+    """Conforms to Console, tells several. One that failed is not told any more; ``failures`` says why.
 
     What ends a step from outside may come while it tells: that passes.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.failure: str | None = None
+    def __init__(self, *consoles: Console) -> None:
+        self._consoles = list(consoles)
+        self.failures: list[str] = []
         self.waiting: tuple[str, ...] = ()  # the hosts that were waited for when that was last told
+
+    def leave(self, console: Console | None) -> None:
+        """``console`` is not told any more."""
+        self._consoles = [each for each in self._consoles if each is not console]
+
+    def begun(self, run_id: str, archive: Path) -> None:
+        self._tell("begun", run_id, archive)
 
     def step(self, name: str, what: str) -> None:
         self.waiting = ()
-        self._tell(self._console.step, name, what)
+        self._tell("step", name, what)
 
     def done(self, name: str, seconds: float) -> None:
-        self._tell(self._console.done, name, seconds)
+        self._tell("done", name, seconds)
 
     def failed(self, name: str, why: str) -> None:
-        self._tell(self._console.failed, name, why)
+        self._tell("failed", name, why)
 
     def say(self, line: str) -> None:
-        self._tell(self._console.say, line)
+        self._tell("say", line)
 
     def doing(self, doing: Doing) -> None:
         self.waiting = doing.waiting
-        self._tell(self._console.doing, doing)
+        self._tell("doing", doing)
 
     def progress(self, progress: Progress) -> None:
-        self._tell(self._console.progress, progress)
+        self._tell("progress", progress)
 
-    def _tell(self, tell: Callable[..., None], *what: Any) -> None:
-        if self.failure is not None:
-            return
-        try:
-            tell(*what)
-        except E2cDlError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - SystemExit: libraries end at a broken pipe
-            self.failure = f"nobody heard the run any more: {type(error).__name__}: {error}"
+    def _tell(self, method: str, *what: object) -> None:
+        for console in tuple(self._consoles):
+            try:
+                getattr(console, method)(*what)
+            except E2cDlError:
+                raise
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - SystemExit: libraries end at a broken pipe
+                self.leave(console)
+                self.failures.append(f"nobody heard the run any more: {type(error).__name__}: {error}")

@@ -25,6 +25,9 @@ from e2c_dl.scenario.model import SHAPES, Scenario
 
 T = TypeVar("T")
 
+ENDED = "ended_with"
+"""Among the facts of run.json: exit_code, and error, the line that the command line ended with."""
+
 PACKAGES = ("e2c_dl", "e2clab", "enoslib", "ansible-core", "torch", "numpy", "scikit-learn", "pyarrow")
 
 NOT_TRAINED = (f"mathematics: {SHAPES}: nothing was trained, so that there is neither loss nor accuracy",)
@@ -36,13 +39,21 @@ class Underway:
     """One run. Grows from step to step; only its steps change it."""
 
     console: Console  # whatever fails in it, the run goes on
+    transcript: Console | None = None  # a second one, which keeps what it is told in the archive until that is sealed
     interrupts: Interrupts = field(default_factory=Interrupts)  # the walk's, once it has begun
     scenario: Scenario | None = None
     archive: Archive | None = None
     failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
 
     def __post_init__(self) -> None:
-        self.console = self._outlived = Outlived(self.console)
+        self.console = self._outlived = Outlived(
+            *([self.transcript] if self.transcript else []), self.console
+        )  # kept before it is told
+
+    @property
+    def verdict(self) -> E2cDlError | None:
+        """Why the run failed, as its user is told; None if it did not."""
+        return self.failures[0][1] if self.failures else None
 
     @property
     def waited_for(self) -> tuple[str, ...]:
@@ -85,7 +96,7 @@ class Underway:
         if self.failures:
             # the first decides: later failures often follow from it
             outcome = Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
-        for sentence in [*happened, *([self._outlived.failure] if self._outlived.failure else [])]:
+        for sentence in [*happened, *self._outlived.failures]:
             archive.happened(sentence)
         archive.end(outcome, now().isoformat(timespec="seconds"))
         try:
@@ -94,6 +105,10 @@ class Underway:
         except AnalysisError as error:  # a run that failed early left nothing to analyse; it is sealed all the same
             self.console.say(str(error))
             archive.happened(str(error))
+        verdict = self.verdict
+        ended = {"exit_code": 0 if verdict is None else verdict.exit_code, "error": str(verdict or "")}
+        archive.record(facts={ENDED: ended})  # for who comes when this process is gone
+        self._outlived.leave(self.transcript)
         archive.seal(secrets)  # last: whatever is written after its checksums counts as altered
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -31,6 +32,9 @@ class PlainConsole:
         self._last_s = 0.0
         self._step = ("", "")
         self._doing, self._told_s = "", 0.0
+
+    def begun(self, run_id: str, archive: Path) -> None:
+        self.say(f"run {run_id}, archive {archive}")
 
     def step(self, name: str, what: str) -> None:
         self._step, self._doing = (name, what), ""

@@ -12,6 +12,7 @@ import click
 from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
+from e2c_dl.errors import Interrupted
 
 
 @click.command()
@@ -25,6 +26,7 @@ from e2c_dl.cli.machine import tell_broken
 @click.option(
     "--keep", is_flag=True, help="Leave the hosts up afterwards, for `shell` and `logs`; `destroy RUN` ends them."
 )
+@click.option("--detach", is_flag=True, help="Return when the run has begun; it goes on by itself, see `attach`.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, with every command; start nothing.")
 @options.as_json("Print the report as JSON on standard output, nothing else.")
 def deploy(
@@ -36,6 +38,7 @@ def deploy(
     seed: int | None,
     healthy: bool,
     keep: bool,
+    detach: bool,
     dry_run: bool,
     as_json: bool,
     **said: str | None,
@@ -49,6 +52,8 @@ def deploy(
 
     options.one_of(seed=seed is not None, healthy=healthy)
     options.one_of(json=as_json, dry_run=dry_run)
+    options.one_of(detach=detach, dry_run=dry_run)
+    options.one_of(json=as_json, detach=detach)
     request = Request(
         scenario=Path(os.path.abspath(scenario)),
         artifacts=Path(os.path.abspath(artifacts)),
@@ -69,9 +74,33 @@ def deploy(
     tell_broken()
     catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
+    from e2c_dl.cli.detached import Transcript, detached
 
-    path = run(request, open_console(quiet=as_json))  # quiet: who wants JSON reads failures alone
+    if detach:
+        detached(lambda console: run(request, console, Transcript()))
+        return
+    path = run(request, open_console(quiet=as_json), Transcript())  # quiet: who wants JSON reads failures alone
     tell(path, as_json)
+
+
+@click.command()
+@click.argument("run")
+@options.as_json("Print the report as JSON on standard output in the end; nothing else there.")
+def attach(run: str, as_json: bool) -> None:
+    """Show what RUN, a run's id or its archive, told from its beginning, and follow it until it ends.
+
+    Ends with the run's exit code. Ctrl-C ends this alone; the run goes on.
+    """
+    from e2c_dl.cli import detached
+
+    found = detached.find(run)
+    try:
+        for text in detached.lines(found.archive):
+            click.echo(text, nl=False, err=True)
+    except KeyboardInterrupt:
+        click.echo(f"run {found.run_id} goes on: {found.ending}", err=True)
+        sys.exit(Interrupted.exit_code)
+    tell(detached.ended(found), as_json)
 
 
 def tell(path: Path, as_json: bool) -> None:

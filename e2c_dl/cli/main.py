@@ -24,6 +24,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "init": ("e2c_dl.cli.scenarios", "init", "Write a commented scenario to start from."),
     "check": ("e2c_dl.cli.scenarios", "check", "Read and validate a scenario; start nothing."),
     "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
+    "attach": ("e2c_dl.cli.deploy", "attach", "Show a run that is going on, from its beginning to its end."),
     "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
     "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),

@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,8 @@ class Pressing:
 
     def __init__(self, when: str) -> None:
         self.when = when
+
+    def begun(self, run_id: str, archive: Path) -> None: ...
 
     def step(self, name: str, what: str) -> None: ...
 

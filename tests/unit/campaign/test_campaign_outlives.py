@@ -3,6 +3,7 @@
 import shutil
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,8 @@ class Deaf:
 
     def __init__(self, step: str, error: BaseException) -> None:
         self._step, self._error, self._broken, self.calls = step, error, False, 0
+
+    def begun(self, run_id: str, archive: Path) -> None: ...
 
     def step(self, name: str, what: str) -> None:
         self._broken |= name == self._step
