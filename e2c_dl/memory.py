@@ -1,4 +1,4 @@
-"""Memory of this machine, as its kernel tells it."""
+"""Memory of this machine, and how scarce its resources are, as its kernel tells it."""
 
 from __future__ import annotations
 
@@ -13,3 +13,16 @@ def memory_available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     raise TestbedError(f"{meminfo} does not say MemAvailable: this needs Linux 3.14 or later")
+
+
+def pressure(root: Path = Path("/proc/pressure")) -> dict[str, float]:
+    """cpu, memory, io -> % of the last 10 s in which some process waited for it; empty if the kernel does not tell."""
+    found = {}
+    for name in ("cpu", "memory", "io"):
+        try:
+            first = (root / name).read_text(encoding="ascii").split("\n")[0]  # some avg10=0.00 avg60=...
+        except OSError:  # a kernel built without it, or one that refuses
+            continue
+        values = dict(word.split("=") for word in first.split()[1:])
+        found[name] = float(values["avg10"])
+    return found

@@ -150,9 +150,14 @@ def starting(
     started = []
     (folder / "artifacts").mkdir()
 
-    def begin(iterations: int = 3, source: Path | None = None, command: Sequence[str] = COMMAND) -> Started:
+    def begin(
+        iterations: int = 3,
+        source: Path | None = None,
+        command: Sequence[str] = COMMAND,
+        archive: Path = folder / "a",
+    ) -> Started:
         source = source or scenario(folder / "s", workflow, iterations=iterations)
-        arguments = ("deploy", "--on", testbed, source, folder / "artifacts", "--archive", folder / "a")
+        arguments = ("deploy", "--on", testbed, source, folder / "artifacts", "--archive", archive)
         started.append(Started(*arguments, log=folder / "log", command=command))
         return started[-1]
 

@@ -22,6 +22,7 @@
         changes-worker.jsonl         the same of its worker: compute, heat, clock; see trace.changes
         heat.csv                     emulated temperature, once a second; only of hosts that throttle themselves
         outcome.json                 how its worker ended; absent if it exited without an outcome
+        ending.json                  how its first process ended; only of a host that ended before it was released
         worker.log
       model.npz                    final parameters of rank 0
       logs/                        E2Clab's, the relay's, this program's; console.log: what the run told
@@ -49,9 +50,11 @@ CHANGES = "changes.jsonl"
 WORKER_CHANGES = "changes-worker.jsonl"
 HEAT = "heat.csv"
 OUTCOME = "outcome.json"
+ENDING = "ending.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"
 LOGS = "logs"
+E2CLAB = ".e2clab"  # while a run goes on: the copy of the scenario that E2Clab may write into
 CONSOLE_LOG = "console.log"  # in it
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"

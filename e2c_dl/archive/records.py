@@ -1,6 +1,6 @@
 """Records that a worker leaves beside its trace, live or virtual: frozen, each with the format it is written in.
 
-Every record decodes by :mod:`e2c_dl.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
+Every record decodes by :mod:`e2c_dl.archive.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import Enum
+from signal import Signals
 from typing import Any
 
 from msgspec import Struct
+
+from e2c_dl.units import format_size
 
 OUTCOME_FORMAT = 2
 FACTS_FORMAT = 2
@@ -39,6 +42,7 @@ class WorkerOutcome(Struct, frozen=True, kw_only=True):
     origin: int | None = None  # the rank where it began, if that is known to be another
     iterations_done: int
     seconds: float  # of training, from the first iteration's start
+    ended_s: float | None = None  # Unix time of its host's clock; not of a virtual one
     loss: float | None = None  # on the test samples, at the end; rank 0 only
     accuracy: float | None = None
 
@@ -52,6 +56,39 @@ class WorkerOutcome(Struct, frozen=True, kw_only=True):
     def is_consequence(self) -> bool:
         """Whether it ended because of another worker."""
         return self.origin is not None or self.cause in (Cause.ANOTHER, Cause.LOST_PEER)
+
+
+class HostEnding(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a host ended before the run released it: ``ending.json``; absent of hosts that did not."""
+
+    format: int = 1
+    at_s: float  # Unix time at which it was seen to be gone
+    process: str = "first process"  # whose end was the host's: that one, or the sshd that it waits for
+    status: int | None = None  # its exit status, if that is known
+    signal: int | None = None  # what killed it, if that is known
+    out_of_memory: bool = False  # whether the host's own limit of memory did
+    memory_available_bytes: int | None = None  # of the machine, then
+    pressure: dict[str, float] = {}  # cpu, memory, io -> % of the last 10 s that some process waited for it
+
+    def described(self) -> str:
+        """In one sentence: ``its first process was killed by SIGKILL (the machine then: memory 20.1 GiB)``."""
+        how = "is gone" if self.status is None else f"exited with {self.status}"
+        if self.signal is not None:
+            how = f"was killed by {_signal_name(self.signal)}"
+        if self.out_of_memory:
+            how += ", for its limit of memory"
+        then = [f"{name} pressure {percent:g} %" for name, percent in self.pressure.items()]
+        if self.memory_available_bytes is not None:
+            then.insert(0, f"{format_size(self.memory_available_bytes)} of memory available")
+        machine = f" (the machine then: {', '.join(then)})" if then else ""
+        return f"its {self.process} {how}{machine}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:  # a number that this machine has no name for
+        return f"signal {number}"
 
 
 class Progress(Struct, frozen=True, kw_only=True):

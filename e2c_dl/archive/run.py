@@ -15,9 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.archive.codec import DAMAGED, convert
 from e2c_dl.archive.layout import RUN
-from e2c_dl.beneath import Place
-from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.errors import ArchiveError
 
 RUN_FORMAT = 2
@@ -128,12 +127,13 @@ def read_facts(path: Path) -> dict[str, Any]:
 
     Raises: ArchiveError.
     """
-    file = Place(path) / RUN
-    if not file.exists():
-        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed")
+    file = path / RUN
     try:
-        # not by msgspec: file names that are not UTF-8 are lone surrogates here
-        facts = json.loads(file.read(), parse_constant=_refused)
+        facts = json.loads(file.read_bytes())  # not by msgspec: file names that are not UTF-8 are lone surrogates here
+    except (FileNotFoundError, NotADirectoryError) as error:  # it may name a file
+        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{file}: is not valid JSON ({error}); {DAMAGED}") from error
     if not isinstance(facts, dict):
@@ -141,10 +141,6 @@ def read_facts(path: Path) -> dict[str, Any]:
     if facts.get("format") == 1:
         return {RENAMED.get(str(key), str(key)): value for key, value in facts.items()} | {"format": RUN_FORMAT}
     return facts
-
-
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number")
 
 
 def read_run(path: Path) -> Run:

@@ -33,7 +33,7 @@ from e2c_dl.testbeds.base import Access
 EVERY_S = 2.0
 TOLD_AFTER = 3  # bytes without an answer
 LOST_AFTER = 30
-_WHY = "its processes are stopped, or its management network is gone"
+WHY = "its processes are stopped, or its management network is gone"
 _BYTE = b"."
 
 
@@ -93,9 +93,9 @@ class Signs:
         if told or (lost and not line.heard_once):
             self._note(Silence(host=line.host, since_s=line.since_s))
         if told:
-            self._tell(f"{line.host}: no sign of life for {TOLD_AFTER * EVERY_S:g} s: {_WHY}")
+            self._tell(f"{line.host}: no sign of life for {TOLD_AFTER * EVERY_S:g} s: {WHY}")
         if lost:
-            self._lost(TestbedError(f"{line.host}: no sign of life for {LOST_AFTER * EVERY_S:g} s: {_WHY}"))
+            self._lost(TestbedError(f"{line.host}: no sign of life for {LOST_AFTER * EVERY_S:g} s: {WHY}"))
 
     def _hear(self, selector: selectors.BaseSelector, until_s: float) -> bool:
         """Listen until then; whether to go on."""

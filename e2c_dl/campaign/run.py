@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.request import Console, Request, checked
-from e2c_dl.campaign.steps import STEPS, Campaign
+from e2c_dl.campaign.steps import STEPS
 from e2c_dl.campaign.walk import walk
 
 

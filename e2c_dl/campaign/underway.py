@@ -89,27 +89,46 @@ class Underway:
         except (E2cDlError, OSError):  # no archive yet, or none any more
             print(text, file=sys.stderr)
 
-    def conclude(self, happened: Iterable[str], secrets: Sequence[bytes] = ()) -> None:
-        """Say how the run ended, and what ``happened``, analyse it, write the report, and seal the archive."""
+    def conclude(
+        self, happened: Iterable[str], secrets: Sequence[bytes] = (), *, outcome: Outcome | None = None
+    ) -> None:
+        """Say how the run ended, and what ``happened``, analyse it, write the report, and seal the archive.
+
+        ``outcome``: by default what follows from the failures. A run that cannot be reported is sealed all the same.
+        """
         archive = self.the_archive
-        outcome = Outcome.FINISHED
-        if self.failures:
-            # the first decides: later failures often follow from it
-            outcome = Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
         for sentence in [*happened, *self._outlived.failures]:
             archive.happened(sentence)
-        archive.end(outcome, now().isoformat(timespec="seconds"))
-        try:
-            left = open_archive(archive.path)
-            write_report(left, diagnose(left))
-        except AnalysisError as error:  # a run that failed early left nothing to analyse; it is sealed all the same
-            self.console.say(str(error))
-            archive.happened(str(error))
-        verdict = self.verdict
-        ended = {"exit_code": 0 if verdict is None else verdict.exit_code, "error": str(verdict or "")}
-        archive.record(facts={ENDED: ended})  # for who comes when this process is gone
+        archive.end(outcome or self._outcome(), archive.run.ended or now().isoformat(timespec="seconds"))
+        failure = self._reported()
+        if ENDED not in archive.run.facts:  # for who comes when this process is gone
+            verdict = self.verdict
+            ended = {"exit_code": 0 if verdict is None else verdict.exit_code, "error": str(verdict or "")}
+            archive.record(facts={ENDED: ended})
         self._outlived.leave(self.transcript)
         archive.seal(secrets)  # last: whatever is written after its checksums counts as altered
+        if failure is not None:
+            raise failure
+
+    def _outcome(self) -> Outcome:
+        if not self.failures:
+            return Outcome.FINISHED
+        # the first decides: later failures often follow from it
+        return Outcome.INTERRUPTED if isinstance(self.failures[0][1], Interrupted) else Outcome.FAILED
+
+    def _reported(self) -> Exception | None:
+        """Write the report, or say why there is none; what went wrong, unless there was nothing to analyse."""
+        try:
+            left = open_archive(self.archive_path)
+            write_report(left, diagnose(left))
+        except Exception as error:  # noqa: BLE001 - Ctrl-C, a full disk, a defect: the archive is sealed without it
+            for name in (layout.REPORT_JSON, layout.REPORT_HTML):  # of an earlier try: it would be taken for this one's
+                (self.archive_path / name).unlink(missing_ok=True)
+            why = str(error) if isinstance(error, AnalysisError) else f"there is no report: {error}"
+            self.console.say(why)
+            self.the_archive.happened(why)
+            return None if isinstance(error, AnalysisError) else error
+        return None
 
 
 def asked_for(scenario: Scenario) -> dict[str, Any]:

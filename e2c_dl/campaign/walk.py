@@ -57,7 +57,7 @@ def walk(steps: Sequence[Step[R]], run: R) -> E2cDlError | None:
 def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
     """Do one step; its failure, if any, is one of ours, and on record."""
     run.console.step(step.name, step.what)
-    begun = time.monotonic()  # not the wall clock, which may be set meanwhile
+    begun, before = time.monotonic(), interrupts.received  # not the wall clock, which may be set meanwhile
     error: E2cDlError | None = None
     try:
         with interrupts.raised(not step.always), interrupts.limited(step.limit_s, lambda: _too_long(step, run)):
@@ -69,6 +69,8 @@ def _carry_out(step: Step[R], run: R, interrupts: Interrupts) -> None:
         error = interrupts.ended  # whatever else it looked like to others
         if run.archive is None and error is interrupts.received:
             error = Interrupted("stopped before anything was started")
+    elif error is not None and before is None and interrupts.received is not None:
+        error = interrupts.received  # a terminal sends it to Ansible's forks as well, which fail of it
     if error is None:
         run.console.done(step.name, seconds)
     else:
@@ -92,8 +94,7 @@ def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
     """What went wrong, as an error of ours; of a defect, the traceback is kept."""
     if isinstance(failed, (ArchiveError, OSError)) and run.archive is not None and not run.archive_path.is_dir():
         error: E2cDlError = ArchiveError(
-            f"{run.archive_path}: the archive was removed, or moved, while the run went on; "
-            "hosts were released, what was traced since is lost"
+            f"{run.archive_path}: the archive was removed, or moved, while the run went on; leave it where it is"
         )
     elif isinstance(failed, E2cDlError):
         return failed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from e2c_dl.cli.options import ARCHIVE, PATH, SCENARIO, as_json, one_of
+from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
 
 if TYPE_CHECKING:
     from e2c_dl.diagnosis.model import Report
@@ -69,10 +70,20 @@ def export(archive: Path, form: str, output: Path | None) -> None:
 
 @click.command()
 @ARCHIVE
-def verify(archive: Path) -> None:
-    """Check ARCHIVE against its checksums: one line per file that is missing, altered or new."""
+@click.option("--seal", is_flag=True, help="Close an archive that was left open: report, metadata, checksums.")
+def verify(archive: Path, seal: bool) -> None:
+    """Check ARCHIVE against its checksums: one line per file that is missing, altered or new.
+
+    With --seal: an archive that has none yet, of a run that was killed while it reported or had no room for it, is
+    reported as far as that is possible, and sealed.
+    """
     from e2c_dl.archive.verify import verify as problems
 
+    if seal:
+        from e2c_dl.campaign import finish
+        from e2c_dl.cli.console import open_console
+
+        finish.seal(Path(os.path.abspath(archive)), open_console())
     found = problems(archive)
     for problem in found:
         click.echo(f"e2c-dl: {problem}", err=True)
@@ -82,15 +93,31 @@ def verify(archive: Path) -> None:
 
 
 @click.command()
-@click.argument("output_dir", type=PATH)
-@SCENARIO
-@click.option("--archive", type=PATH, help="Where to make it [default: OUTPUT_DIR-archive].")
-def collect(output_dir: Path, scenario: Path, archive: Path | None) -> None:
-    """Make an archive of what plain `e2clab deploy` left in OUTPUT_DIR (SCENARIO's folder named by date and time)."""
-    from e2c_dl.campaign.collect import collect_plain
+@click.argument("where", metavar="RUN|OUTPUT_DIR")
+@click.argument("scenario", type=PATH, required=False)
+@click.option("--archive", type=PATH, help="Where it is, or where to make it [default: RUN's own; OUTPUT_DIR-archive].")
+def collect(where: str, scenario: Path | None, archive: Path | None) -> None:
+    """Collect what hosts still hold of RUN into its archive, end RUN, and seal the archive.
 
-    target = archive or Path(str(output_dir).rstrip("/") + "-archive")  # its slash would put it inside
-    print_report(target, collect_plain(output_dir, scenario, target))
+    For a run whose controller was killed, or whose archive had no room, or was moved or removed: then --archive names
+    it, or a new one. With OUTPUT_DIR and SCENARIO instead: make an archive of what plain `e2clab deploy` left in
+    OUTPUT_DIR (SCENARIO's folder named by date and time).
+    """
+    from e2c_dl.campaign.plain import collect_plain
+    from e2c_dl.testbeds.registry import is_run_id
+
+    if scenario is not None:
+        output_dir = Path(where)
+        target = archive or Path(where.rstrip("/") + "-archive")  # its slash would put it inside
+        print_report(target, collect_plain(output_dir, scenario, target))
+        return
+    if not is_run_id(where):
+        raise click.UsageError(f"{where} is no run's id (8 hexadecimal digits); for a folder name its SCENARIO, too")
+    from e2c_dl.campaign import finish
+    from e2c_dl.cli.console import open_console
+
+    finished = finish.finish(where, open_console(), absolute(archive))
+    print_report(finished)
 
 
 def print_report(archive: Path, found: Report | None = None) -> None:

@@ -57,23 +57,28 @@ def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("run", required=False)
-def destroy(run: str | None) -> None:
+@click.option("--discard", is_flag=True, help="Collect nothing first: what hosts traced is lost.")
+def destroy(run: str | None, discard: bool) -> None:
     """Remove what crashed runs left, on this machine and on the hosts they used, and only that.
 
     Without RUN: every run whose `e2c-dl` is gone, but for those that `deploy --keep` left up. With RUN: that one, even
-    if it is still going on.
+    if it is still going on. What their hosts traced is put into their archives first; where that cannot be done, a run
+    is left alone unless it is named.
     """
+    from e2c_dl.campaign import finish
+    from e2c_dl.cli.console import open_console
     from e2c_dl.errors import E2cDlError, InputError
-    from e2c_dl.testbeds import catalogue, registry
+    from e2c_dl.testbeds import registry
 
     dead = registry.dead_runs()  # before any is removed: those that never came to write their state, too
     known = dict.fromkeys([*(each.id for each in registry.runs()), *registry.broken(), *dead])
     if run is not None and run not in known:
         raise InputError(f"{run}: no such run on this machine; known: {', '.join(known) or 'none'}")
     failures: list[E2cDlError] = []
+    console = open_console(quiet=True)
     for run_id in dead if run is None else (run,):
         try:
-            lines = catalogue.destroy(run_id)
+            lines = finish.end(run_id, console, asked=run is not None, discard=discard)
         except E2cDlError as error:  # a host that is off must not keep the other runs from being removed
             click.echo(f"{run_id}: {error}", err=True)
             failures.append(error)

@@ -33,7 +33,11 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
     "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
     "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),
-    "collect": ("e2c_dl.cli.archives", "collect", "Make an archive of what plain `e2clab deploy` left."),
+    "collect": (
+        "e2c_dl.cli.archives",
+        "collect",
+        "Finish a run cut off, or archive plain `e2clab deploy`.",
+    ),
     "shell": ("e2c_dl.cli.machine", "shell", "Open a shell, or run a command, on a host that is up."),
     "logs": ("e2c_dl.cli.machine", "logs", "Show the logs of a run, up or archived."),
     "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),

@@ -28,11 +28,12 @@ needs no more than the registry. ``testbeds.catalogue`` knows them by name; a ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import host_keys as keys
@@ -134,14 +135,20 @@ class TestbedRun(Protocol):
     def emulation_failure(self) -> str | None:
         """Why the emulation is no longer in force; None while it is."""
 
+    def endings(self) -> Mapping[str, HostEnding]:
+        """Hosts that ended so far, before they were released, and how; those of other machines cannot be seen."""
+
     def log_files(self) -> dict[str, Path]:
         """Name -> path of what this testbed logged, while the run is up."""
 
     def end_emulation(self) -> tuple[str, ...]:
         """End the emulation; why the network may not have been as requested, in sentences. Raises: EmulationError."""
 
-    def release(self) -> tuple[str, ...]:
-        """Remove everything of this run, from this machine and from the hosts; what that was, one line each."""
+    def release(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        """Remove everything of this run, from this machine and from the hosts; what that was, one line each.
+
+        The run directories of the hosts ``keep`` stay, and the registry knows the run until they are removed, too.
+        """
 
     def secrets(self) -> tuple[bytes, ...]:
         """What must not stand in an archive. Empty once the hosts are released."""

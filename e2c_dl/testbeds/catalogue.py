@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -92,8 +92,10 @@ def enter(name: str) -> None:
         importlib.import_module(entry.entrance).enter()
 
 
-def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:
     """End run ``run_id``, alive or dead, and remove all it has, wherever it is; what that was, one line each.
+
+    The run directories of the hosts ``keep`` stay, and with them what the registry knows of the run.
 
     Where its state.json cannot be read, that is what can be found on this machine from the id alone.
 
@@ -101,7 +103,7 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     """
     name = registry.name_of_testbed(run_id, base)
     if name in _KINDS:
-        return _cleanup(name)(run_id, base)
+        return _cleanup(name)(run_id, base, keep=keep)
     return _destroy_here(run_id, base)
 
 
@@ -117,8 +119,8 @@ def _destroy_here(run_id: str, base: Path | None) -> tuple[str, ...]:
         )
 
 
-def _cleanup(name: str) -> Callable[[str, Path | None], tuple[str, ...]]:
-    destroy: Callable[[str, Path | None], tuple[str, ...]] = importlib.import_module(_KINDS[name].cleanup).destroy
+def _cleanup(name: str) -> Callable[..., tuple[str, ...]]:
+    destroy: Callable[..., tuple[str, ...]] = importlib.import_module(_KINDS[name].cleanup).destroy
     return destroy
 
 

@@ -26,19 +26,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from e2c_dl import codec
+from e2c_dl.archive import codec
 from e2c_dl.atomic_write import replacing
 from e2c_dl.errors import ArchiveError, InputError, TestbedError
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.pids import start_ticks
 
 RUN_VARIABLE = "E2CDL_RUN"
 """Environment variable that carries the run's id in every process of a run."""
 
 STATE_VARIABLE = "E2CDL_STATE"
 _DEFAULT_BASE = "/run/e2c-dl"
-_STATE = "state.json"
+STATE = "state.json"
 FORMAT = 1  # of state.json
 _IN_NO_FILE = ("id", "directory")  # where a run's directory is says both
+UNCOLLECTED = "uncollected"
+"""Of a run's details: hosts whose files are not all in its archive -> where they are kept, a path here or elsewhere."""
+
 _ID = re.compile(r"[0-9a-f]{8}")
 
 
@@ -88,9 +92,14 @@ def default_base(environ: Mapping[str, str], uid: int) -> str:
     return f"{runtime}/e2c-dl" if os.access(runtime, os.W_OK) else f"/tmp/e2c-dl-{uid}"
 
 
+def is_run_id(text: str) -> bool:
+    """Whether ``text`` may name a run."""
+    return _ID.fullmatch(text) is not None
+
+
 def run_directory(run_id: str, base: Path | None = None) -> Path:
     """Where ``run_id`` has its directory. Raises: InputError if it is not an id."""
-    if not _ID.fullmatch(run_id):
+    if not is_run_id(run_id):
         raise InputError(f"run {run_id!r}: not a run's id; write the 8 hexadecimal digits that `e2c-dl destroy` lists")
     return (base or state_base()) / run_id
 
@@ -141,7 +150,7 @@ def begin(
 def save(run: RegisteredRun) -> None:
     """Write ``run`` over its state.json, as a whole."""
     fields = {name: value for name, value in vars(run).items() if name not in _IN_NO_FILE}
-    with replacing(run.directory / _STATE) as place:  # at once: other commands read it at any moment
+    with replacing(run.directory / STATE) as place:  # at once: other commands read it at any moment
         place.write_bytes(codec.encode({"format": FORMAT} | fields))
 
 
@@ -155,7 +164,7 @@ def changed(run: RegisteredRun, **fields: Any) -> RegisteredRun:
 def load(run_id: str, base: Path | None = None) -> RegisteredRun:
     """The run ``run_id``. Raises: InputError if there is none; TestbedError if its state.json cannot be read."""
     directory = run_directory(run_id, base)
-    if not os.path.lexists(directory / _STATE):
+    if not os.path.lexists(directory / STATE):
         raise InputError(f"run {run_id}: there is none in {directory.parent}; `e2c-dl destroy` lists what there is")
     if isinstance(run := _read(directory), TestbedError):
         raise run
@@ -177,7 +186,7 @@ def up(run_id: str | None) -> RegisteredRun:
     """The run ``run_id``, or, without one, the only one that has hosts up. Raises: InputError, TestbedError."""
     if run_id in (damaged := broken()):
         raise TestbedError(damaged[run_id])
-    found = {run.id: run for run in runs() if run.hosts}
+    found = {run.id: run for run in runs() if run.hosts and not run.details.get(UNCOLLECTED)}
     if run_id is None and len(found) == 1:
         return next(iter(found.values()))
     if run_id is None or run_id not in found:
@@ -206,7 +215,7 @@ def name_of_testbed(run_id: str, base: Path | None = None) -> str | None:
     "local" if its run was killed before it could say: nothing exists of it then, but for its directory.
     """
     directory = run_directory(run_id, base)
-    if not os.path.lexists(directory / _STATE):
+    if not os.path.lexists(directory / STATE):
         return "local"
     name = _fields(directory).get("testbed")
     return name if isinstance(name, str) else None
@@ -221,20 +230,10 @@ def live_controller(directory: Path) -> int | None:
 
 
 def _is_dead(directory: Path) -> bool:
-    if not os.path.lexists(directory / _STATE):
+    if not os.path.lexists(directory / STATE):
         return True  # killed before it was there
     run = _read(directory)
     return isinstance(run, RegisteredRun) and not run.kept and live_controller(directory) is None
-
-
-def start_ticks(pid: int) -> int | None:
-    """When ``pid`` started, in clock ticks since boot; None if there is no such process, or it is a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the command's name, in parentheses, may hold anything
-    return None if state in "ZX" else int(fields[18])  # starttime is field 22 of proc(5), and ``state`` its third
 
 
 def _make_base(base: Path) -> None:
@@ -243,6 +242,13 @@ def _make_base(base: Path) -> None:
     base.mkdir(parents=True, exist_ok=True, mode=0o755 if uid == 0 else 0o700)  # root's may be listed, not entered
     if uid != 0 and base.stat().st_uid != uid:  # exist_ok takes what anybody put there, and in /tmp everybody may
         raise TestbedError(f"{base}: belongs to another user; set {STATE_VARIABLE} to a directory of your own")
+
+
+@contextmanager
+def held(run_id: str, base: Path | None = None) -> Iterator[None]:
+    """While in it, nobody else ends or finishes that run; who comes second waits. Raises: OSError if it is none."""
+    with _locked(run_directory(run_id, base)):
+        yield
 
 
 @contextmanager
@@ -266,20 +272,20 @@ def _all(base: Path | None) -> dict[str, RegisteredRun | TestbedError]:
     if not base.is_dir():
         return {}
     with _locked(base):
-        return {each.name: _read(each) for each in _directories(base) if os.path.lexists(each / _STATE)}
+        return {each.name: _read(each) for each in _directories(base) if os.path.lexists(each / STATE)}
 
 
 def _fields(directory: Path) -> dict[str, Any]:
     """What state.json of ``directory`` says, of whatever types; nothing if it is not there, or cannot be read."""
     try:
-        return codec.read(directory / _STATE, dict[str, Any])
+        return codec.read(directory / STATE, dict[str, Any])
     except ArchiveError:
         return {}
 
 
 def _read(directory: Path) -> RegisteredRun | TestbedError:
     """The run of ``directory``; why there is none to be had from its state.json."""
-    place, remedy = directory / _STATE, f"`e2c-dl destroy {directory.name}` ends that run"
+    place, remedy = directory / STATE, f"`e2c-dl destroy {directory.name}` ends that run"
     try:
         fields = codec.decode(place.read_bytes(), dict[str, Any], str(place), error=TestbedError, remedy=remedy)
         if (found := fields.pop("format", None)) != FORMAT:

@@ -16,7 +16,7 @@ from ordinary_user import NAME, UID, OrdinaryUser
 from whole_runs import COMMAND, Started, facts, scenario
 
 from e2c_dl.archive.verify import verify
-from e2c_dl.testbeds import registry
+from e2c_dl.testbeds import pids, registry
 from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
@@ -80,7 +80,7 @@ def nothing_left(user: OrdinaryUser, run_id: str) -> None:
     assert cleanup.leftovers(run_id, user.state) == ()
     assert run_id not in {run.id for run in registry.runs(user.state)}
     mine = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and owner(entry) == UID]
-    assert [entry for entry in mine if registry.start_ticks(int(entry.name)) is not None] == []
+    assert [entry for entry in mine if pids.start_ticks(int(entry.name)) is not None] == []
 
 
 def owner(entry: Path) -> int | None:

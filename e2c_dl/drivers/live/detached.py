@@ -27,6 +27,7 @@ from e2c_dl.errors import InputError, TrainingError
 
 PID, MEMBERS, KEY = "worker.pid", "members.json", "run.key"
 TRAINING = "training"
+STOP_WITHIN_S = 10.0  # tracing is written out, the others are told
 _LOOK_EVERY_S = 0.2
 
 
@@ -74,8 +75,10 @@ def wait(run_dir: Path, within_s: float) -> str | None:
     return f"{ended['status']}: {ended['reason']}" if ended["reason"] else ""
 
 
-def stop(run_dir: Path) -> None:
-    """Ask the worker of ``run_dir`` to stop, if it has not ended already. Raises: InputError if there was none."""
+def stop(run_dir: Path, within_s: float = STOP_WITHIN_S) -> None:
+    """Ask the worker of ``run_dir`` to stop, if it has not ended already; wait, so long at most, for its last word.
+
+    Raises: InputError if there was none."""
     path = run_dir / PID
     try:
         pid = int(path.read_text())
@@ -86,6 +89,9 @@ def stop(run_dir: Path) -> None:
     if goes_on(pid, run_dir):  # else the number may be another's by now
         os.kill(pid, signal.SIGTERM)  # so that it tells the others, and writes its outcome
         os.kill(pid, signal.SIGCONT)  # a scenario may have it stopped just now
+    deadline_s = time.monotonic() + within_s
+    while goes_on(pid, run_dir) and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_EVERY_S)
 
 
 def goes_on(pid: int, run_dir: Path) -> bool:

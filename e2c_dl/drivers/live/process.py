@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,14 +53,17 @@ def _worked(run_dir: Path, service_id: str) -> tuple[WorkerOutcome, int]:
     try:
         assignment = members.read(run_dir, service_id)
     except E2cDlError as error:
-        ended = WorkerOutcome.of(Cause.FAILED, reason=str(error), rank=-1, iterations_done=0, seconds=0.0)
+        ended = WorkerOutcome.of(
+            Cause.FAILED, reason=str(error), rank=-1, iterations_done=0, seconds=0.0, ended_s=time.time()
+        )
         _write(run_dir, ended)
         return ended, error.exit_code
     progress = ProgressLog(assignment.records, assignment.rank, assignment.scenario.training.iterations)
     ending, evaluation = _attempt(assignment, progress)
+    ended_s = time.time()  # of failures, the earliest is the cause
     ended = WorkerOutcome.of(
         ending.cause, reason=ending.reason, rank=assignment.rank, origin=ending.origin,
-        iterations_done=progress.iterations_done, seconds=round(progress.seconds, 6),
+        iterations_done=progress.iterations_done, seconds=round(progress.seconds, 6), ended_s=ended_s,
         loss=evaluation.loss if evaluation else None, accuracy=evaluation.accuracy if evaluation else None,
     )  # fmt: skip
     progress.close()  # before the outcome, which says that all is written

@@ -13,7 +13,7 @@ A daemon finishes a request whose sender was killed: so where one was, it is ask
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +46,10 @@ class LeftInDocker:
         )
 
 
-def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:
     """End run ``run_id``, alive or dead, and remove all it has here; what that was, one line each, empty if nothing.
+
+    The run directories of the hosts ``keep`` stay.
 
     Raises: TestbedError if the daemon does not answer (then the run stays known), or something cannot be removed.
     """
@@ -63,7 +65,7 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
             raise TestbedError(f"run {run_id}: cannot remove {'; '.join(found.lines())}; remove that by hand")
         removed |= dict.fromkeys(found.lines())
         _remove(found, daemon)
-    return (*removed, *(line for line in local.destroy(run_id, base) if line not in removed))
+    return (*removed, *(line for line in local.destroy(run_id, base, keep=keep) if line not in removed))
 
 
 def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:

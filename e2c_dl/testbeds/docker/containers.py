@@ -24,7 +24,6 @@ from e2c_dl.testbeds.this_machine import addresses
 from e2c_dl.testbeds.this_machine.cpu import Quota
 
 LABEL = "e2cdl.run"
-WORK = "/var/lib/e2c_dl/run"  # in a container; empty when it starts
 
 _QUOTA_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
@@ -32,7 +31,7 @@ START = """\
 # The first process of every container of run {run}: says what is in force in it, then serves SSH.
 set -eu
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-mkdir -p /run/sshd {work}
+mkdir -p /run/sshd
 cd {directory}
 # By grep: the shell's own read takes a byte at a time, and a sysctl's second byte is never given.
 grep -s "" {told} /dev/null >"hosts/$1/in_force" || :
@@ -113,11 +112,15 @@ class Plan:
 
     def script_text(self) -> str:
         told = [*(f"/proc/sys/{path}" for path in self.sysctls), *_QUOTA_FILES]
-        return START.format(run=self.run_id, work=WORK, directory=shlex.quote(str(self.directory)), told=" ".join(told))
+        return START.format(run=self.run_id, directory=shlex.quote(str(self.directory)), told=" ".join(told))
 
     def said(self, host: str) -> Path:
         """The file in which the container of ``host`` says what is in force in it."""
         return self.directory / "hosts" / host / "in_force"
+
+    def work(self, host: str) -> Path:
+        """Its run directory, at the same place in the container: it can be read when that is gone."""
+        return self.directory / "hosts" / host / "work"
 
     def _network_argv(self, name: str, bridge: str, subnet: str, *more: str) -> list[str]:
         # docker's own names carry no run's id

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
@@ -20,13 +21,16 @@ from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.docker import cleanup
-from e2c_dl.testbeds.docker.containers import WORK, Plan, in_force, quota_in_force
+from e2c_dl.testbeds.docker.containers import Plan, in_force, quota_in_force
 from e2c_dl.testbeds.docker.engine import asked, docker
 from e2c_dl.testbeds.this_machine import tcp
 from e2c_dl.testbeds.this_machine.cpu import Quota
 from e2c_dl.testbeds.this_machine.files import sshd_config
 from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
+
+KILLED = 128
+"""docker's exit code of a container is this and the number of the signal, if it was killed."""
 
 _AT_ONCE = 8  # command lines; the daemon works on few things side by side
 
@@ -56,8 +60,17 @@ class DockerHosts(MadeHosts):
             memory_bytes=memory_bytes,
         )
 
-    def down(self) -> tuple[str, ...]:
-        return cleanup.destroy(self.run.id, self.run.directory.parent)
+    def down(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        return cleanup.destroy(self.run.id, self.run.directory.parent, keep=keep)
+
+    def _how_ended(self, host: str) -> Mapping[str, Any]:
+        try:
+            state = asked("container", "inspect", self._plan.container(host))[0]["State"]
+        except TestbedError:  # removed by hand, or the daemon is gone, too
+            return {}
+        killed = state["ExitCode"] - KILLED if state["ExitCode"] > KILLED else None
+        status = state["ExitCode"] if killed is None else None
+        return {"process": "sshd", "status": status, "signal": killed, "out_of_memory": bool(state["OOMKilled"])}
 
     def settle(self) -> None:
         wanted = self._tcp.congestion_control
@@ -94,7 +107,7 @@ class DockerHosts(MadeHosts):
         (directory / "sshd_config").write_text(sshd_config(directory, environ), encoding="utf-8")
         self._plan.script.write_text(self._plan.script_text(), encoding="utf-8")
         for spec in self._specs:
-            self._plan.said(spec.name).parent.mkdir(parents=True)
+            self._plan.work(spec.name).mkdir(parents=True)
 
     def _start(self, spec: HostSpec) -> None:
         docker(*self._plan.run_argv(spec.name, spec.cores))
@@ -112,7 +125,7 @@ class DockerHosts(MadeHosts):
                 *(spec.name, str(self._plan.address(spec.name).ip), str(self._plan.data_address(spec.name).ip)),
                 user="root",
                 python=sys.executable,
-                run_dir=WORK,
+                run_dir=str(self._plan.work(spec.name)),
                 netns_pid=seen_from_here(int(states[self._plan.container(spec.name)]["Pid"])),
             )
             for spec in self._specs

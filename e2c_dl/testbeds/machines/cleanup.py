@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 from e2c_dl.emulation import tc
@@ -27,8 +29,10 @@ def directory(access: Access) -> str:
     return access.run_dir.rpartition("/")[0]
 
 
-def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:
     """End run ``run_id``, alive or dead, on all its machines and here; what that was, one line each.
+
+    The run directories of the hosts ``keep`` stay.
 
     Raises: TestbedError: a machine cannot be reached, or something stays; the registry keeps the run, to try again.
     """
@@ -44,7 +48,8 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     shaped, arguments = run.details.get(SHAPED), {}
     for each in run.hosts:
         device = each.data_device if shaped else ""
-        arguments[each.name] = [run_id, directory(each), device, json.dumps(tc.clear(each.data_device))]
+        stays = os.path.basename(each.run_dir) if each.name in keep else ""
+        arguments[each.name] = [run_id, directory(each), device, json.dumps(tc.clear(each.data_device)), stays]
     answers = facts.ask(run.hosts, "end", arguments)
     failed = [f"{name}: {answer.failure}" for name, answer in answers.items() if answer.failure is not None]
     if failed:  # after all were asked: one that is off must not leave the others shaped
@@ -52,4 +57,4 @@ def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
             f"not everything could be removed: {'; '.join(failed)}; `e2c-dl destroy {run_id}` tries again"
         )
     removed = [f"{name}: {line}" for name, answer in answers.items() for line in answer.value]
-    return (*removed, *here.destroy(run_id, base))  # last: the registry knows the run until all is gone
+    return (*removed, *here.destroy(run_id, base, keep=keep))  # last: the registry knows the run until all is gone

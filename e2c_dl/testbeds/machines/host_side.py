@@ -4,7 +4,9 @@
 
     probe JSON                       what the host is: nothing is changed
     begin RUN RUN_DIR DEVICE         make RUN_DIR (0700); claim DEVICE ("": none is shaped)
-    end   RUN RUN_DIR DEVICE JSON    end what runs from RUN_DIR, run the commands if DEVICE is RUN's, remove RUN_DIR
+    end   RUN RUN_DIR DEVICE JSON KEEP
+                                     end what runs from RUN_DIR, run the commands if DEVICE is RUN's, remove RUN_DIR,
+                                     or all in it but KEEP
 
 A claim is a symbolic link, /run/e2c-dl.shaped.DEVICE -> RUN: made at once or not at all, gone after a reboot, as the
 queueing is. Standard library only, Python 3.7 or later; what goes wrong is one line on standard error, status 1.
@@ -172,16 +174,21 @@ def claim(run: str, device: str, segments_before: int | None) -> None:
         sys.exit(f"{device} was changed while it was claimed; try again")
 
 
-def end(run: str, run_dir: str, device: str, commands: str) -> list[str]:
-    """What was removed, one line each. Whatever is gone already is passed over."""
+def end(run: str, run_dir: str, device: str, commands: str, keep: str = "") -> list[str]:
+    """What was removed, one line each. Whatever is gone already is passed over; ``keep``, if any, stays."""
     removed = end_processes(run, run_dir)
     if device and claimed_by(device) == run:
         unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
         os.unlink(CLAIM + device)
         removed.append("what shaped " + device)  # the claim went last: who takes it next finds the device as it was
     if os.path.isdir(run_dir):
-        shutil.rmtree(run_dir)
-        removed.append("directory " + run_dir)
+        gone = [os.path.join(run_dir, name) for name in os.listdir(run_dir) if name != keep] if keep else [run_dir]
+        for path in gone:
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        removed += ["directory " + path for path in gone]
     return removed
 
 

@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation import compute
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
@@ -79,6 +80,10 @@ class MachinesRun(ClaimedRun):
         """None: the kernels keep what they were told."""
         return None
 
+    def endings(self) -> Mapping[str, HostEnding]:
+        """Nothing: whether a machine is gone shows in its silence."""
+        return {}
+
     def log_files(self) -> dict[str, Path]:
         return {}
 
@@ -86,8 +91,8 @@ class MachinesRun(ClaimedRun):
         """Nothing to say; ``release`` puts the devices back."""
         return ()
 
-    def release(self) -> tuple[str, ...]:
-        return cleanup.destroy(self.run_id)
+    def release(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        return cleanup.destroy(self.run_id, keep=keep)
 
     def secrets(self) -> tuple[bytes, ...]:
         paths = {Path(access.keyfile) for access in self.accesses}  # the user's own: whoever has one has the machines

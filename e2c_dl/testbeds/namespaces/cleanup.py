@@ -13,16 +13,16 @@ Killing a host's pid 1 makes the kernel kill all that is in the host, whatever i
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.this_machine import cpu, processes
+from e2c_dl.testbeds.this_machine import cpu, kept, processes
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 _TIMEOUT_S = 20.0
@@ -53,18 +53,22 @@ class LeftOnMachine:
         )
 
 
-def destroy(run_id: str, base: Path | None = None) -> tuple[str, ...]:
+def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:
     """End run ``run_id``, alive or dead, and remove all it has here; what that was, one line each, empty if nothing.
 
-    Spares this process and its ancestors. Raises: TestbedError if something cannot be removed.
+    The run directories of the hosts ``keep`` stay. Spares this process and its ancestors.
+
+    Raises: TestbedError if something cannot be removed.
     """
     removed: dict[str, None] = {}
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while found := find(run_id, base):  # until nothing is found: what was just being started shows up the next time
+    while found := find(
+        run_id, base, keep
+    ):  # until nothing is found: what was just being started shows up the next time
         if time.monotonic() > deadline_s:
             raise TestbedError(f"run {run_id}: cannot remove {'; '.join(found.lines())}; remove that by hand")
         removed |= dict.fromkeys(found.lines())
-        _remove(found, run_id, base)
+        _remove(found, run_id, base, keep)
     return tuple(removed)
 
 
@@ -73,8 +77,8 @@ def leftovers(run_id: str, base: Path | None = None) -> tuple[str, ...]:
     return find(run_id, base).lines()
 
 
-def find(run_id: str, base: Path | None = None) -> LeftOnMachine:
-    """What there is of ``run_id``, but for this process and its ancestors."""
+def find(run_id: str, base: Path | None = None, keep: Collection[str] = ()) -> LeftOnMachine:
+    """What there is of ``run_id``, but for this process and its ancestors, and what is to ``keep``."""
     directory = registry.run_directory(run_id, base)
     groups = _groups(run_id)
     return LeftOnMachine(
@@ -82,11 +86,11 @@ def find(run_id: str, base: Path | None = None) -> LeftOnMachine:
         devices=tuple(name for _, name in socket.if_nameindex() if run_id in name),  # normally gone with its other end
         groups=groups,
         mounts=_mounts(run_id, directory),
-        directory=directory if directory.exists() else None,
+        directory=directory if directory.exists() and not kept.alone(directory, keep) else None,
     )
 
 
-def _remove(found: LeftOnMachine, run_id: str, base: Path | None) -> None:
+def _remove(found: LeftOnMachine, run_id: str, base: Path | None, keep: Collection[str]) -> None:
     """One round: ``find`` says afterwards what it did not get."""
     directory = registry.run_directory(run_id, base)
     if found.processes:
@@ -98,7 +102,7 @@ def _remove(found: LeftOnMachine, run_id: str, base: Path | None) -> None:
     for mount in found.mounts:
         _run("umount", "--lazy", mount)  # lazy: also while something still looks into it
     if found.directory and not (found.processes or found.devices or found.groups or found.mounts):
-        shutil.rmtree(found.directory)  # last: while it stands, `destroy` knows the run and tries again
+        kept.strip(found.directory, keep)  # last: while it stands, `destroy` knows the run and tries again
 
 
 def _groups(run_id: str) -> tuple[Path, ...]:

@@ -65,8 +65,11 @@ ip -batch "$directory/network"
 "$sshd" -D -f "$config" -o "ListenAddress=$address" -E "$directory/sshd.log" </dev/null >/dev/null 2>&1 &
 echo "started"
 exec </dev/null >/dev/null 2>&1
-wait
+wait "$!"
 """
+
+HELD_BY_SSHD = 128
+"""A host's status is its sshd's: this and the number of the signal, if that was killed."""
 
 KEEPER_INIT = """\
 set -eu
@@ -137,6 +140,10 @@ class Holder:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+    def ended(self) -> int | None:
+        """Its exit status, negative: the signal that killed it; None while it is there, or if that is not known yet."""
+        return self._process.poll()
 
     def reap(self) -> None:
         """Wait for the end of a holder that was killed."""

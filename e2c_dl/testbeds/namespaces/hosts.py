@@ -16,8 +16,9 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Interface
+from typing import Any
 
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
@@ -25,7 +26,15 @@ from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.namespaces.cleanup import destroy
-from e2c_dl.testbeds.namespaces.holder import Holder, in_core, in_machine, start_core, start_host, start_keeper
+from e2c_dl.testbeds.namespaces.holder import (
+    HELD_BY_SSHD,
+    Holder,
+    in_core,
+    in_machine,
+    start_core,
+    start_host,
+    start_keeper,
+)
 from e2c_dl.testbeds.programs import enter_network
 from e2c_dl.testbeds.this_machine import addresses, cpu, rootless, tcp
 from e2c_dl.testbeds.this_machine.files import TEMPORARY, HostFiles, sshd_config
@@ -54,12 +63,20 @@ class NamespaceHosts(MadeHosts):
     def limitations(self) -> tuple[str, ...]:
         return (*super().limitations, *self._refused_congestion_control.values())
 
-    def down(self) -> tuple[str, ...]:
-        removed = destroy(self.run.id, self.run.directory.parent)
+    def down(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        removed = destroy(self.run.id, self.run.directory.parent, keep=keep)
         for holder in self._holders:
             holder.reap()
         self._holders.clear()
         return removed
+
+    def _how_ended(self, host: str) -> Mapping[str, Any]:
+        status = next(holder.ended() for holder in self._holders if holder.name == host)
+        if status is None:
+            return {}
+        if status > HELD_BY_SSHD:  # a shell's way to say that what it waited for was killed
+            return {"process": "sshd", "signal": status - HELD_BY_SSHD}
+        return {"signal": -status} if status < 0 else {"status": status}
 
     def settle(self) -> None:
         for access in self.run.hosts:

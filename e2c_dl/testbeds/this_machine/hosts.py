@@ -10,15 +10,20 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TestbedError
+from e2c_dl.memory import memory_available_bytes, pressure
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.pids import start_ticks
 from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE
 
 SSH_PORT = 22
@@ -46,6 +51,8 @@ class MadeHosts(ABC):
         self.run = run  # as saved last: its hosts and details among it
         self._specs, self._backend, self._tcp = tuple(specs), backend, tcp_settings
         self._limitations: list[str] = []
+        self._begun: dict[str, int | None] = {}  # host -> when its first process began: pids are given again
+        self._endings: dict[str, HostEnding] = {}
 
     @property
     def limitations(self) -> tuple[str, ...]:
@@ -59,6 +66,7 @@ class MadeHosts(ABC):
         """
         try:
             reached = self._start_all()
+            self._begun = {each.name: start_ticks(each.netns_pid) for each in reached if each.netns_pid is not None}
             self.run = registry.changed(self.run, hosts=reached)
             self._await_all(reached)
             if self._backend is Backend.TC:
@@ -68,9 +76,26 @@ class MadeHosts(ABC):
             self.down()
             raise
 
+    def endings(self) -> Mapping[str, HostEnding]:
+        """Hosts that have ended, as seen when that was asked first: ask often. The machine's state is of then."""
+        for access in self.run.hosts:
+            begun, pid = self._begun.get(access.name), access.netns_pid
+            if begun is None or pid is None or access.name in self._endings or start_ticks(pid) == begun:
+                continue
+            now = HostEnding(at_s=time.time(), memory_available_bytes=memory_available_bytes(), pressure=pressure())
+            self._endings[access.name] = msgspec.structs.replace(now, **self._how_ended(access.name))
+        return dict(self._endings)
+
     @abstractmethod
-    def down(self) -> tuple[str, ...]:
-        """Release everything of the run, what others started under its id too; what that was, one line each."""
+    def _how_ended(self, host: str) -> Mapping[str, Any]:
+        """What is known of the end of that host's first process: fields of HostEnding."""
+
+    @abstractmethod
+    def down(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        """Release everything of the run, what others started under its id too; what that was, one line each.
+
+        The run directories of the hosts ``keep`` stay.
+        """
 
     @abstractmethod
     def settle(self) -> None:

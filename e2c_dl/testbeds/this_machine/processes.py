@@ -15,15 +15,21 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.registry import RUN_VARIABLE, start_ticks
+from e2c_dl.testbeds.pids import start_ticks
+from e2c_dl.testbeds.registry import RUN_VARIABLE
 
 _PROC = Path("/proc")
 
 
 def all_of(run_id: str, directory: Path, groups: Iterable[Path] = ()) -> frozenset[int]:
     """``processes_of`` the run whose registry entry is ``directory``, and its controller while that is alive."""
-    controller = registry.live_controller(directory)  # it does not carry the run's id: the run began after it
-    return processes_of(run_id, groups, () if controller is None else (controller,))
+    return processes_of(run_id, groups, controller_of(directory))
+
+
+def controller_of(directory: Path) -> frozenset[int]:
+    """The run's controller while that is alive: it does not carry the run's id, as the run began after it."""
+    controller = registry.live_controller(directory)
+    return frozenset() if controller is None else frozenset((controller,))
 
 
 def processes_of(run_id: str, groups: Iterable[Path] = (), others: Iterable[int] = ()) -> frozenset[int]:

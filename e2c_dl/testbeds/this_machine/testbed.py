@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation import compute, tc
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.relay import report as relay_report
@@ -143,6 +144,9 @@ class ThisMachineRun(ClaimedRun):
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"the relay {how}, so the hosts lost their network; see logs/relay.log in the archive"
 
+    def endings(self) -> Mapping[str, HostEnding]:
+        return {} if self._hosts is None else self._hosts.endings()
+
     def log_files(self) -> dict[str, Path]:
         return {path.name: path for path in map(self._of_relay, ("log", "json"))}
 
@@ -152,8 +156,8 @@ class ThisMachineRun(ClaimedRun):
         # ended first, so that its report is final
         return relay_report.limitations(self._relay.stop(), compute.RELAY_CORES)
 
-    def release(self) -> tuple[str, ...]:
-        return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down()
+    def release(self, keep: Collection[str] = ()) -> tuple[str, ...]:
+        return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down(keep)
 
     def secrets(self) -> tuple[bytes, ...]:
         found = [self.state_dir / name for name in KEYS]

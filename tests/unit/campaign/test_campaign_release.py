@@ -6,7 +6,8 @@ from unittest.mock import Mock
 import pytest
 
 from e2c_dl.campaign import collect
-from e2c_dl.campaign.steps import Campaign, release
+from e2c_dl.campaign.campaign import Campaign
+from e2c_dl.campaign.last_steps import release
 
 
 def full_disk(*_):
@@ -23,5 +24,5 @@ def test_hosts_are_released_though_the_disk_is_full(tmp_path, monkeypatch, what)
     campaign.work_dir.mkdir()
     with pytest.raises(OSError, match="No space left"):
         release(campaign)
-    campaign.testbed.release.assert_called_once_with()
+    campaign.testbed.release.assert_called_once_with(frozenset())
     assert not campaign.work_dir.exists()

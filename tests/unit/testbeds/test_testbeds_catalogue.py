@@ -32,7 +32,7 @@ def test_a_run_is_destroyed_by_the_testbed_that_it_is_on(tmp_path, monkeypatch):
         run = registry.begin(f"0000000{len(asked)}", scenario="s", testbed=name, base=tmp_path)
         room = {"local": "namespaces", "static": "machines"}[name]
         module = f"e2c_dl.testbeds.{room}.cleanup.destroy"
-        monkeypatch.setattr(module, lambda run_id, base, name=name: asked.append((name, run_id)) or ())
+        monkeypatch.setattr(module, lambda run_id, base, *, keep, name=name: asked.append((name, run_id)) or ())
         catalogue.destroy(run.id, tmp_path)
     assert asked == [("local", "00000000"), ("static", "00000001")]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.errors import InputError, TestbedError
-from e2c_dl.testbeds import registry
+from e2c_dl.testbeds import pids, registry
 from e2c_dl.testbeds.base import Access
 
 _BEGIN = """
@@ -105,7 +105,7 @@ def test_a_later_process_with_the_same_pid_is_another(tmp_path: Path) -> None:
 def test_a_zombie_does_not_run() -> None:
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it ended, and nobody has reaped it
-    assert registry.start_ticks(process.pid) is None
+    assert pids.start_ticks(process.pid) is None
     process.wait()
 
 

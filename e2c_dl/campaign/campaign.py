@@ -1,0 +1,88 @@
+"""Campaign, what the steps of one run on a testbed share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2c_dl.archive import layout
+from e2c_dl.campaign.causes import Event
+from e2c_dl.campaign.endings import HostWatch
+from e2c_dl.campaign.gather import Kept, Source
+from e2c_dl.campaign.life import Signs, Silence
+from e2c_dl.campaign.request import Request
+from e2c_dl.campaign.underway import Underway, there
+from e2c_dl.errors import E2cDlError, Interrupted
+from e2c_dl.testbeds.base import Testbed, TestbedRun
+from e2c_dl.testbeds.e2clab.experiment import Session
+
+
+@dataclass(kw_only=True)
+class Campaign(Underway):
+    """What the steps of one run share."""
+
+    request: Request
+    kind: Testbed | None = None
+    testbed: TestbedRun | None = None
+    session: Session | None = None
+    scope: ExitStack = field(default_factory=ExitStack)  # what of this process is changed until the hosts are released
+    launched: bool = False  # whether workers were started, so that there is something to collect
+    cause: E2cDlError | None = None  # says best what went wrong
+    events: list[Event] = field(default_factory=list)  # seen while it trained
+    asked_to_stop: bool = False  # whether this program asked the workers to
+    watch: HostWatch | None = None  # over the hosts, while they are up
+    kept: Mapping[str, Kept] | None = None  # hosts whose files are not all in the archive; None: not collected
+    secrets: tuple[bytes, ...] = ()  # must not stand in the archive
+    signs: Signs | None = None  # of life, of the hosts, while they train and after it
+    limitations: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
+
+    @property
+    def the_testbed(self) -> TestbedRun:
+        return there(self.testbed)
+
+    @property
+    def the_session(self) -> Session:
+        return there(self.session)
+
+    @property
+    def silences(self) -> tuple[Silence, ...]:
+        """When hosts gave no sign of life, as far as they were looked at: from before training until its end."""
+        return () if self.signs is None else self.signs.silences()
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The hosts that ended, or gave no sign of life when that was looked at last: nobody need wait for them."""
+        silent = {each.host for each in self.silences if each.until_s is None}
+        return frozenset(silent) | frozenset(() if self.watch is None else self.watch.seen)
+
+    @property
+    def verdict(self) -> E2cDlError | None:
+        first = super().verdict
+        # a stop by the user is no failure of a worker that it stopped
+        return first if first is None or self.cause is None or isinstance(first, Interrupted) else self.cause
+
+    @property
+    def work_dir(self) -> Path:
+        """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
+        return self.archive_path / layout.E2CLAB
+
+    def source(self, *, over_ssh: bool) -> Source:
+        """Where the hosts' files may be found."""
+        packed = None if self.session is None else self.session.output_dir / layout.HOSTS
+        accesses = {access.name: access for access in self.the_testbed.accesses}
+        silent = frozenset(accesses) if not over_ssh else self.gone
+        return Source(packed=packed, state_dir=self.the_testbed.state_dir, accesses=accesses, silent=silent)
+
+    def keep(self, kept: Iterable[Kept]) -> None:
+        """What ``release`` leaves where it is."""
+        self.kept = {each.host: each for each in kept}
+
+    def say_limitations(self) -> None:
+        """Tell and record what the testbed cannot honour, each once: it may find out more from step to step."""
+        for limitation in self.the_testbed.limitations:
+            if limitation not in self.limitations:
+                self.limitations.add(limitation)
+                self.console.say(limitation)
+                self.the_archive.limited(limitation)

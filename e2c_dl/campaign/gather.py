@@ -1,0 +1,184 @@
+"""What hosts left, gathered host by host into an archive; what cannot be is named, and stays where it is.
+
+::
+
+    packed by the workflow's finalize --unpacked--> hosts/HOST        as under plain E2Clab
+      missing, or damaged: its run directory --copied--> hosts/HOST   where that is on this machine
+                                  `--over SSH, packed--> hosts/HOST   where it is not
+                                                  still not all of it: Kept
+
+One host's failure is nobody else's: each has a sentence of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.unpack import unpack
+from e2c_dl.atomic_write import replacing
+from e2c_dl.errors import ArchiveError, E2cDlError
+from e2c_dl.testbeds import programs
+from e2c_dl.testbeds.base import Access
+from e2c_dl.topology import Host
+
+NAMES = (
+    # small ones first: where the disk is nearly full, how a worker ended is worth more than its trace
+    *(layout.OUTCOME, layout.FACTS, layout.CLOCK, layout.HOST_LINKS, layout.CHANGES, layout.WORKER_CHANGES),
+    *(layout.PROGRESS, layout.METRICS, layout.HEAT, layout.WORKER_LOG, layout.SPANS_RAW, layout.MODEL),
+)
+"""Files of a run directory that an archive knows; everything else stays behind."""
+
+FETCH_S = 120.0  # of one host over SSH: what took an hour to trace is a few hundred megabytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A host whose files are not all in the archive: ``why``, and ``where`` they still are."""
+
+    host: str
+    where: str  # a path on this machine, or USER@ADDRESS:PATH
+    why: str
+
+    def sentence(self, run_id: str) -> str:
+        """For people, with what to do."""
+        fetch = f"`e2c-dl collect {run_id}` fetches it from there"
+        return f"not all of what {self.host} left is in the archive ({self.why}); it is kept in {self.where}: {fetch}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where hosts' files may be found."""
+
+    packed: Path | None  # the folder into which finalize fetched, one file per service id; None: it did not run
+    state_dir: Path  # the run's own: what lies below is on this machine
+    accesses: Mapping[str, Access]
+    silent: frozenset[str] = frozenset()  # hosts that are not asked: of them, only what is on this machine is taken
+
+    def run_dir(self, host: str) -> Path | None:
+        """The run directory of ``host`` on this machine; None if it is on another."""
+        access = self.accesses.get(host)
+        path = None if access is None else Path(access.run_dir)
+        return path if path is not None and path.is_relative_to(self.state_dir) else None
+
+    def where(self, host: str) -> str:
+        """For people."""
+        access, here = self.accesses.get(host), self.run_dir(host)
+        return str(here) if here or access is None else f"{access.user}@{access.address}:{access.run_dir}"
+
+
+def gather(hosts: tuple[Host, ...], source: Source, archive: Path) -> tuple[Kept, ...]:
+    """What ``hosts`` left stands in ``archive``/hosts afterwards, but for the hosts that are returned.
+
+    What ends the step from outside, such as Ctrl-C, ends it: the host it came at, and those after it, are among these.
+    """
+    kept: list[Kept] = []
+    stopped: str | None = None
+    for host in hosts:
+        try:
+            why = stopped or _gathered(host, source, archive)
+            _model_to_its_place(host, archive)
+        except E2cDlError as ended:
+            why = stopped = str(ended)
+        except OSError as error:  # the archive went away in between
+            why = str(error)
+        if why is not None:
+            kept.append(Kept(host=host.name, where=source.where(host.name), why=why))
+    return tuple(kept)
+
+
+def _gathered(host: Host, source: Source, archive: Path) -> str | None:
+    """Why not all that ``host`` left is in ``archive``; None if it is."""
+    if not (archive / layout.RUN).is_file():  # not made anew: nobody would look for it there
+        return f"{archive} is no archive any more: it was moved or removed"
+    ways = [_from_packed]
+    if source.run_dir(host.name) is not None:
+        ways.append(_from_directory)
+    elif host.name in source.silent:
+        ways.append(lambda *_: "it is not asked any more")
+    elif host.name in source.accesses:
+        ways.append(_from_host)
+    into = archive / layout.HOSTS / host.name
+    why: str | None = None
+    for way in ways:
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            why = way(host, source, into)
+        except (ArchiveError, OSError) as error:
+            why = str(error)
+        if why is None:
+            break
+    with suppress(OSError):
+        into.rmdir()  # it left nothing: an empty folder would look as if it had
+    return why
+
+
+def _from_packed(host: Host, source: Source, into: Path) -> str | None:
+    packed = None if source.packed is None else source.packed / f"{host.service_id}.tar.gz"
+    if packed is None or not packed.is_file():
+        return "nothing was fetched from it"
+    damage = unpack(packed, into, NAMES).damage
+    packed.unlink()
+    return damage
+
+
+def _from_directory(host: Host, source: Source, into: Path) -> str | None:
+    """The files of NAMES in its run directory, copied one by one: each whole, or as it was in ``into``."""
+    problems = []
+    for name in NAMES:
+        try:
+            with _opened((source.run_dir(host.name) or into) / name) as file:
+                if file is not None:
+                    with replacing(into / name) as place, place.open("wb") as target:
+                        shutil.copyfileobj(file, target)
+        except OSError as error:
+            problems.append(f"{name}: {error.strerror}")
+    return "; ".join(problems) or None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes] | None]:
+    """``path``, if it is a plain file: a host may have put anything there, and links of its own are not followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        yield None
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        yield file if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _from_host(host: Host, source: Source, into: Path) -> str | None:
+    """As finalize would have done it, for one host."""
+    access = source.accesses[host.name]
+    packed = into / ".packed"  # beside what it becomes: on the same disk
+    pack = ("tar", "-czf", "-", "--exclude=./run.key", "-C", access.run_dir, ".")
+    try:
+        with packed.open("wb") as file:
+            done = subprocess.run(
+                programs.ssh_argv(access, *pack), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE,
+                timeout=FETCH_S, check=False,
+            )  # fmt: skip
+        if done.returncode > 1:  # 1: a file grew while it was read
+            said = " ".join(done.stderr.decode(errors="replace").split())
+            return f"it cannot be asked over SSH: {said or f'status {done.returncode}'}"
+        return unpack(packed, into, NAMES).damage
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {FETCH_S:g} s"
+    finally:
+        packed.unlink(missing_ok=True)
+
+
+def _model_to_its_place(host: Host, archive: Path) -> None:
+    """The parameters of rank 0 stand beside run.json: every rank ends with the same."""
+    model = archive / layout.HOSTS / host.name / layout.MODEL
+    if host.rank == 0 and model.is_file():
+        model.replace(archive / layout.MODEL)

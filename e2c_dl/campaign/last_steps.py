@@ -1,0 +1,120 @@
+"""The steps that every run takes once there is an archive, whatever went wrong: collect, release, verify, report."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import host_records, open_archive
+from e2c_dl.campaign import causes, collect, follow
+from e2c_dl.campaign.campaign import Campaign
+from e2c_dl.campaign.gather import Kept, gather
+from e2c_dl.campaign.requested_links import write_links
+from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.base import TestbedRun
+
+
+def collected(campaign: Campaign) -> None:
+    """The workflow's finalize, then each host's files into their place in the archive; what became of the workers.
+
+    What cannot be put into the archive is kept where it is. Raises: the first of what failed, after all was tried.
+    """
+    if not campaign.launched:
+        return
+    testbed, failures = campaign.the_testbed, list[E2cDlError]()
+    if campaign.failures:  # else the workers have ended by themselves
+        campaign.asked_to_stop = True
+        follow.stop_workers(tuple(each for each in testbed.accesses if each.name not in campaign.gone))
+    for act in (_end_emulation, _finalize):
+        try:
+            act(campaign)
+        except E2cDlError as error:  # what is on the hosts is collected all the same
+            failures.append(error)
+    stopped = any(isinstance(error, Interrupted) for error in failures)
+    hosts = campaign.the_scenario.topology.ranks
+    source = campaign.source(over_ssh=not stopped)
+    campaign.keep(gather(hosts, source, campaign.archive_path))
+    if (campaign.archive_path / layout.RUN).is_file():  # an archive that is gone is not made anew
+        for host, ending in ({} if campaign.watch is None else campaign.watch.seen).items():
+            host_records(campaign.archive_path, host).write_ending(ending)
+    if campaign.kept:
+        names = ", ".join(each.host for each in campaign.kept.values())
+        why = f"not all of what {names} left is in the archive; `e2c-dl collect {testbed.run_id}` fetches it"
+        failures.append(ArchiveError(why))
+    if failures:
+        raise failures[0]
+
+
+def _end_emulation(campaign: Campaign) -> None:
+    for limitation in campaign.the_testbed.end_emulation():
+        campaign.the_archive.limited(limitation)
+
+
+def _finalize(campaign: Campaign) -> None:
+    """For all hosts at once, or not at all: Ansible would wait for those that do not answer."""
+    if campaign.gone:
+        campaign.console.say(f"the workflow's finalize is left out, as it would wait for {', '.join(campaign.gone)}")
+    else:
+        campaign.the_session.workflow("finalize")
+
+
+def release(campaign: Campaign) -> None:
+    """Give the hosts back and remove all that was made on this machine, or keep it if asked.
+
+    Where traces could not be collected, the run directories that hold them stay.
+    """
+    testbed = campaign.the_testbed
+    if campaign.launched and campaign.kept is None:  # collecting broke off: what is there is not known to be anywhere
+        source = campaign.source(over_ssh=False)
+        hosts = [host.name for host in campaign.the_scenario.topology.ranks]
+        campaign.keep(Kept(host=host, where=source.where(host), why="it was not collected") for host in hosts)
+    campaign.secrets = testbed.secrets()  # before they are removed with the hosts
+    with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
+        whatever_fails.callback(_give_back_or_keep, campaign, testbed)
+        whatever_fails.callback(_know_what_is_kept, campaign, testbed)
+        whatever_fails.callback(shutil.rmtree, campaign.work_dir, ignore_errors=True)
+        whatever_fails.callback(campaign.scope.close)
+        if campaign.session is not None:
+            collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
+
+
+def _know_what_is_kept(campaign: Campaign, testbed: TestbedRun) -> None:
+    """Said, and on record before anything is removed: `e2c-dl collect` goes by it."""
+    if campaign.kept:
+        places = {host: each.where for host, each in campaign.kept.items()}
+        registry.changed(registry.load(testbed.run_id), details={registry.UNCOLLECTED: places})
+    for each in (campaign.kept or {}).values():
+        campaign.console.say(each.sentence(testbed.run_id))
+
+
+def _give_back_or_keep(campaign: Campaign, testbed: TestbedRun) -> None:
+    if campaign.request.keep and not campaign.failures:
+        testbed.emulate()  # it was ended for its last report: hosts that stay up need their network
+        registry.changed(registry.load(testbed.run_id), kept=True)
+        campaign.console.say(f"hosts stay up: `e2c-dl shell HOST`; `e2c-dl destroy {testbed.run_id}` ends them")
+    else:
+        testbed.release(frozenset(campaign.kept or ()))
+
+
+def verify(campaign: Campaign) -> None:
+    """Every link designed, requested and measured, side by side; what is not as requested is said."""
+    for sentence in write_links(open_archive(campaign.archive_path), campaign.the_scenario):
+        campaign.console.say(f"not as requested: {sentence}")
+        campaign.the_archive.limited(f"link {sentence}")
+
+
+def close(campaign: Campaign) -> None:
+    """Say how the run ended, analyse it, write the report, and seal the archive."""
+    left, found = open_archive(campaign.archive_path), list(campaign.events)
+    if campaign.launched:
+        hosts = campaign.the_scenario.topology.ranks
+        found += collect.events(left, hosts, silences=campaign.silences, asked_to_stop=campaign.asked_to_stop)
+        for limitation in causes.not_slowed(left.host_facts):
+            campaign.the_archive.limited(limitation)
+            campaign.console.say(limitation)
+    happened, campaign.cause = causes.told(campaign.failures, found)
+    kept = [each.sentence(campaign.the_testbed.run_id) for each in (campaign.kept or {}).values()]
+    back = [each.told() for each in campaign.silences if each.until_s is not None]  # else it is told as the cause
+    campaign.conclude([*happened, *back, *kept], campaign.secrets)

@@ -1,0 +1,123 @@
+"""What hosts left is gathered host by host: one's damage is nobody else's, and what cannot be taken over is kept."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import gather
+from e2c_dl.campaign.gather import Source
+from e2c_dl.errors import Interrupted
+from e2c_dl.testbeds.base import Access
+from e2c_dl.topology import Host
+
+NAMES = ("edge-1", "edge-2")
+HOSTS = tuple(
+    Host(name=name, layer="edge", service="s", service_id=f"1_1_{i}", role=name, rank=i) for i, name in enumerate(NAMES)
+)
+
+
+def access(name: str, run_dir: Path) -> Access:
+    return Access(
+        name=name, address="198.18.0.1", data_address="", data_device="", user="root", keyfile="/key", port=22,
+        python="python3", run_dir=str(run_dir),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    Archive.create(tmp_path / "a", "5a3b1e07", started="2025-01-31T10:00:00+00:00")
+    return tmp_path / "a"
+
+
+def source(tmp_path: Path, files: Mapping[str, bytes], *, packed: tuple[str, ...] = NAMES) -> Source:
+    """Two hosts of this machine, each with ``files`` in its run directory, and packed as finalize does."""
+    state = tmp_path / "state"
+    (tmp_path / "packed").mkdir()
+    accesses = {}
+    for host in HOSTS:
+        run_dir = state / "hosts" / host.name / "work"
+        run_dir.mkdir(parents=True)
+        for name, content in files.items():
+            (run_dir / name).write_bytes(content)
+        if host.name in packed:
+            with tarfile.open(tmp_path / "packed" / f"{host.service_id}.tar.gz", "w:gz") as tar:
+                tar.add(run_dir, ".")
+        accesses[host.name] = access(host.name, run_dir)
+    return Source(packed=tmp_path / "packed", state_dir=state, accesses=accesses)
+
+
+def left(archive: Path) -> dict[str, bytes]:
+    folder = archive / layout.HOSTS
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+FILES = {layout.OUTCOME: b"{}", layout.SPANS_RAW: os.urandom(4096)}
+BOTH = {f"{host}/{name}": content for host in NAMES for name, content in FILES.items()}
+
+
+@pytest.mark.parametrize("packed", [(), ("edge-2",), NAMES])
+def test_what_was_not_fetched_is_read_where_it_is(tmp_path: Path, archive: Path, packed: tuple[str, ...]) -> None:
+    assert gather.gather(HOSTS, source(tmp_path, FILES, packed=packed), archive) == ()
+    assert left(archive) == BOTH
+
+
+def test_a_damaged_one_before_healthy_ones_loses_nothing(tmp_path: Path, archive: Path) -> None:
+    found = source(tmp_path, FILES)
+    first = tmp_path / "packed/1_1_0.tar.gz"
+    first.write_bytes(first.read_bytes()[:-200])
+    assert gather.gather(HOSTS, found, archive) == ()
+    assert left(archive) == BOTH
+
+
+def test_what_the_archive_cannot_take_is_kept_and_named(tmp_path: Path, archive: Path) -> None:
+    found = source(tmp_path, FILES)
+    (archive / layout.HOSTS).mkdir()
+    (archive / layout.HOSTS / "edge-1").write_text("in the way")
+    (kept,) = gather.gather(HOSTS, found, archive)
+    assert kept.host == "edge-1" and kept.where == str(tmp_path / "state/hosts/edge-1/work")
+    assert "`e2c-dl collect 5a3b1e07`" in kept.sentence("5a3b1e07")
+    assert left(archive) == {"edge-1": b"in the way"} | {name: it for name, it in BOTH.items() if "edge-2" in name}
+
+
+def test_an_archive_that_is_gone_is_not_made_anew(tmp_path: Path, archive: Path) -> None:
+    found = source(tmp_path, FILES)
+    archive.rename(tmp_path / "elsewhere")
+    assert [each.host for each in gather.gather(HOSTS, found, archive)] == list(NAMES)
+    assert not archive.exists()
+
+
+def test_links_in_a_run_directory_are_not_followed(tmp_path: Path, archive: Path) -> None:
+    found = source(tmp_path, FILES, packed=())
+    run_dir = tmp_path / "state/hosts/edge-1/work"
+    (tmp_path / "secret").write_text("nobody else's")
+    (run_dir / layout.WORKER_LOG).symlink_to(tmp_path / "secret")
+    os.mkfifo(run_dir / layout.METRICS)
+    gather.gather(HOSTS, found, archive)
+    assert left(archive) == BOTH
+
+
+def test_a_second_ctrl_c_keeps_what_was_collected_and_what_was_not(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = source(tmp_path, FILES, packed=("edge-1",))
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted("SIGINT again")
+
+    monkeypatch.setattr(gather, "_from_directory", interrupted)
+    (kept,) = gather.gather(HOSTS, found, archive)
+    assert (kept.host, kept.why) == ("edge-2", "SIGINT again")
+    assert left(archive) == {name: content for name, content in BOTH.items() if "edge-1" in name}
+
+
+def test_the_parameters_of_rank_0_stand_beside_run_json(tmp_path: Path, archive: Path) -> None:
+    gather.gather(HOSTS, source(tmp_path, {layout.MODEL: b"parameters"}), archive)
+    assert (archive / layout.MODEL).read_bytes() == b"parameters"
+    assert "edge-1/model.npz" not in left(archive)
