@@ -61,7 +61,10 @@ def read(root: Path) -> dict[str, str]:
     try:
         return parse(path.read_bytes().decode("utf-8", "surrogateescape"))  # names need not be UTF-8
     except FileNotFoundError as error:
-        raise ArchiveError(f"{path}: missing; the run was not sealed, so nothing vouches for its files") from error
+        raise ArchiveError(
+            f"{path}: missing; the run was not sealed, so nothing vouches for its files: "
+            "`e2c-dl verify --seal` closes it"
+        ) from error
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -19,7 +20,7 @@ from e2c_dl.campaign.interrupts import Interrupts
 from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.told import Outlived
 from e2c_dl.diagnosis.diagnose import diagnose
-from e2c_dl.errors import AnalysisError, E2cDlError, InputError, Interrupted
+from e2c_dl.errors import AnalysisError, ArchiveError, E2cDlError, InputError, Interrupted
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import SHAPES, Scenario
 
@@ -80,7 +81,12 @@ class Underway:
             outcome = "done" if error is None else "interrupted" if isinstance(error, Interrupted) else "failed"
             self.archive.step(step, round(seconds, 3), outcome)
 
-    def keep_traceback(self, text: str) -> None:
+    def defect(self, step: str, failed: BaseException) -> E2cDlError:
+        """What to tell of ``failed``, which nobody foresaw; its traceback is kept."""
+        self._keep("".join(traceback.format_exception(failed)))
+        return E2cDlError(f"{step}: unexpected {type(failed).__name__}: {failed}; please report logs/defect.txt")
+
+    def _keep(self, text: str) -> None:
         """Keep ``text`` where it is looked for; if it cannot be written there, on standard error."""
         try:
             logs = self.archive_path / layout.LOGS
@@ -106,7 +112,10 @@ class Underway:
             ended = {"exit_code": 0 if verdict is None else verdict.exit_code, "error": str(verdict or "")}
             archive.record(facts={ENDED: ended})
         self._outlived.leave(self.transcript)
-        archive.seal(secrets)  # last: whatever is written after its checksums counts as altered
+        try:
+            archive.seal(secrets)  # last: whatever is written after its checksums counts as altered
+        except ArchiveError as error:
+            raise ArchiveError(f"{error}; then `e2c-dl verify --seal {archive.path}`") from error
         if failure is not None:
             raise failure
 
@@ -121,7 +130,9 @@ class Underway:
         try:
             left = open_archive(self.archive_path)
             write_report(left, diagnose(left))
-        except Exception as error:  # noqa: BLE001 - Ctrl-C, a full disk, a defect: the archive is sealed without it
+        except Exception as failed:  # noqa: BLE001 - Ctrl-C, a full disk, a defect: the archive is sealed without it
+            # a traceback is kept now: what is written after the seal counts as altered
+            error = failed if isinstance(failed, (E2cDlError, OSError)) else self.defect("report", failed)
             for name in (layout.REPORT_JSON, layout.REPORT_HTML):  # of an earlier try: it would be taken for this one's
                 (self.archive_path / name).unlink(missing_ok=True)
             why = str(error) if isinstance(error, AnalysisError) else f"there is no report: {error}"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -101,8 +100,7 @@ def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
     elif isinstance(failed, OSError):
         error = _full_disk(failed, run) or ArchiveError(f"{step}: {failed}")
     else:
-        error = E2cDlError(f"{step}: unexpected {type(failed).__name__}: {failed}; please report logs/defect.txt")
-        run.keep_traceback("".join(traceback.format_exception(failed)))
+        error = run.defect(step, failed)
     error.__cause__ = failed
     return error
 
