@@ -36,6 +36,22 @@ run.STEPS = tuple(
 main()
 """
 
+_UNRELEASED = """
+import dataclasses
+from e2c_dl.campaign import run
+from e2c_dl.cli.main import main
+from e2c_dl.errors import TestbedError
+
+def refuse(campaign):
+    raise TestbedError("cannot be removed")
+
+run.STEPS = tuple(dataclasses.replace(step, act=refuse) if step.name == "release" else step for step in run.STEPS)
+main()
+"""
+
+UNRELEASED = [sys.executable, "-c", _UNRELEASED]
+"""``e2c-dl`` that releases nothing."""
+
 _IMPATIENT = """
 import sys
 from e2c_dl.campaign import life

@@ -16,7 +16,6 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -33,7 +32,7 @@ from e2c_dl.emulation.measuring.quick import CAP_BPS, OVERLOAD, rounds
 from e2c_dl.errors import EmulationError, InputError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.programs import ask
+from e2c_dl.testbeds.programs import ask, side_by_side
 from e2c_dl.topology import Bottleneck, Pair
 
 SECONDS = {"quick": 2.0, "thorough": 9.0}
@@ -100,7 +99,7 @@ def measure(hosts: Target, pairs: Sequence[Pair], how: str, tell: Tell = lambda 
     failures: list[str] = []
     links: list[LinkFidelity] = []
     with Responders([hosts.accesses[name] for name in names]) as responders:
-        with ThreadPoolExecutor(max_workers=limit) as pool:
+        with side_by_side(limit) as pool:
             for members in _split(rounds(pairs, hosts.requested.bottlenecks), limit):
                 seen = pool.map(lambda pair: _one(hosts, pair, how, responders.ports), members)
                 for (src, dst), measured in zip(members, seen, strict=True):
@@ -147,7 +146,7 @@ def _full(hosts: Target, bottleneck: Bottleneck, ports: Mapping[str, int]) -> Bo
         argv = (*PROBER, "measure")
         return msgspec.convert(ask(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}), Share)
 
-    with ThreadPoolExecutor(max_workers=len(bottleneck.links)) as pool:
+    with side_by_side(len(bottleneck.links)) as pool:
         shares = tuple(zip(bottleneck.links, pool.map(one, bottleneck.links), strict=True))
     requested_bps = sum(expected.shares(hosts.requested, bottleneck, bottleneck.rate_bps).values())
     return BottleneckFidelity(name=bottleneck.name, requested_bps=requested_bps, shares=shares)

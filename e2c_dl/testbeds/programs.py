@@ -19,9 +19,10 @@ import json
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -96,29 +97,37 @@ def read(access: Access, out: str, error: str, status: int) -> Answer:
 
 
 def on_all(accesses: Sequence[Access], each: Callable[[Access], R]) -> dict[str, R]:
-    """host -> what ``each`` returns for it. What interrupts the wait ends the programs that are waited for."""
-    started: set[subprocess.Popen[str]] = set()
-
-    def one(access: Access) -> R:
-        _started_by.set(started)  # of this thread, which works for this call alone
-        return each(access)
-
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:  # threads are enough: each waits for a process of its own
-        found = [pool.submit(one, access) for access in accesses]
-        try:
-            wait(found)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            while not all(future.done() for future in found):  # again: one may just have been starting its program
-                for process in tuple(started):
-                    process.kill()
-                time.sleep(_PAUSE_S)
-            raise
+    """host -> what ``each`` returns for it; all have ended when one of them raises."""
+    with side_by_side(_AT_ONCE) as pool:
+        found = [pool.submit(each, access) for access in accesses]
+        wait(found)
         return {access.name: future.result() for access, future in zip(accesses, found, strict=True)}
 
 
+@contextmanager
+def side_by_side(at_once: int) -> Iterator[ThreadPoolExecutor]:
+    """So many threads that ask hosts. What ends the wait for them, as Ctrl-C does, ends the programs they wait for."""
+    started: set[subprocess.Popen[str]] = set()
+    # threads are enough: each waits for a process of its own
+    with ThreadPoolExecutor(max_workers=at_once, initializer=_started_by.set, initargs=(started,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            over = threading.Event()
+            threading.Thread(target=_end, args=(started, over), daemon=True).start()
+            pool.shutdown(cancel_futures=True)
+            over.set()
+            raise
+
+
+def _end(started: set[subprocess.Popen[str]], over: threading.Event) -> None:
+    while not over.wait(_PAUSE_S):  # again and again: a thread may just have been starting its program
+        for process in tuple(started):
+            process.kill()
+
+
 def _ran(argv: Sequence[str], text: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """As ``subprocess.run``, but ``on_all`` can end it."""
+    """As ``subprocess.run``, but ``side_by_side`` can end it."""
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         started = _started_by.get(set())

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, LIMIT_S, Started, facts, nothing_left, scenario
+from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.namespaces import cleanup
@@ -114,4 +114,14 @@ def test_under_nohup_a_run_outlives_its_terminal(tmp_path, training):
     run.interrupt()
     assert run.ended() == 130
     assert "SIGINT" in " ".join(facts(tmp_path / "a")["what_happened"])
+    nothing_left(run.run_id)
+
+
+def test_what_could_not_be_released_is_named(tmp_path, arguments):
+    run = Started(*arguments(3), log=tmp_path / "log", command=UNRELEASED)
+    assert run.ended() == 1
+    assert f"not all of it was removed: `e2c-dl destroy {run.run_id}` removes the rest" in run.said
+    assert run.said.splitlines()[-1] == "e2c-dl: cannot be removed"
+    assert verify(tmp_path / "a") == ()
+    assert subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, check=False).returncode == 0
     nothing_left(run.run_id)

@@ -43,7 +43,7 @@ ANSIBLE_SETTINGS = {
     "ANSIBLE_PIPELINING": "True",  # else every module is copied to the host before it is run
     "ANSIBLE_GATHERING": "explicit",  # else every play begins by asking each host for facts that nobody uses
     "ANSIBLE_HOST_KEY_CHECKING": "False",  # hosts for which it matters say so themselves: see ``host_keys``
-    "ANSIBLE_SSH_ARGS": shlex.join(("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s", *ALIVE)),
+    "ANSIBLE_SSH_EXTRA_ARGS": shlex.join(ALIVE),  # beside the user's own ANSIBLE_SSH_ARGS
     "ANSIBLE_RETRY_FILES_ENABLED": "False",  # they would be left beside the playbooks
     "ANSIBLE_DEPRECATION_WARNINGS": "False",
     "ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS": "ignore",  # E2Clab names groups edge.trainer.1.1
