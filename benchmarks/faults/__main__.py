@@ -6,21 +6,16 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import click
 
 from benchmarks import written
-from benchmarks.faults.drawn import Drawn, campaign, drawn
+from benchmarks.faults.drawn import campaign, drawn
 from benchmarks.faults.kinds import KINDS, TESTBEDS
-from benchmarks.faults.lane import results
+from benchmarks.faults.lane import side_by_side
 from benchmarks.faults.table import described, failures, held, table
-
-PIECE = 10  # runs that a lane carries out
 
 
 @click.command()
@@ -45,7 +40,7 @@ def main(
     chosen = [*campaign(seed, runs, testbed or TESTBEDS, only or tuple(KINDS))] if number is None else []
     chosen = chosen or [drawn(seed, number or 0)]
     done: list[dict[str, Any]] = []
-    for one in _side_by_side(chosen, lanes, keep):
+    for one in side_by_side(chosen, lanes, keep):
         done.append(one)
         click.echo(json.dumps(one), err=True)
         if one["wrong"]:
@@ -60,25 +55,6 @@ def main(
         written.write("faults", title="Faults in whole runs", text=head + text, values={"seed": seed, "runs": done})
     if held(done) < len(done):
         raise click.ClickException(f"{len(done) - held(done)} of {len(done)} runs did not hold")
-
-
-def _side_by_side(chosen: list[Drawn], lanes: int, keep: Path | None) -> Iterator[dict[str, Any]]:
-    """What came of each, as it comes. Those in docker are one lane: its images have one daemon at a time."""
-    told: SimpleQueue[dict[str, Any]] = SimpleQueue()
-
-    def carry_out(piece: list[Drawn]) -> None:
-        for one in results(piece[0].seed, [each.number for each in piece], keep):
-            told.put(one)
-
-    docker = [one for one in chosen if one.testbed == "docker"]
-    others = [one for one in chosen if one.testbed != "docker"]
-    pieces = [docker] if docker else []
-    pieces += [others[begin : begin + PIECE] for begin in range(0, len(others), PIECE)]
-    with ThreadPoolExecutor(lanes) as threads:
-        for piece in pieces:
-            threads.submit(carry_out, piece)
-        for _ in chosen:
-            yield told.get()
 
 
 def _commit() -> str:

@@ -20,6 +20,9 @@ from e2c_dl.errors import ArchiveError
 _LATE = ("collect", "release", "verify", "report")
 """What is done in any case: a signal that comes then finds a run that has trained."""
 
+_GONE = ("host-killed", "sshd-killed")
+"""What a machine made of namespaces does not come back from."""
+
 
 @dataclass
 class Ended:
@@ -118,14 +121,21 @@ def _archive(ended: Ended, site: Site) -> list[str]:
 
 
 def _left(ended: Ended, site: Site, before: Look) -> list[str]:
-    told = []
+    told, gone = [], set()
     if ended.run_id:
         done = site.command("destroy", ended.run_id)
         ended.commands.append(f"destroy: {done.returncode} {done.stderr.strip()[-300:]}")
-        if done.returncode not in (0, 2):  # 2: there is no such run any more
+        gone = _machines_gone(ended) if done.returncode not in (0, 2) else set()  # 2: there is no such run any more
+        if done.returncode not in (0, 2) and not any(host in done.stderr for host in gone):
             told.append(f"destroy failed: {done.stderr.strip()[-300:]}")
-    own = {f"file {site.folder}"}
+    own = {f"file {site.folder}", *(f"file {site.state / ended.run_id}" for _ in gone)}  # it is tried again later
     return told + [f"left: {line}" for line in left(before, lambda: look(site, ended.run_id)) if line not in own]
+
+
+def _machines_gone(ended: Ended) -> set[str]:
+    """Machines of the user's own that are switched off for good: only he can say that they need no cleaning up."""
+    own = ended.drawn.testbed == "static"
+    return {fault.host for fault in ended.drawn.faults if own and fault.kind in _GONE and fault.kind in ended.hits}
 
 
 def _is_whole(site: Site) -> bool:

@@ -40,7 +40,7 @@ def _of_host(stages: tuple[str, ...], named: str = _DEAD, **more: object) -> Kin
     return Kind(named=named, stages=stages, of_host=True, **more)  # type: ignore[arg-type]
 
 
-_SILENT_S = 150.0  # what says nothing is given up after a minute
+_SILENT_S = 120.0  # what says nothing is waited for, and given up
 
 KINDS: Mapping[str, Kind] = {
     "sigint": _signal("SIGINT"),
@@ -54,7 +54,7 @@ KINDS: Mapping[str, Kind] = {
     "agent-stopped": _of_host(_TRAINING, named=rf"{_DEAD}|\bagent\b", limit_s=_SILENT_S),
     "relay-killed": Kind(named=r"\brelay\b", stages=_UP, testbeds=_HERE),
     "relay-stopped": Kind(named=r"\brelay\b", stages=_UP, testbeds=_HERE, limit_s=_SILENT_S),
-    "sshd-killed": _of_host(_UP),
+    "sshd-killed": _of_host(_UP, loses_host=True),  # a host made of namespaces, or of a container, ends with it
     "sshd-stopped": _of_host(_UP, limit_s=_SILENT_S),
     "host-killed": _of_host(("deploy", *_UP), loses_host=True, weight=2.0),
     "host-frozen": _of_host(_UP, loses_host=True, limit_s=_SILENT_S),

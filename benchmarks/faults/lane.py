@@ -1,7 +1,7 @@
 """A lane: runs of the campaign one by one, in namespaces of their own, so that all they leave is seen, and ends.
 
 ``python -m benchmarks.faults.lane SEED KEEP NUMBER...`` is its inside, and prints a line of JSON for each run;
-:func:`results` starts one and reads them.
+:func:`side_by_side` starts lanes and reads them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 from ordinary_user import covered, needed
 
@@ -28,14 +32,37 @@ from benchmarks.faults.left import look
 from benchmarks.faults.running import Running
 from benchmarks.faults.site import Site, prepared
 
+PIECE = 10  # runs that a lane carries out
+
 _UNSHARE = (
     *("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child=SIGKILL", "--mount-proc"),
     "--propagation=private",
 )
 
 
-def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[dict[str, object]]:
+def side_by_side(chosen: Sequence[Drawn], lanes: int, keep: Path | None = None) -> Iterator[dict[str, Any]]:
+    """What came of each, as it comes. Those in docker are one lane: its images have one daemon at a time."""
+    told: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+    def carry_out(piece: Sequence[Drawn]) -> None:
+        for one in results(piece[0].seed, [each.number for each in piece], keep):
+            told.put(one)
+
+    docker = [one for one in chosen if one.testbed == "docker"]
+    others = [one for one in chosen if one.testbed != "docker"]
+    pieces = [docker] if docker else []
+    pieces += [others[begin : begin + PIECE] for begin in range(0, len(others), PIECE)]
+    with ThreadPoolExecutor(lanes) as threads:
+        for piece in pieces:
+            threads.submit(carry_out, piece)
+        for _ in chosen:
+            yield told.get()
+
+
+def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[dict[str, Any]]:
     """What came of each of ``numbers``, as it is known; one that ended its lane is said to have done so."""
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
     words = [str(seed), str(keep.absolute()) if keep else "", *map(str, numbers)]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     argv = [*_UNSHARE, sys.executable, "-m", "benchmarks.faults.lane", *words]
@@ -60,7 +87,7 @@ def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[di
 
 def main(seed: str, keep: str, *numbers: str) -> None:
     """Carry out these runs, those of one testbed together."""
-    _own_place()
+    _own_place(keep)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever else is printed is no result
     chosen = [drawn(int(seed), int(number)) for number in numbers]
@@ -71,7 +98,7 @@ def main(seed: str, keep: str, *numbers: str) -> None:
                     os.write(out, (json.dumps(carried_out(one, Path(keep) if keep else None)) + "\n").encode())
 
 
-def carried_out(one: Drawn, keep: Path | None) -> dict[str, object]:
+def carried_out(one: Drawn, keep: Path | None) -> dict[str, Any]:
     """The run ``one``, and what is wrong with it; its folder is kept in ``keep``, if something is."""
     folder = Path(tempfile.mkdtemp(prefix="f", dir="/tmp"))  # a socket's path must be short
     with ExitStack() as resources:
@@ -89,7 +116,7 @@ def carried_out(one: Drawn, keep: Path | None) -> dict[str, object]:
         lasted_s = running.seconds
         ended = Ended(one, code, running.said, hits, frozenset(running.traced), _run_id(running.said))
         found = wrong(ended, site, before, _thaw)
-        told: dict[str, object] = {
+        told: dict[str, Any] = {
             **asdict(one), "hits": hits, "exit_code": code, "seconds": round(lasted_s, 1), "run": ended.run_id,
             "happened": ended.happened, "last_line": ended.last_line, "commands": ended.commands, "wrong": found,
         }  # fmt: skip
@@ -98,7 +125,7 @@ def carried_out(one: Drawn, keep: Path | None) -> dict[str, object]:
         return told
 
 
-def _kept(site: Site, running: Running, told: dict[str, object], place: Path) -> None:
+def _kept(site: Site, running: Running, told: dict[str, Any], place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     (place / "said").write_text(running.said)
@@ -116,8 +143,6 @@ def _end(running: Running) -> None:
 
 def _thaw() -> None:
     """Who was stopped goes on, as after a frozen machine has come back."""
-    import signal
-
     for process in processes.every():
         with suppress(ProcessLookupError):
             if process.pid > 1:
@@ -129,11 +154,11 @@ def _run_id(said: str) -> str:
     return found[1] if found else ""
 
 
-def _own_place() -> None:
-    """A loopback device, and a /tmp of one's own, in which what is left is seen."""
+def _own_place(keep: str) -> None:
+    """A loopback device, and a /tmp of one's own, in which what is left is seen; ``keep`` may be in the other."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     aside = Path(tempfile.mkdtemp(dir="/mnt")) if os.access("/mnt", os.W_OK) else Path("/mnt")
-    within = [place for place in needed() if Path("/tmp") in place.parents]
+    within = [place for place in (*needed(), *([Path(keep)] if keep else [])) if Path("/tmp") in place.parents]
     lines = [*covered(Path("/tmp"), within, aside), "chmod 1777 /tmp"]
     subprocess.run(["sh", "-c", "\n".join(["set -e", *lines])], check=True)
     with suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -31,11 +32,12 @@ def look(site: Site, run_id: str = "") -> Look:
     others = [each for each in processes.every() if each.pid not in own]
     found = [f"process {each.pid} ({' '.join(each.words)[:120]})" for each in others if _is_left(each)]
     commands = {
-        "device": ["ip", "-brief", "link"], "rule": ["ip", "rule"], "route": ["ip", "route"],
+        "rule": ["ip", "rule"], "route": ["ip", "route"],
         "firewall": ["iptables-save"], "namespace": ["ip", "netns"],
     }  # fmt: skip
     for what, argv in commands.items():
         found += [f"{what} {line}" for line in _lines(argv) if not line.startswith("#")]
+    found += [f"device {name}" for _, name in socket.if_nameindex()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     found += [f"mount {line.split()[1]}" for line in mounts]
     found += [f"cgroup {path}" for path in _groups(run_id)]

@@ -19,10 +19,13 @@ from benchmarks.faults.drawn import HOSTS
 from e2c_dl.testbeds import registry
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
-PROGRAM = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()"]
+PROGRAM = "from e2c_dl.cli.main import main; main()"
+IMPATIENT = f"from e2c_dl.campaign import life; life.LOST_AFTER = 8; {PROGRAM}"
+"""What is silent is given up after 16 s, not a minute: a campaign has hundreds of runs."""
+
 _EXPERIMENT = Path(__file__).parents[2] / "experiments" / "first-light"
 _MEMORY = Path("/sys/fs/cgroup/memory")
-_DISK = "size=48m"  # an archive of this scenario takes a tenth of it
+_DISK = "size=128m"  # a deployment asks for half of it
 _COMMAND_S = 120.0
 
 _LENGTHS = ((40_000, 110_000), (0, 40_000))
@@ -95,15 +98,16 @@ class Site:
             return dict(os.environ)  # what becomes the user replaces it
         return {**os.environ, "HOME": str(self.home), registry.STATE_VARIABLE: str(self.state)}
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *words: str, program: str = PROGRAM) -> list[str]:
         """``e2c-dl`` with ``words``, as the user of this site."""
-        command = [*PROGRAM, *words]
+        command = [sys.executable, "-c", program, *words]
         return self._user.argv(*command) if self._user else command
 
     @property
     def deploy(self) -> list[str]:
         scenario, artifacts = str(self.home / "faults"), str(self.home / "artifacts")
-        return self.argv("deploy", scenario, artifacts, *self._options, "--archive", str(self.archive))
+        words = ("deploy", scenario, artifacts, *self._options, "--archive", str(self.archive))
+        return self.argv(*words, program=IMPATIENT)
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """``e2c-dl`` with ``words``, ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -40,16 +41,26 @@ def followed(rank0: Access, doing: Callable[[Doing], None], progress: Callable[[
 
 
 @contextmanager
-def watched(alive: Callable[[], str | None], lost: Callable[[str], None]) -> Iterator[None]:
-    """While in it, ``alive()`` is asked twice a second; when it names a failure, ``lost`` is told, once."""
+def watched(
+    alive: Callable[[], str | None], lost: Callable[[str, float], None], *, once_more: bool = False
+) -> Iterator[None]:
+    """While in it, ``alive()`` is asked twice a second; when it names a failure, ``lost`` is told, once.
+
+    It is also told when all was last seen well (Unix time): others may have noticed before. ``once_more``: it is asked
+    a last time when it is left, as they may be the reason for that.
+    """
     stop = threading.Event()
 
     def watch() -> None:
-        while not stop.wait(_WATCH_EVERY_S):  # not sleep: it ends at once when it is left
-            failure = alive()
+        well_s, over = time.time(), False
+        while not over:
+            over = stop.wait(_WATCH_EVERY_S)  # not sleep: it ends at once when it is left
+            asked_s = time.time()
+            failure = alive() if once_more or not over else None
             if failure is not None:
-                lost(failure)
+                lost(failure, well_s)
                 return
+            well_s = asked_s
 
     thread = threading.Thread(target=watch, name="watch", daemon=True)
     thread.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import time
 from dataclasses import replace
 
 from e2c_dl import resources
@@ -114,9 +113,10 @@ def train(campaign: Campaign) -> None:
     testbed, console, interrupts = campaign.the_testbed, campaign.console, campaign.interrupts
     campaign.launched = True  # before it: workers of a launch that fails are collected too
 
-    def lost(why: str) -> None:
+    def lost(why: str, well_s: float) -> None:
         error = EmulationError(why)
-        campaign.events.append(causes.Event(error=error, sentence=why, at_s=time.time()))
+        # Since then: workers notice at once, and what they say follows from it.
+        campaign.events.append(causes.Event(error=error, sentence=why, at_s=well_s))
         campaign.asked_to_stop = True
         follow.stop_workers(testbed.accesses)
 
@@ -124,8 +124,8 @@ def train(campaign: Campaign) -> None:
         with (
             life.signs_of_life(testbed.accesses, console.say, interrupts.end) as campaign.signs,
             follow.followed(testbed.rank0, console.doing, console.progress),
-            follow.watched(testbed.emulation_failure, lost),
-            follow.watched(there(campaign.watch).failure, lambda why: interrupts.end(TestbedError(why))),
+            follow.watched(testbed.emulation_failure, lost, once_more=True),
+            follow.watched(there(campaign.watch).failure, lambda why, _: interrupts.end(TestbedError(why))),
         ):
             campaign.the_session.workflow("launch")
     finally:

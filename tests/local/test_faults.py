@@ -1,0 +1,39 @@
+"""A sample of the fault campaign: drawn faults in whole runs, and what must hold after each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from benchmarks.faults.drawn import campaign, drawn
+from benchmarks.faults.kinds import KINDS, TESTBEDS
+from benchmarks.faults.lane import side_by_side
+from benchmarks.faults.table import described
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+
+SEED = 1
+NUMBERS = (0, 2, 5, 6, 8, 11, 14, 16, 18, 20, 27, 29)
+"""Of the campaign's runs those that end soon, on each testbed but docker's, which needs a daemon."""
+
+
+@pytest.fixture(scope="module")
+def results() -> Mapping[int, Mapping[str, Any]]:
+    found = side_by_side([drawn(SEED, number) for number in NUMBERS], lanes=2)
+    return {one["number"]: one for one in found}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number}-{drawn(SEED, number).testbed}")
+def test_a_run_that_meets_faults_ends_as_it_must(results: Mapping[int, Mapping[str, Any]], number: int) -> None:
+    assert not results[number]["wrong"], "\n".join(described(dict(results[number])))
+
+
+def test_the_same_seed_draws_the_same_faults_and_all_kinds_come() -> None:
+    drawn_once = [*campaign(SEED, 300, TESTBEDS, tuple(KINDS))]
+    assert drawn_once == [*campaign(SEED, 300, TESTBEDS, tuple(KINDS))]
+    met = {(fault.kind, one.testbed) for one in drawn_once for fault in one.faults}
+    assert {kind for kind, _ in met} == set(KINDS)
+    assert all(bed in kind.testbeds for name, kind in KINDS.items() for each, bed in met if each == name)
