@@ -14,8 +14,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,10 @@ from typing import BinaryIO
 from e2c_dl.errors import ArchiveError
 
 SMALL_BYTES = 64 << 20
-"""What a record may take: JSON is read as a whole. Traces, logs and tables are not held to it."""
+"""What a record may hold: one that holds more was not written by a run."""
+
+LARGE_BYTES = 1 << 30
+"""What a trace, a table or a log may hold: they are read as a whole."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -60,6 +63,25 @@ class Place:
         """Whether a folder, and no link to one, stands there. Raises: ArchiveError for a link on the way."""
         return stat.S_ISDIR(self._mode() or 0)
 
+    def folders(self) -> tuple[str, ...]:
+        """Names of the folders in this one, sorted; none if it is not there. Raises: ArchiveError for a link."""
+        if not self.exists():
+            return ()
+        inner = [(name, self / name) for name in self.names()]
+        for _, place in inner:
+            if stat.S_ISLNK(place._mode() or 0):
+                raise ArchiveError(f"{place}: {ODD}")
+        return tuple(name for name, place in inner if place.is_folder())
+
+    def refuse_odd(self) -> None:
+        """Nothing, if all that lies below are plain files and folders. Raises: ArchiveError, naming what is not."""
+        for name in self.names():
+            inner = self / name
+            if inner.is_folder():
+                inner.refuse_odd()
+            elif not inner.is_plain():
+                raise ArchiveError(f"{inner}: {ODD}")
+
     def is_plain(self) -> bool:
         """Whether a plain file, and no link to one, stands there. Raises: ArchiveError for a link on the way."""
         return stat.S_ISREG(self._mode() or 0)
@@ -71,7 +93,7 @@ class Place:
 
     def opened(self) -> BinaryIO:
         """The plain file that stands there, to be read. Raises: ArchiveError, also if there is none."""
-        *above, last = _components(self.name)
+        *above, last = _components(self.name, file=True)
         with _told(self), self._folder(above) as folder:
             descriptor = os.open(last, _READ, dir_fd=folder)
             try:
@@ -82,13 +104,12 @@ class Place:
                 os.close(descriptor)
                 raise
 
-    def read(self, most_bytes: int | None = None) -> bytes:
+    def read(self, most_bytes: int = SMALL_BYTES) -> bytes:
         """Its content. Raises: ArchiveError, also if it holds more than ``most_bytes``."""
         with self.opened() as file, _told(self):
-            content = file.read() if most_bytes is None else file.read(most_bytes + 1)
-        if most_bytes is not None and len(content) > most_bytes:
-            raise ArchiveError(f"{self}: holds more than {most_bytes >> 20} MiB, which no such record does; remove it")
-        return content
+            if os.fstat(file.fileno()).st_size > most_bytes:
+                raise ArchiveError(f"{self}: holds more than {most_bytes >> 20} MiB, as no such file does; remove it")
+            return file.read(most_bytes)
 
     @contextmanager
     def replaced(self) -> Iterator[BinaryIO]:
@@ -96,10 +117,9 @@ class Place:
 
         A link of that name is replaced, not followed. Raises: OSError; ArchiveError for a link on the way.
         """
-        *above, last = _components(self.name)
-        fresh = f".{last}.{os.getpid()}-{threading.get_native_id()}.new"
+        *above, last = _components(self.name, file=True)
+        fresh = f".{last}.{secrets.token_hex(4)}.new"
         with self._folder(above, self) as folder:
-            _remove(fresh, folder)  # left by a process of that number, or planted
             try:
                 with os.fdopen(os.open(fresh, _CREATE, 0o666, dir_fd=folder), "wb") as file:
                     yield file
@@ -111,6 +131,8 @@ class Place:
         """What stands there, links not followed; None: nothing."""
         components = _components(self.name)
         try:
+            if not self.root.is_dir():
+                return None
             with self._folder(components[:-1], self) as folder:
                 last = components[-1] if components else "."
                 return os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
@@ -132,9 +154,9 @@ class Place:
             os.close(descriptor)
 
 
-def place_of(path: Path) -> Place:
-    """The file ``path`` in a folder that is trusted: only ``path`` itself may not be a link."""
-    return Place(path.parent, path.name)
+def placed(file: Path | Place) -> Place:
+    """``file``; a path's folder is trusted: only the file itself may not be a link."""
+    return file if isinstance(file, Place) else Place(file.parent, file.name)
 
 
 def _beneath(component: str, above: int, place: Place | None) -> int:
@@ -146,10 +168,10 @@ def _beneath(component: str, above: int, place: Place | None) -> int:
         raise
 
 
-def _components(name: str) -> tuple[str, ...]:
-    """Raises: ArchiveError for a name that leaves its root."""
+def _components(name: str, *, file: bool = False) -> tuple[str, ...]:
+    """Raises: ArchiveError for a name that leaves its root, or is it, which is no ``file``."""
     parts = PurePosixPath(name).parts
-    if ".." in parts or name.startswith("/") or "\0" in name:
+    if (file and not parts) or ".." in parts or name.startswith("/") or "\0" in name:
         raise ArchiveError(f"{name!r}: is not a path inside an archive")
     return parts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 
 DASH = "–"
 
@@ -42,6 +43,23 @@ def times(factor: float | None) -> str:
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 link``, ``2 links``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def visible(text: str, breaks: str = "\n\t") -> str:
+    """``text`` for a terminal, which does what control characters say: they are spelled out, but for ``breaks``.
+
+    For whatever others may have written: archives, logs of workers, names of files.
+
+    >>> visible("worker \\x1b[2Jgone")
+    'worker \\\\x1b[2Jgone'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if _harmless(each) or each in breaks else repr(each)[1:-1] for each in text)
+
+
+def _harmless(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"  # spaces that do not break
 
 
 def _scaled(value: float | None, step: float, units: tuple[str, ...]) -> str:

@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
+from typing import Annotated
+
+import msgspec
 
 from e2c_dl import units
 
@@ -44,6 +47,13 @@ class Distribution(Enum):
     PARETO = "pareto"  # shape 3 with netem's cut tail: deviation 0.71 jitter_s, mean delay_s - 0.03 jitter_s
 
 
+MOST_BPS = 1e15
+
+Rate = Annotated[float, msgspec.Meta(gt=0, le=MOST_BPS)]
+Delay = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BurstLoss:
     """Bursty loss: a chain of two states, asked anew for every segment.
@@ -51,10 +61,10 @@ class BurstLoss:
     Source: Gilbert (1960), Elliott (1963); netem's ``gemodel p r 1-h 1-k``. All are probabilities, 0..1.
     """
 
-    good_to_bad: float  # p
-    bad_to_good: float  # r, above 0
-    loss_in_bad: float = 1.0  # 1 - h
-    loss_in_good: float = 0.0  # 1 - k
+    good_to_bad: Fraction  # p
+    bad_to_good: Annotated[float, msgspec.Meta(gt=0, le=1)]  # r
+    loss_in_bad: Fraction = 1.0  # 1 - h
+    loss_in_good: Fraction = 0.0  # 1 - k
 
     @property
     def mean(self) -> float:
@@ -70,14 +80,16 @@ class Link:
     Segments of a link with jitter or reordering may overtake each other, as under netem.
     """
 
-    rate_bps: float | None = None  # bits per second of Ethernet frames on the wire, headers included
-    delay_s: float = 0.0  # one way
-    loss: float = 0.0  # fraction of segments, 0..1, each independently
-    jitter_s: float = 0.0  # spread of the delay; what it means, ``distribution`` says; never below no delay at all
+    rate_bps: Rate | None = None  # bits per second of Ethernet frames on the wire, headers included
+    delay_s: Delay = 0.0  # one way
+    loss: Fraction = 0.0  # of segments, each independently
+    jitter_s: Delay = 0.0  # spread of the delay; what it means, ``distribution`` says; never below no delay at all
     distribution: Distribution = Distribution.UNIFORM
     burst: BurstLoss | None = None  # instead of ``loss``, which is 0 then
-    reorder: float = 0.0  # fraction of segments that skip the delay, and so overtake; needs a delay
-    queue_bytes: int | None = None  # what waits at most; None: as rate and delay need, see emulation.link_values
+    reorder: Fraction = 0.0  # of segments that skip the delay, and so overtake; needs a delay
+    queue_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = (
+        None  # what waits at most; None: as rate and delay need, see emulation.link_values
+    )
     down: bool = False  # cut: whatever enters it is lost
 
     @property
@@ -116,7 +128,7 @@ class Bottleneck:
     name: str  # unique
     rate_bps: float  # as a Link's
     links: tuple[Pair, ...]  # sorted
-    queue_bytes: int | None = None  # as a Link's
+    queue_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = None  # as a Link's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from e2c_dl.archive import codec, layout
+from e2c_dl import codec
+from e2c_dl.archive import layout
 from e2c_dl.archive.run import Outcome, Run, to_bytes
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 
 CRATE_VERSION = "1.1"
@@ -71,8 +73,8 @@ def metadata(run: Run, names: Sequence[str], root: Path) -> dict[str, Any]:
 
 def write(run: Run, names: Sequence[str], root: Path) -> None:
     """ro-crate-metadata.json stands in ``root``, replaced in one step. Raises: ArchiveError."""
-    path = root / layout.CRATE
-    codec.put(path, to_bytes(metadata(run, names, root), str(path)))
+    place = Place(root) / layout.CRATE
+    codec.put(place, to_bytes(metadata(run, names, root), str(place)))
 
 
 def _describe_root(crate: Any, run: Run) -> None:
@@ -118,7 +120,7 @@ def _file(name: str, root: Path) -> dict[str, str]:
     path = PurePosixPath(name)
     properties = {
         "name": name,
-        "contentSize": str((root / name).stat().st_size),
+        "contentSize": str((root / name).lstat().st_size),
         "encodingFormat": FORMATS.get(path.suffix, "application/octet-stream"),
     }
     description = DESCRIPTIONS.get(path.name)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +21,27 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.archive import codec, layout
-from e2c_dl.archive.records import FACTS_FORMAT, Doing, HostEnding, HostFacts, Progress, WorkerOutcome
+from e2c_dl import codec
+from e2c_dl.archive import layout
+from e2c_dl.archive.records import (
+    FACTS_FORMAT,
+    OUTCOME_FORMAT,
+    Doing,
+    HostEnding,
+    HostFacts,
+    Progress,
+    WorkerOutcome,
+)
+from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
 from e2c_dl.trace.clock import read_alignment, write_alignment
 from e2c_dl.trace.model import ClockAlignment
 
 ROWS_FORMAT = 2
+MOST = 2.0**62
+"""Of a table's numbers: the largest are times, in ns."""
 _RESERVE = ".outcome"
-_NOT_JSON = re.compile(r": (?:NaN|-?Infinity)(?=[,}\n])")
 _RESERVED_BYTES = 4096
 
 Row = Mapping[str, Any]
@@ -47,16 +57,16 @@ class Rows(msgspec.Struct, frozen=True):
     rows: list[dict[str, Any]]
 
 
-def write_rows(file: Path, rows: Sequence[Row]) -> None:
+def write_rows(file: Path | Place, rows: Sequence[Row]) -> None:
     """``file`` holds ``rows``. Raises: ArchiveError."""
     codec.write(file, Rows(ROWS_FORMAT, [dict(row) for row in rows]))
 
 
-def read_rows(file: Path) -> tuple[Row, ...]:
+def read_rows(file: Path | Place) -> tuple[Row, ...]:
     """The rows in ``file``, none if there is no such file. Raises: ArchiveError for a damaged one."""
-    if not file.is_file():
+    if not placed(file).exists():
         return ()
-    content: object = codec.read(file, Rows | list[dict[str, Any]])  # type: ignore[arg-type]
+    content: object = codec.read(file, Rows | list[dict[str, Any]], ROWS_FORMAT)  # type: ignore[arg-type]
     if isinstance(content, list):  # format 1: what a row now calls requested was called asked
         return tuple({key.replace("asked", "requested"): value for key, value in row.items()} for row in content)
     assert isinstance(content, Rows)
@@ -75,9 +85,13 @@ class _File:
 
 @dataclass(frozen=True)
 class HostRecords:
-    """One host's files below ``path``. Every method raises ArchiveError for a file that is damaged or not writable."""
+    """One host's files below ``path``. Every method raises ArchiveError for a file that is damaged or not writable.
+
+    Where they are read ``archive`` is the folder that is trusted, of which no more is followed; else it is ``path``.
+    """
 
     path: Path
+    archive: Path | None = None
 
     spans = _File(layout.SPANS_RAW)
     metrics_file = _File(layout.METRICS)
@@ -92,7 +106,11 @@ class HostRecords:
     @property
     def recorded(self) -> bool:
         """Whether it left a trace, as recorded or as Parquet."""
-        return self.spans.is_file() or (self.path / layout.SPANS).is_file()
+        return self._place(layout.SPANS_RAW).exists() or self._place(layout.SPANS).exists()
+
+    def _place(self, name: str) -> Place:
+        root = self.archive or self.path
+        return Place(root, (self.path / name).relative_to(root).as_posix())
 
     def reserve_outcome(self) -> None:
         """Take the outcome's room on the disk, so that a full disk can still be told; an earlier outcome is gone."""
@@ -121,8 +139,12 @@ class HostRecords:
 
     def outcome(self) -> WorkerOutcome | None:
         """How its worker ended; None if it exited without an outcome."""
-        file = self.path / layout.OUTCOME
-        return codec.decode(_finite(codec.read_text(file)), WorkerOutcome, str(file)) if file.is_file() else None
+        file = self._place(layout.OUTCOME)
+        if not file.exists():
+            return None
+        text = codec.finite(codec.read_text(file))
+        codec.check_format(text, OUTCOME_FORMAT, str(file))
+        return codec.decode(text, WorkerOutcome, str(file))
 
     def write_ending(self, ending: HostEnding) -> None:
         """How the host ended, as seen from outside of it."""
@@ -131,12 +153,12 @@ class HostRecords:
 
     def ending(self) -> HostEnding | None:
         """How the host ended; None if it was up when it was released."""
-        file = self.path / layout.ENDING
-        return codec.read(file, HostEnding) if file.is_file() else None
+        file = self._place(layout.ENDING)
+        return codec.read(file, HostEnding) if file.exists() else None
 
     def last_seen_s(self) -> float | None:
         """Unix time of its own clock at its last sign of life, to a second; None if its metrics do not say."""
-        seen = self.metrics().get("time_ns") if self.metrics_file.is_file() else None
+        seen = self.seen().get("time_ns")
         return None if seen is None or not len(seen) else float(seen[-1]) / 1e9
 
     def write_facts(self, facts: HostFacts) -> None:
@@ -148,23 +170,23 @@ class HostRecords:
 
     def facts(self) -> HostFacts | None:
         """What the host is; None if it left no facts."""
-        file = self.path / layout.FACTS
-        return codec.read(file, HostFacts) if file.is_file() else None
+        file = self._place(layout.FACTS)
+        return codec.read(file, HostFacts, FACTS_FORMAT) if file.exists() else None
 
     def write_links(self, rows: Sequence[Row]) -> None:
         """What it measured of its outgoing links."""
         write_rows(self.path / layout.HOST_LINKS, rows)
 
     def links(self) -> tuple[Row, ...]:
-        return read_rows(self.path / layout.HOST_LINKS)
+        return read_rows(self._place(layout.HOST_LINKS))
 
     def write_clock(self, alignment: ClockAlignment) -> None:
         write_alignment(self.path / layout.CLOCK, alignment)
 
     def clock(self) -> ClockAlignment:
         """Its clock beside the reference; the same if it left none."""
-        file = self.path / layout.CLOCK
-        return read_alignment(file) if file.is_file() else ClockAlignment()
+        file = self._place(layout.CLOCK)
+        return read_alignment(file) if file.exists() else ClockAlignment()
 
     def append_progress(self, lines: Iterable[Progress]) -> None:
         with self.progress_file.open("ab") as file:
@@ -172,26 +194,30 @@ class HostRecords:
 
     def progress(self) -> tuple[Progress, ...]:
         """What it reported, oldest first; a last line that was being written is left out."""
-        if not self.progress_file.is_file():
+        file = self._place(layout.PROGRESS)
+        if not file.exists():
             return ()
-        lines = codec.read_text(self.progress_file).split("\n")[:-1]  # after the last line break: cut off, or empty
-        where = str(self.progress_file)
-        return tuple(codec.decode(_finite(line), Progress, where) for line in lines if line.strip())
+        lines = codec.read_text(file, LARGE_BYTES).split("\n")[:-1]  # after the last line break: cut off, or empty
+        return tuple(codec.decode(codec.finite(line), Progress, str(file)) for line in lines if line.strip())
 
     def metrics(self) -> Table:
         """Columns of its metrics.csv by name, one value a second; NaN where one is missing."""
-        if not self.metrics_file.is_file():
+        if not self._place(layout.METRICS).exists():
             raise ArchiveError(f"{self.metrics_file}: missing; that host left no metrics")
-        return _table(self.metrics_file)
+        return self.seen()
+
+    def seen(self) -> Table:
+        """The same; empty if it left none."""
+        return _table(self._place(layout.METRICS))
 
     def heat(self) -> Table:
         """Columns of its heat.csv; empty if it does not throttle itself. Times are its own clock's."""
-        return _table(self.heat_file)
+        return _table(self._place(layout.HEAT))
 
     def changes(self) -> tuple[ChangeInForce, ...]:
         """What its agent and its worker changed while training ran, on the reference clock."""
-        files = [file for file in (self.agent_changes, self.worker_changes) if file.is_file()]
-        return tuple(change for file in files for change in read_changes(file, self.clock()))
+        files = [self._place(name) for name in (layout.CHANGES, layout.WORKER_CHANGES)]
+        return tuple(change for file in files if file.exists() for change in read_changes(file, self.clock()))
 
 
 def report_line(report: Doing | Progress) -> bytes:
@@ -206,21 +232,20 @@ def parsed_report(line: str) -> Doing | Progress:
     return codec.decode(line, Progress, layout.PROGRESS)
 
 
-def _finite(text: str) -> str:
-    """``text`` of format 1, in which a training that diverged has NaN where JSON knows no number, as today's has it."""
-    return _NOT_JSON.sub(": null", text)
-
-
-def _table(file: Path) -> Table:
+def _table(file: Place) -> Table:
     """The columns of a CSV file of numbers by name, up to where it breaks off; NaN where a value is missing."""
-    if not file.is_file():
+    if not file.exists():
         return {}
-    header, *lines = codec.read_text(file).split("\n")[:-1] or [""]  # a last line without its break is cut off
+    header, *lines = codec.read_text(file, LARGE_BYTES).split("\n")[:-1] or [
+        ""
+    ]  # a last line without its break is cut off
     names = header.split(",")
     cells = [line.split(",") for line in lines if line]
     try:
         table = np.array([[float(cell or "nan") for cell in row] for row in cells], dtype=np.float64)
         table = table.reshape(len(cells), len(names))
+        if np.any(np.abs(table) > MOST):  # infinite ones too: no host measures that
+            raise ValueError("a number beyond all that is measured")
     except ValueError as error:
         raise ArchiveError(f"{file}: is not a table of numbers ({error}); {codec.DAMAGED}") from error
     return {name: table[:, column] for column, name in enumerate(names)}

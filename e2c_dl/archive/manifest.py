@@ -11,7 +11,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from e2c_dl.archive import codec, layout
+from e2c_dl import codec
+from e2c_dl.archive import layout
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 
 ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))  # the backslash first, else it would escape the others'
@@ -27,12 +29,15 @@ def files(root: Path) -> Iterator[str]:
     return iter(sorted(name for name in found if name != layout.MANIFEST))
 
 
-def checksum(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal. Raises: OSError."""
+def checksum(place: Place) -> str:
+    """SHA-256 of a file's content, in hexadecimal. Raises: ArchiveError."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
+    with place.opened() as file:
+        try:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+        except OSError as error:
+            raise ArchiveError(f"{place}: cannot be read: {error.strerror}") from error
     return digest.hexdigest()
 
 
@@ -57,29 +62,23 @@ def parse(text: str) -> dict[str, str]:
 
 def read(root: Path) -> dict[str, str]:
     """The manifest of the archive at ``root``. Raises: ArchiveError if there is none or it is damaged."""
-    path = root / layout.MANIFEST
-    try:
-        return parse(path.read_bytes().decode("utf-8", "surrogateescape"))  # names need not be UTF-8
-    except FileNotFoundError as error:
+    place = Place(root) / layout.MANIFEST
+    if not place.exists():
         raise ArchiveError(
-            f"{path}: missing; the run was not sealed, so nothing vouches for its files: "
+            f"{place}: missing; the run was not sealed, so nothing vouches for its files: "
             "`e2c-dl verify --seal` closes it"
-        ) from error
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
+        )
+    return parse(place.read().decode("utf-8", "surrogateescape"))  # names need not be UTF-8
 
 
 def write(root: Path, checksums: Mapping[str, str]) -> None:
     """The manifest of ``root`` holds ``checksums``, replaced in one step. Raises: ArchiveError."""
-    codec.put(root / layout.MANIFEST, render(checksums).encode("utf-8", "surrogateescape"))
+    codec.put(Place(root) / layout.MANIFEST, render(checksums).encode("utf-8", "surrogateescape"))
 
 
 def checksums(root: Path, names: Iterable[str]) -> dict[str, str]:
     """Path -> checksum of the files ``names`` below ``root``. Raises: ArchiveError for one that cannot be read."""
-    try:
-        return {name: checksum(root / name) for name in names}
-    except OSError as error:
-        raise ArchiveError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    return {name: checksum(Place(root) / name) for name in names}
 
 
 def _line(path: str, digest: str) -> str:

@@ -17,6 +17,8 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords, Row, read_rows, write_rows
 from e2c_dl.archive.records import HostFacts, WorkerOutcome
 from e2c_dl.archive.run import Run, read_run
+from e2c_dl.beneath import Place
+from e2c_dl.codec import DAMAGED
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce
 from e2c_dl.trace.model import RankTrace, Trace
@@ -32,14 +34,18 @@ class ReadArchive:
 
     @property
     def scenario(self) -> Path:
-        """The directory of the scenario's files. Raises: ArchiveError if the archive has none."""
-        return self._there(layout.SCENARIO, "the run stopped before its scenario was stored")
+        """The directory of the scenario's files, which may be read by path.
+
+        Raises: ArchiveError if the archive has none, or it holds a link or another file that is no plain one.
+        """
+        folder = self._there(layout.SCENARIO, "the run stopped before its scenario was stored")
+        folder.refuse_odd()
+        return folder.path
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that left anything, sorted."""
-        folder = self.path / layout.HOSTS
-        return tuple(sorted(p.name for p in folder.iterdir() if p.is_dir())) if folder.is_dir() else ()
+        return (Place(self.path) / layout.HOSTS).folders()
 
     def host(self, name: str) -> HostRecords:
         """What the host ``name`` left, file by file."""
@@ -56,17 +62,17 @@ class ReadArchive:
 
     def links(self) -> tuple[Row, ...]:
         """The rows of links.json, one per directed link; none if the run stopped before links were measured."""
-        return read_rows(self.path / layout.LINKS)
+        return read_rows(Place(self.path) / layout.LINKS)
 
     def bottlenecks(self) -> tuple[Row, ...]:
         """The rows of bottlenecks.json, one per bottleneck that was measured full; none if none was."""
-        return read_rows(self.path / layout.BOTTLENECKS)
+        return read_rows(Place(self.path) / layout.BOTTLENECKS)
 
     def write_links(self, rows: Sequence[Row]) -> None:
-        write_rows(self.path / layout.LINKS, rows)
+        write_rows(Place(self.path) / layout.LINKS, rows)
 
     def write_bottlenecks(self, rows: Sequence[Row]) -> None:
-        write_rows(self.path / layout.BOTTLENECKS, rows)
+        write_rows(Place(self.path) / layout.BOTTLENECKS, rows)
 
     def changes(self) -> tuple[ChangeInForce, ...]:
         """What all hosts changed while training ran, on the reference clock, in order of being in force."""
@@ -81,20 +87,23 @@ class ReadArchive:
 
     def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:
         """When it was seen to run; empty if that is not known, as of a simulated host."""
-        host = self.host(rank.host)
-        seen = host.metrics().get("time_ns") if host.metrics_file.is_file() else None
-        return np.empty(0, dtype=np.int64) if seen is None else rank.clock.align(seen.astype(np.int64))
+        seen = self.host(rank.host).seen().get("time_ns")
+        if seen is None:
+            return np.empty(0, dtype=np.int64)
+        return np.sort(rank.clock.align(seen[np.isfinite(seen)].astype(np.int64)))  # a time that is missing tells none
 
-    def _there(self, name: str, meaning: str) -> Path:
-        path = self.path / name
-        if not path.exists():
-            raise ArchiveError(f"{path}: missing; {meaning}")
-        return path
+    def _there(self, name: str, meaning: str) -> Place:
+        place = Place(self.path) / name
+        if not place.exists():
+            raise ArchiveError(f"{place}: missing; {meaning}")
+        return place
 
 
 def host_records(archive: Path, name: str) -> HostRecords:
     """The place in ``archive`` of what the host ``name`` leaves."""
-    return HostRecords(archive / layout.HOSTS / name)
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise ArchiveError(f"{archive / layout.HOSTS}: {name!r:.60} is no host's name; {DAMAGED}")
+    return HostRecords(archive / layout.HOSTS / name, archive)
 
 
 def open_archive(path: Path) -> ReadArchive:

@@ -1,6 +1,6 @@
 """Records that a worker leaves beside its trace, live or virtual: frozen, each with the format it is written in.
 
-Every record decodes by :mod:`e2c_dl.archive.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
+Every record decodes by :mod:`e2c_dl.codec`; :mod:`e2c_dl.archive.host_records` knows where each stands.
 """
 
 from __future__ import annotations

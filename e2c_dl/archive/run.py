@@ -15,8 +15,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.archive.codec import DAMAGED, convert
+import msgspec
+
 from e2c_dl.archive.layout import RUN
+from e2c_dl.beneath import Place
+from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.errors import ArchiveError
 
 RUN_FORMAT = 2
@@ -65,6 +68,17 @@ class Run:
     injected: Mapping[str, Any] = field(default_factory=dict)  # ground truth: seed, compute, links
     licence: str = ""  # of the data, an SPDX name or an address; empty: none is stated
     facts: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
+
+
+class _Compute(msgspec.Struct, frozen=True):
+    oversubscribed: bool = False
+
+
+class _Emulation(msgspec.Struct, frozen=True):
+    """What is asked of ``emulation`` by name; it may hold more."""
+
+    backend: str = "none"
+    compute: _Compute = _Compute()
 
 
 KEYS = tuple(f.name for f in fields(Run))
@@ -119,7 +133,9 @@ def from_mapping(facts: Any, where: str) -> Run:
         check_key(key, where)  # msgspec passes over keys it does not know
     if facts.get("format") != RUN_FORMAT:
         raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
-    return convert(facts, Run, where, remedy=DAMAGED)
+    run = convert(facts, Run, where, remedy=DAMAGED)
+    convert(run.emulation, _Emulation, f"{where}: emulation", remedy=DAMAGED)
+    return run
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -127,13 +143,12 @@ def read_facts(path: Path) -> dict[str, Any]:
 
     Raises: ArchiveError.
     """
-    file = path / RUN
+    file = Place(path) / RUN
+    if not file.exists():
+        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed")
     try:
-        facts = json.loads(file.read_bytes())  # not by msgspec: file names that are not UTF-8 are lone surrogates here
-    except (FileNotFoundError, NotADirectoryError) as error:  # it may name a file
-        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed") from error
-    except OSError as error:
-        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
+        # not by msgspec: file names that are not UTF-8 are lone surrogates here
+        facts = json.loads(file.read(), parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{file}: is not valid JSON ({error}); {DAMAGED}") from error
     if not isinstance(facts, dict):
@@ -141,6 +156,10 @@ def read_facts(path: Path) -> dict[str, Any]:
     if facts.get("format") == 1:
         return {RENAMED.get(str(key), str(key)): value for key, value in facts.items()} | {"format": RUN_FORMAT}
     return facts
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")
 
 
 def read_run(path: Path) -> Run:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from e2c_dl import formatting
-from e2c_dl.beneath import Place, place_of
+from e2c_dl.beneath import Place, placed
 from e2c_dl.errors import ArchiveError
 
 LIMIT_BYTES = 4 << 30
@@ -54,7 +54,7 @@ def unpack(packed: Path, into: Path, names: Collection[str], limit_bytes: int = 
     was kept. Raises: ArchiveError if ``into`` cannot be written.
     """
     try:
-        file = place_of(packed).opened()
+        file = placed(packed).opened()
     except ArchiveError as error:
         return Unpacked((), str(error))
     done = _Done(Place(into), frozenset(names))

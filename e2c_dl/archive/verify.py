@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from e2c_dl.archive import layout, manifest
 from e2c_dl.archive.run import read_run
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 
 
@@ -37,17 +38,20 @@ def verify(path: Path) -> tuple[str, ...]:
 
 def _crate_problems(path: Path) -> list[str]:
     """Sentences about the metadata: missing, not JSON, no graph, or describing files that are not there."""
-    file = path / layout.CRATE
-    try:
-        graph = json.loads(file.read_bytes())["@graph"]
-        kinds = {str(entity["@id"]): entity.get("@type") for entity in graph}
-    except FileNotFoundError:
+    file = Place(path) / layout.CRATE
+    if not file.exists():
         return [f"{layout.CRATE}: missing"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # JSON of any shape
+    try:
+        graph = json.loads(file.read())["@graph"]
+        kinds = {str(entity["@id"]): entity.get("@type") for entity in graph}
+    except ArchiveError as error:
+        return [str(error)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:  # JSON of any shape
         return [f"{layout.CRATE}: is not RO-Crate metadata ({type(error).__name__}: {error})"]
     problems = [f"{layout.CRATE}: has no {entity!r}" for entity in ("./", layout.CRATE) if entity not in kinds]
     described = [unquote(name) for name, kind in kinds.items() if kind == "File"]  # RO-Crate writes paths as URLs
-    return problems + [f"{layout.CRATE}: describes {name}, missing" for name in described if not (path / name).exists()]
+    present = frozenset((*manifest.files(path), layout.MANIFEST))
+    return problems + [f"{layout.CRATE}: describes {name}, missing" for name in described if name not in present]
 
 
 def _file_problems(path: Path, expected: dict[str, str]) -> list[str]:
@@ -58,13 +62,13 @@ def _file_problems(path: Path, expected: dict[str, str]) -> list[str]:
     for name, digest in expected.items():
         if name not in present:
             problems[name] = f"{name}: missing"
-        elif (path / name).is_symlink() or not (path / name).is_file():  # is_file follows links
+        elif not (Place(path) / name).is_plain():
             problems[name] = f"{name}: is a link or no plain file any more"
         else:
             try:
-                altered = manifest.checksum(path / name) != digest
-            except OSError as error:
-                problems[name] = f"{name}: cannot be read: {error.strerror}"
+                altered = manifest.checksum(Place(path) / name) != digest
+            except ArchiveError as error:
+                problems[name] = str(error)
             else:
                 problems.update({name: f"{name}: was altered since the archive was sealed"} if altered else {})
     return [problems[name] for name in sorted(problems)]

@@ -22,6 +22,7 @@ from e2c_dl.archive.layout import CRATE, HOSTS, RUN, SPANS, SPANS_RAW
 from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.store import convert as to_parquet
 
@@ -172,7 +173,9 @@ def amend(path: Path, names: Sequence[str]) -> None:
     """
     sealed = manifest.read(path)
     known = {**sealed, **dict.fromkeys(names, "")}
-    parts = sorted(name for name in known if name != CRATE and (path / name).is_file())  # a crate does not list itself
+    parts = sorted(
+        name for name in known if name != CRATE and (Place(path) / name).is_plain()
+    )  # a crate does not list itself
     crate.write(read_run(path), parts, path)
     manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
 
@@ -182,7 +185,7 @@ def _refuse_odd_files(path: Path) -> None:
     for name in manifest.files(path):
         if any("\ud800" <= character <= "\udfff" for character in name):
             raise ArchiveError(f"{path / name!r}: its name is not UTF-8; rename it, then seal again")
-        if (path / name).is_symlink() or not (path / name).is_file():
+        if not (Place(path) / name).is_plain():
             raise ArchiveError(f"{path / name}: is a link or no plain file; remove it, then seal again")
 
 
@@ -197,7 +200,7 @@ def _refuse_secrets(root: Path, names: Iterable[str], secrets: Sequence[bytes]) 
     if not needles:
         return
     for name in names:
-        if _holds(root / name, needles):
+        if _holds(Place(root) / name, needles):
             raise ArchiveError(f"{root / name}: holds a secret of the run (a key or token); remove it, then seal again")
 
 
@@ -211,18 +214,18 @@ def _needles(secret: bytes) -> tuple[bytes, ...]:
     return long if len(lines) > 1 and long else (stripped,)
 
 
-def _holds(path: Path, needles: Sequence[bytes]) -> bool:
+def _holds(place: Place, needles: Sequence[bytes]) -> bool:
     overlap = max(len(needle) for needle in needles) - 1
     tail = b""
     try:
-        with path.open("rb") as file:
+        with place.opened() as file:
             while chunk := file.read(CHUNK_BYTES):
                 window = tail + chunk
                 if any(needle in window for needle in needles):
                     return True
                 tail = window[-overlap:]  # a secret may lie across two chunks
     except OSError as error:
-        raise ArchiveError(f"{path}: cannot be searched for secrets: {error.strerror}") from error
+        raise ArchiveError(f"{place}: cannot be searched for secrets: {error.strerror}") from error
     return False
 
 

@@ -78,6 +78,7 @@ def verify(archive: Path, seal: bool) -> None:
     reported as far as that is possible, and sealed.
     """
     from e2c_dl.archive.verify import verify as problems
+    from e2c_dl.formatting import visible
 
     if seal:
         from e2c_dl.campaign import finish
@@ -86,7 +87,7 @@ def verify(archive: Path, seal: bool) -> None:
         finish.seal(Path(os.path.abspath(archive)), open_console())
     found = problems(archive)
     for problem in found:
-        click.echo(f"e2c-dl: {problem}", err=True)
+        click.echo(f"e2c-dl: {visible(problem, breaks='')}", err=True)
     if found:
         sys.exit(1)  # for scripts
     click.echo(f"{archive}: whole and unaltered")

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 
 from rich.console import Console as Terminal
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
 from e2c_dl.cli import streams
+from e2c_dl.formatting import visible
 
 _PLAIN_EVERY_S = 5.0  # a log of a long run stays readable
 _DOING_EVERY_S = 1.0  # of one and the same thing: a line per link of hundreds would hide the rest
@@ -64,7 +66,7 @@ class PlainConsole:
         self._line(f"{'train':<9} {described(progress)}")
 
     def _line(self, text: str) -> None:
-        self._terminal.print(text, markup=False, soft_wrap=True)  # one message, one line, whatever is in it
+        self._terminal.print(visible(text), markup=False, soft_wrap=True)  # one message, one line, whatever is in it
         self._heard()
 
     def _heard(self) -> None:
@@ -121,7 +123,7 @@ class LiveConsole(PlainConsole):
     def failed(self, name: str, why: str) -> None:
         self._close()
         self._terminal.print(f"[red]✗ {name:<9}[/]", end=" ")
-        self._terminal.print(why, markup=False, soft_wrap=True)
+        self._terminal.print(visible(why), markup=False, soft_wrap=True)
 
     def doing(self, doing: Doing) -> None:
         self._show(doing.described(), doing.done, doing.of)
@@ -134,7 +136,7 @@ class LiveConsole(PlainConsole):
         if self._bar is not None and self._task is not None:
             if total:
                 self._bar.start_task(self._task)
-            self._bar.update(self._task, completed=completed, total=total or None, description=text)
+            self._bar.update(self._task, completed=completed, total=total or None, description=escape(visible(text)))
 
     def _close(self) -> None:
         if self._bar is not None:

@@ -138,18 +138,22 @@ def tell_broken() -> None:
 
 def _archived_logs(archive: Path, host: str | None) -> None:
     from e2c_dl.archive import layout
+    from e2c_dl.beneath import LARGE_BYTES, Place
     from e2c_dl.errors import InputError
 
-    workers = sorted(archive.glob(f"{layout.HOSTS}/*/{layout.WORKER_LOG}"))
-    others = sorted((archive / layout.LOGS).glob("*")) if host is None else []  # those of no host in particular
-    chosen = [path for path in [*workers, *others] if host is None or path.parent.name == host]
+    hosts, logs = Place(archive) / layout.HOSTS, Place(archive) / layout.LOGS
+    workers = {name: hosts / name / layout.WORKER_LOG for name in hosts.folders()}
+    workers = {name: place for name, place in workers.items() if place.exists()}
+    if host is not None and workers and host not in workers:
+        raise InputError(f"{archive}: no log of {host}; name one of {', '.join(workers)}")
+    chosen = [place for name, place in workers.items() if host in (None, name)]
+    if host is None and logs.exists():  # those of no host in particular
+        chosen += [logs / name for name in logs.names() if not (logs / name).is_folder()]
     if not chosen:
-        if not workers:
-            raise InputError(f"{archive}: holds no logs; name the directory of a live run")
-        raise InputError(f"{archive}: no log of {host}; name one of {', '.join(path.parent.name for path in workers)}")
-    for path in chosen:
+        raise InputError(f"{archive}: holds no logs; name the directory of a live run")
+    for place in chosen:
         # a killed worker may have cut a character
-        _print_log(path.relative_to(archive).as_posix(), path.read_text(errors="replace"))
+        _print_log(place.name, place.read(LARGE_BYTES).decode(errors="replace"))
 
 
 def _access(host: str, run: RegisteredRun) -> Access:
@@ -162,5 +166,7 @@ def _access(host: str, run: RegisteredRun) -> Access:
 
 
 def _print_log(name: str, text: str) -> None:
-    click.echo(f"==> {name} <==")
-    click.echo(text.rstrip("\n"))
+    from e2c_dl.formatting import visible
+
+    click.echo(f"==> {visible(name, breaks='')} <==")
+    click.echo(visible(text.rstrip("\n")))

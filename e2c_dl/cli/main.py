@@ -134,7 +134,9 @@ def _begin() -> None:
 
 
 def _end(line: str, exit_code: int) -> NoReturn:
-    click.echo(line, err=True)
+    from e2c_dl.formatting import visible
+
+    click.echo(visible(line, breaks=""), err=True)  # it may quote what others have written
     sys.exit(exit_code)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
+from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Report
@@ -57,7 +58,7 @@ def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | No
 
     Raises: ArchiveError, AnalysisError for a damaged piece; ScenarioError if its scenario cannot be read.
     """
-    scenario = load(archive.scenario) if (archive.path / layout.SCENARIO).is_dir() else None
+    scenario = load(archive.scenario) if (Place(archive.path) / layout.SCENARIO).exists() else None
     recorded = any(archive.host(host).recorded for host in archive.hosts)
     return Recorded(
         trace=trace or (archive.trace() if recorded else Trace(ranks=(), facts={})),
@@ -70,8 +71,7 @@ def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | No
 
 def read_report(archive: ReadArchive) -> Report:
     """The Report that the last analysis of ``archive`` wrote into it. Raises: ArchiveError."""
-    file = archive.path / layout.REPORT_JSON
-    try:
-        return Report.from_json(file.read_bytes(), str(file))
-    except OSError as error:
-        raise ArchiveError(f"{file}: cannot be read: {error.strerror}; e2c-dl report analyses the run") from error
+    file = Place(archive.path) / layout.REPORT_JSON
+    if not file.exists():
+        raise ArchiveError(f"{file}: missing; e2c-dl report analyses the run")
+    return Report.from_json(file.read(), str(file))

@@ -162,7 +162,7 @@ class Report:
                     f"{where}: format {found!r}, this program reads {REPORT_FORMAT}; e2c-dl report writes it anew"
                 )
             return msgspec.convert(_with_numbers(plain), cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ArchiveError(f"{where}: not a report ({error}); e2c-dl report writes it anew") from error
 
 

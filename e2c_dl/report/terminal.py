@@ -5,13 +5,15 @@ Good in colour and without: tables have no frames, so that logs and pipes get pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -62,7 +64,18 @@ def summary(
         parts += [Text(""), Text("Limitations", style="bold"), *_bullets(limitations)]
     if archive is not None:
         parts += [Text(""), *_places(archive)]
-    return Group(*parts)
+    return _Visible(Group(*parts))
+
+
+@dataclass(frozen=True)
+class _Visible:
+    """``content`` with control characters spelled out: what an archive holds, anybody may have written."""
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self.content, options):
+            yield Segment(text if control else formatting.visible(text), style, control)
 
 
 def _bullets(sentences: Sequence[str], style: str = "") -> list[RenderableType]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.archive import codec
+from e2c_dl import codec
 from e2c_dl.atomic_write import replacing
 from e2c_dl.errors import ArchiveError, InputError, TestbedError
 from e2c_dl.testbeds.base import Access

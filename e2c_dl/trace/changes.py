@@ -17,13 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
+from e2c_dl import codec
+from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, EmulationError
-from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.model import MOST_NS, MOST_S, ClockAlignment
 
 
 class Change(Enum):
@@ -40,6 +42,9 @@ class Change(Enum):
     CLOCK = "clock"  # value: step_s, drift; a drift that ends is one in the opposite direction
 
 
+Seconds = Annotated[float, msgspec.Meta(ge=-MOST_S, le=MOST_S)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChangeInForce:
     """One change. Times are seconds since training began, and ns of the clock that they were read on."""
@@ -47,15 +52,38 @@ class ChangeInForce:
     host: str  # who made it
     what: Change
     whom: str
-    in_force_ns: int
-    in_force_s: float
-    lateness_s: float  # later than asked; of what an iteration begins, later than that began
-    asked_s: float | None = None
+    in_force_ns: Annotated[int, msgspec.Meta(ge=-MOST_NS, le=MOST_NS)]
+    in_force_s: Seconds
+    lateness_s: Seconds  # later than asked; of what an iteration begins, later than that began
+    asked_s: Seconds | None = None
     asked_iteration: int | None = None
     value: Mapping[str, Any] = field(default_factory=dict)
 
 
-_LINES = msgspec.json.Decoder(ChangeInForce)
+class _Value(msgspec.Struct):
+    """What a value may hold; read as a mapping, and no more than checked here."""
+
+    rate_bps: Annotated[float, msgspec.Meta(ge=0, le=1e15)] | None = None
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    loss: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    down: bool = False
+    step_s: Seconds = 0.0
+    drift: Annotated[float, msgspec.Meta(ge=-1, le=1)] = 0.0
+
+
+class _Compute(msgspec.Struct):
+    factor: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+class _Heat(msgspec.Struct):
+    temperature_c: Annotated[float, msgspec.Meta(ge=-1e4, le=1e4)]
+
+
+_VALUES: Mapping[Change, type[msgspec.Struct]] = {
+    Change.COMPUTE: _Compute,
+    Change.THROTTLE: _Heat,
+    Change.RECOVER: _Heat,
+}
 
 
 class ChangeLog:
@@ -100,14 +128,13 @@ class ChangeLog:
         return EmulationError(f"{self._path}: cannot be written: {error.strerror}; make room there")
 
 
-def read_changes(path: Path, clock: ClockAlignment) -> tuple[ChangeInForce, ...]:
-    """The changes in ``path`` in the order of writing, ``in_force_ns`` on the reference clock. Raises: ArchiveError."""
-    try:
-        lines = path.read_bytes().rpartition(b"\n")[0]  # after the last line break: cut off, or empty
-        changes = _LINES.decode_lines(lines)
-        aligned = clock.align(np.array([change.in_force_ns for change in changes], dtype=np.int64)).tolist()
-        return tuple(replace(change, in_force_ns=at_ns) for change, at_ns in zip(changes, aligned, strict=True))
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ArchiveError(f"{path}: is not a log of changes ({error!r}); run e2c-dl verify on the archive") from error
+def read_changes(file: Path | Place, clock: ClockAlignment) -> tuple[ChangeInForce, ...]:
+    """The changes in ``file`` in the order of writing, ``in_force_ns`` on the reference clock. Raises: ArchiveError."""
+    lines = placed(file).read(LARGE_BYTES).split(b"\n")[:-1]  # after the last line break: cut off, or empty
+    changes = [codec.decode(line, ChangeInForce, str(file)) for line in lines if line.strip()]
+    for change in changes:
+        codec.convert(change.value, _VALUES.get(change.what, _Value), f"{file}: value", remedy=codec.DAMAGED)
+        if change.what is Change.LINK and " -> " not in change.whom:
+            raise ArchiveError(f"{file}: {change.whom!r:.60} is no link; {codec.DAMAGED}")
+    aligned = clock.align(np.array([change.in_force_ns for change in changes], dtype=np.int64)).tolist()
+    return tuple(replace(change, in_force_ns=at_ns) for change, at_ns in zip(changes, aligned, strict=True))

@@ -31,9 +31,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import msgspec
-
+from e2c_dl import codec
 from e2c_dl.atomic_write import whole
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.model import ClockAlignment
 
@@ -148,12 +148,13 @@ def write_alignment(path: Path, alignment: ClockAlignment) -> None:
         place.write_text(json.dumps({"format": FORMAT, **asdict(alignment)}) + "\n")
 
 
-def read_alignment(path: Path) -> ClockAlignment:
+def read_alignment(file: Path | Place) -> ClockAlignment:
     """The alignment that :func:`write_alignment` wrote. Raises: ArchiveError for anything else."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ClockAlignment)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ArchiveError(f"{path}: not an alignment of clocks ({error}); run e2c-dl verify on the archive") from error
+    alignment = codec.read(file, ClockAlignment, FORMAT)
+    problem = alignment.problem()
+    if problem is not None:
+        raise ArchiveError(f"{file}: {problem}; {codec.DAMAGED}")
+    return alignment
 
 
 def _line(first: Exchange, last: Exchange) -> ClockAlignment:

@@ -27,6 +27,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +54,15 @@ SPAN: np.dtype[Any] = np.dtype(
         ("reserved", "<u2"),
     ]
 )
+
+MOST_NS = 1 << 61
+"""Furthest from 0 that any time is, in either direction: 73 years, and sums of three fit in 64 bits."""
+
+MOST_S = 1e7
+"""Longest that a run may last: 115 days."""
+
+MOST_DRIFT = 0.5
+"""Of any clock."""
 
 MAGIC = b"E2CSPANS"
 PREFIX = struct.Struct("<8sII")
@@ -111,6 +121,19 @@ class ClockAlignment:
     at_ns: int = 0  # own clock, where offset_ns was measured
     uncertainty_ns: int = 0  # at most: half the best round trip of an exchange, and what a step between two can hide
     knots: tuple[tuple[int, int], ...] = ()  # (own clock, offset), rising
+
+    def problem(self) -> str | None:
+        """What no clock can be like, in words; None: nothing. What has none aligns every time up to MOST_NS."""
+        for value in (self.offset_ns, self.at_ns, *(number for knot in self.knots for number in knot)):
+            if abs(value) > MOST_NS:
+                return f"{value} is no time"
+        if not 0 <= self.uncertainty_ns <= MOST_NS:
+            return f"uncertainty_ns {self.uncertainty_ns} is no length of time"
+        if not abs(self.drift) <= MOST_DRIFT:
+            return f"drift {self.drift:g} is none of a clock"
+        if any(b[0] <= a[0] for a, b in pairwise(self.knots)):
+            return "knots do not rise"
+        return None
 
     def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Times of this rank's clock on the reference clock."""

@@ -7,19 +7,20 @@ only when its last iteration has ended, and no torn record.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
+from e2c_dl import codec
+from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.check import RawFacts, SpansFacts
 from e2c_dl.trace.model import MAGIC, PREFIX, RECORD, RECORD_BYTES, SPAN, SPAN_VERSION, Phase, Spans, header
 
 FLUSH_EVERY_S = 0.25
@@ -158,17 +159,14 @@ class Recorder:
             raise _unwritable(self.path, error) from error
 
 
-def read_spans(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
+def read_spans(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
     """(facts of the header, spans in the order of recording, complete) of a file that a Recorder left.
 
-    The facts are ``rank``, ``host`` and ``layer``. Records that a kill tore are left out. Complete is explained above.
+    Records that a kill tore are left out. Complete is explained above.
 
     Raises: ArchiveError, if ``path`` cannot be read or is not such a file.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot read the trace: {error.strerror}; check the file") from error
+    content = placed(path).read(LARGE_BYTES)
     if len(content) < PREFIX.size or not content.startswith(MAGIC):
         raise ArchiveError(f"{path}: not a trace: it does not begin with {MAGIC.decode()}; name a spans.bin of a run")
     _, version, length = PREFIX.unpack_from(content)
@@ -183,13 +181,9 @@ def read_spans(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
     return facts, spans, complete
 
 
-def _facts(path: Path, text: bytes) -> Mapping[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(text)
-        dtype = [tuple(field) for field in facts.pop("dtype")]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArchiveError(f"{path}: the header of the trace is damaged; restore the file from a copy") from error
-    if dtype != SPAN.descr:
+def _facts(path: Path | Place, text: bytes) -> SpansFacts:
+    facts = codec.decode(text, RawFacts, f"{path}: the header of the trace")
+    if facts.dtype != SPAN.descr:
         raise ArchiveError(f"{path}: its records are laid out otherwise; read it with the program that wrote it")
     return facts
 

@@ -21,19 +21,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from e2c_dl import codec
 from e2c_dl.atomic_write import whole
+from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
 from e2c_dl.trace.clock import read_alignment
-from e2c_dl.trace.model import SPAN, SPAN_VERSION, ClockAlignment, RankTrace, Spans, Trace
+from e2c_dl.trace.model import MOST_S, SPAN, SPAN_VERSION, ClockAlignment, RankTrace, Spans, Trace
 from e2c_dl.trace.recorder import read_spans
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"
 _METADATA = b"e2c_dl"
+_COLUMNS = [(name, SPAN[name].type) for name in SPAN.names or ()]
 _TIMES = ("posted_ns", "start_ns", "end_ns")
 
 
@@ -54,30 +59,42 @@ def write_parquet(
         raise ArchiveError(f"{path}: cannot write the trace: {error}; make room or choose another directory") from error
 
 
-def read_parquet(path: Path) -> tuple[Mapping[str, Any], Spans, bool]:
+def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
     """(facts, spans on the host's own clock, complete): the same triple as ``read_spans`` gives of a spans.bin.
 
     Raises: ArchiveError, if ``path`` cannot be read or was not written by :func:`write_parquet`.
     """
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise ArchiveError(f"{path}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
-    try:
-        facts: dict[str, Any] = json.loads((table.schema.metadata or {})[_METADATA])
-        complete, version = bool(facts.pop("complete")), facts.pop("version")
-        spans = np.empty(table.num_rows, dtype=SPAN)
-        for name in SPAN.names or ():
-            spans[name] = table.column(name).to_numpy()
-    except (KeyError, ValueError) as error:
-        raise ArchiveError(f"{path}: not a trace of e2c-dl ({error}); name a spans.parquet of a run") from error
-    if version != SPAN_VERSION:
+    table = _table(placed(path))
+    text = (table.schema.metadata or {}).get(_METADATA)
+    if text is None:
+        raise ArchiveError(f"{path}: not a trace of e2c-dl; name a spans.parquet of a run")
+    facts = codec.decode(text, ParquetFacts, f"{path}: the trace's metadata")
+    if facts.version != SPAN_VERSION:
         raise ArchiveError(
-            f"{path}: cannot read the trace: it is version {version}, not {SPAN_VERSION}; "
+            f"{path}: cannot read the trace: it is version {facts.version}, not {SPAN_VERSION}; "
             "read it with the program that wrote it"
         )
-    return facts, spans, complete
+    if [(column.name, column.type.to_pandas_dtype()) for column in table.schema] != _COLUMNS:
+        raise ArchiveError(f"{path}: its columns are not those of a trace; {codec.DAMAGED}")
+    spans = np.empty(table.num_rows, dtype=SPAN)
+    for name in SPAN.names or ():
+        if table.column(name).null_count:
+            raise ArchiveError(f"{path}: {name} is missing in a span; {codec.DAMAGED}")
+        spans[name] = table.column(name).to_numpy()
+    return facts, spans, facts.complete
+
+
+def _table(place: Place) -> Any:
+    """What the Parquet file holds. Raises: ArchiveError, also for one that unfolds to more than a trace may hold."""
+    with place.opened() as content:
+        try:
+            file = pq.ParquetFile(content)
+            if file.metadata.num_rows * SPAN.itemsize > LARGE_BYTES:
+                raise ArchiveError(f"{place}: holds {file.metadata.num_rows} spans, as no trace does; remove it")
+            return file.read()
+        except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
 
 
 def convert(host_dir: Path) -> Path:
@@ -85,7 +102,8 @@ def convert(host_dir: Path) -> Path:
 
     Raises: ArchiveError, if there is no raw file, or what was written is not what was read.
     """
-    facts, spans, complete = read_spans(host_dir / RAW)
+    found, spans, complete = read_spans(host_dir / RAW)
+    facts = {"rank": found.rank, "host": found.host, "layer": found.layer}
     target = host_dir / PARQUET
     write_parquet(target, spans, facts, complete=complete, clock=read_clock(host_dir))
     _, again, again_complete = read_parquet(target)
@@ -94,7 +112,7 @@ def convert(host_dir: Path) -> Path:
     return target
 
 
-def read_trace(hosts_dir: Path, facts: Mapping[str, Any] | None = None) -> Trace:
+def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) -> Trace:
     """The Trace of all hosts below ``hosts_dir``, times on the reference clock, ranks in order.
 
     A rank is complete if its recording is and its worker said that it finished. Hosts without recording are named in
@@ -102,54 +120,67 @@ def read_trace(hosts_dir: Path, facts: Mapping[str, Any] | None = None) -> Trace
 
     Raises: ArchiveError, if no host has a recording, one cannot be read, or two have the same rank.
     """
-    if not hosts_dir.is_dir():
+    hosts = hosts_dir if isinstance(hosts_dir, Place) else Place(hosts_dir)
+    if not hosts.is_folder():
         raise ArchiveError(f"{hosts_dir}: there is no such directory; name the hosts/ of an archive")
-    folders = sorted(path for path in hosts_dir.iterdir() if path.is_dir())
-    recorded = [folder for folder in folders if (folder / PARQUET).is_file() or (folder / RAW).is_file()]
+    names = hosts.folders()
+    recorded = [name for name in names if any((hosts / name / file).exists() for file in (PARQUET, RAW))]
     if not recorded:
         raise ArchiveError(f"{hosts_dir}: no host has left a trace; the run ended before training: see its logs")
-    ranks = sorted((_read_rank(folder) for folder in recorded), key=lambda rank: rank.rank)
+    ranks = sorted((_read_rank(hosts / name) for name in recorded), key=lambda rank: rank.rank)
     for one, other in itertools.pairwise(ranks):
         if one.rank == other.rank:
             raise ArchiveError(
                 f"{hosts_dir}: {one.host} and {other.host} both recorded rank {one.rank}; the archive mixes two runs"
             )
+    times = [ends for rank in ranks if len(rank.spans) for name in _TIMES for ends in _ends(rank.spans[name])]
+    if times and max(times) - min(times) > MOST_S * 1e9:
+        raise ArchiveError(
+            f"{hosts_dir}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}"
+        )
     known = {
         **(facts or {}),
-        "hosts_without_trace": tuple(folder.name for folder in folders if folder not in recorded),
-        "hosts_without_clock": tuple(folder.name for folder in recorded if not (folder / CLOCK).is_file()),
+        "hosts_without_trace": tuple(name for name in names if name not in recorded),
+        "hosts_without_clock": tuple(name for name in recorded if not (hosts / name / CLOCK).exists()),
     }
     return Trace(ranks=tuple(ranks), facts=known)
 
 
-def _read_rank(folder: Path) -> RankTrace:
+def _read_rank(folder: Place) -> RankTrace:
     parquet = folder / PARQUET
-    facts, spans, complete = read_parquet(parquet) if parquet.is_file() else read_spans(folder / RAW)
+    facts, spans, complete = read_parquet(parquet) if parquet.exists() else read_spans(folder / RAW)
+    check(spans, facts, str(folder))
     clock = read_clock(folder) or ClockAlignment()
     for name in _TIMES:
         spans[name] = clock.align(spans[name])
     return RankTrace(
-        rank=int(facts["rank"]),
-        host=str(facts["host"]),
-        layer=str(facts["layer"]),
+        rank=facts.rank,
+        host=facts.host,
+        layer=facts.layer,
         spans=spans,
         clock=clock,
         complete=complete and _finished(folder / OUTCOME),
     )
 
 
-def read_clock(folder: Path) -> ClockAlignment | None:
+def read_clock(folder: Path | Place) -> ClockAlignment | None:
     """The alignment that the host of ``folder`` left, None if there is no file. Raises: ArchiveError."""
-    path = folder / CLOCK
-    return read_alignment(path) if path.is_file() else None
+    place = (folder if isinstance(folder, Place) else Place(folder)) / CLOCK
+    return read_alignment(place) if place.exists() else None
 
 
-def _finished(path: Path) -> bool:
+def _ends(times_ns: Any) -> tuple[int, int]:
+    return int(times_ns.min()), int(times_ns.max())
+
+
+class _Outcome(msgspec.Struct):
+    """Of a worker's outcome, what is asked here."""
+
+    status: str
+
+
+def _finished(place: Place) -> bool:
     """Whether the worker said that it finished; one that died says nothing."""
-    if not path.is_file():
+    if not place.exists():
         return False
-    try:
-        outcome = json.loads(path.read_text())
-        return bool(outcome["status"] == FINISHED)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ArchiveError(f"{path}: not a worker's outcome ({error!r}); run e2c-dl verify on the archive") from error
+    return codec.decode(codec.finite(codec.read_text(place)), _Outcome, str(place)).status == FINISHED

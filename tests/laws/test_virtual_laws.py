@@ -171,6 +171,6 @@ def test_files_hold_what_memory_holds(tmp_path: Path) -> None:
         simulate(Allreduce, hosts=hosts, links=links, sink=sink, iterations=40, seed=1)
     for rank in range(3):
         facts, spans, complete = read_spans(tmp_path / f"{rank}.bin")
-        assert (facts["rank"], facts["host"], facts["layer"], complete) == (rank, f"edge-{rank + 1}", "edge", True)
+        assert (facts.rank, facts.host, facts.layer, complete) == (rank, f"edge-{rank + 1}", "edge", True)
         assert spans.tobytes() == memory.spans(rank).tobytes()
         assert (spans["phase"] == Phase.ITERATION).sum() == 40

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.codec import convert, decode
 from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.codec import convert, decode
 from e2c_dl.drivers.live.detached import MEMBERS
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES
 from e2c_dl.emulation.measuring.measured import VERDICT_CONFIDENCE, Measured, Share, fraction_interval
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Link, Pair, Topology
+from e2c_dl.topology import MOST_BPS, Delay, Link, Pair, Topology
 
 RATE_TOLERANCE = 0.05
 ROUND_TRIP_TOLERANCE = 0.05
@@ -36,6 +36,17 @@ LOSS_DEVIATIONS = ROUND_TRIP_ERRORS = 4
 SPREAD_TOLERANCE, SPREAD_TOLERANCE_S = 0.2, 0.001  # of the one-way delay's spread; judged where jitter was requested
 _Judged = tuple[float, str]  # how far off, in tolerances, and the sentence that says so
 _QUARTILES_TO_ERROR = 1.2533 / 1.349  # standard error of a median, from the spread of one, times the root of how many
+
+
+class _Ends(msgspec.Struct):
+    src: str
+    dst: str
+
+
+class _Row(msgspec.Struct):
+    name: str
+    requested_bps: Annotated[float, msgspec.Meta(gt=0, le=MOST_BPS)]
+    shares: list[_Ends]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +79,16 @@ class BottleneckFidelity:
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            shares = [((str(one["src"]), str(one["dst"])), msgspec.convert(one, Share)) for one in row["shares"]]
-            return cls(name=row["name"], requested_bps=float(row["requested_bps"]), shares=tuple(shares))
-        except (KeyError, TypeError, ValueError) as error:
+            read = msgspec.convert(row, _Row)
+            shares = tuple(
+                ((each.src, each.dst), msgspec.convert(one, Share))
+                for each, one in zip(read.shares, row["shares"], strict=True)
+            )
+        except ValueError as error:
             raise EmulationError(
                 f"bottlenecks.json: a row is of another version ({error}); measure it again"
             ) from error
+        return cls(name=read.name, requested_bps=read.requested_bps, shares=shares)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +99,9 @@ class LinkFidelity:
     dst: str
     designed: Link
     requested: Link
-    requested_round_trip_s: float  # of the probes that measured it: median
+    requested_round_trip_s: Delay  # of the probes that measured it: median
     measured: Measured | None  # None: nobody measured it
-    requested_round_trip_spread_s: float = 0.0  # between the quartiles; 0 without jitter
+    requested_round_trip_spread_s: Delay = 0.0  # between the quartiles; 0 without jitter
 
     @classmethod
     def of(

@@ -15,6 +15,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated
+
+import msgspec
+
+from e2c_dl.topology import MOST_BPS, Delay, Fraction
 
 Interval = tuple[float, float]
 """(lower, upper) end."""
@@ -24,6 +29,10 @@ CONFIDENCE = 0.95
 
 VERDICT_CONFIDENCE = 0.9999
 """Of the interval that a requested loss must lie in: a matrix of hundreds of links must not accuse one by chance."""
+
+
+Seen = Annotated[float, msgspec.Meta(ge=0, le=MOST_BPS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
 
 
 class RateFrom(str, Enum):
@@ -40,13 +49,13 @@ class Measured:
     Intervals are of 95 %. What stands below ``thorough`` is None where a measurement was quick.
     """
 
-    rate_bps: float  # of Ethernet frames, headers included
+    rate_bps: Seen  # of Ethernet frames, headers included
     rate_is_floor: bool  # True: nothing held the frames back; the link carries at least this
-    round_trip_s: float  # median; there and back
+    round_trip_s: Delay  # median; there and back
     round_trip_spread_s: float  # between the quartiles
-    pings: int  # answered
-    loss: float  # fraction of frames, below the rate
-    loss_samples: int  # frames sent for it
+    pings: Count  # answered
+    loss: Fraction  # of frames, below the rate
+    loss_samples: Count  # frames sent for it
     thorough: bool = False
     rate_from: RateFrom = RateFrom.UDP
     rate_interval_bps: Interval | None = None
@@ -55,7 +64,7 @@ class Measured:
     round_trip_interval_s: Interval | None = None  # of the median
     loss_interval: Interval | None = None
     loss_burst: float | None = None  # mean frames lost in a row; None without losses too
-    delay_spread_s: float | None = None  # one way, between the quartiles
+    delay_spread_s: Delay | None = None  # one way, between the quartiles
     delay_spread_interval_s: Interval | None = None
     reordered: float | None = None  # the least fraction of frames without which the others are in order
 
@@ -64,7 +73,7 @@ class Measured:
 class Share:
     """What one link carried while others of its bottleneck were full too."""
 
-    rate_bps: float
+    rate_bps: Seen
     interval_bps: Interval
     offered_bps: float  # what was sent
 

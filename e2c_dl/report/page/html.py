@@ -14,12 +14,13 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from e2c_dl import formatting
-from e2c_dl.archive import codec, layout
+from e2c_dl import codec, formatting
+from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Run
 from e2c_dl.archive.write import amend
+from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.activity import Activity
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind
@@ -53,8 +54,8 @@ def write_report(archive: ReadArchive, diagnosis: Diagnosis) -> Path:
     page = build(source(archive, diagnosis)).encode(errors="backslashreplace")
     written = {layout.REPORT_JSON: diagnosis.report.to_json(), layout.REPORT_HTML: page}
     for name, content in written.items():  # both are made by now: failing to draw leaves the old
-        codec.put(archive.path / name, content)
-    if (archive.path / layout.MANIFEST).is_file():  # else nothing vouches for any file yet
+        codec.put(Place(archive.path) / name, content)
+    if (Place(archive.path) / layout.MANIFEST).exists():  # else nothing vouches for any file yet
         amend(archive.path, tuple(written))
     return archive.path / layout.REPORT_HTML
 

@@ -29,6 +29,7 @@ from e2c_dl.report.page import sections
 from e2c_dl.report.rows import limit
 
 UNFOLDED = 40  # rows of a table that are shown without a click
+MOST_HOSTS = 256  # squares are as many as its square
 SHADES = 4  # of green, from "as requested" to "just within the tolerance"
 
 
@@ -60,6 +61,7 @@ def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
     by_pair = {(link.src, link.dst): link for link in links}
     there = set(chain.from_iterable(by_pair))
     order = [*(name for name in hosts if name in there), *sorted(there - set(hosts))]  # last: who did not train
+    hidden, order = len(order) - MOST_HOSTS, order[:MOST_HOSTS]
     head = "".join(f"<th><span>{escape(name)}</span></th>" for name in order)
     rows = "".join(
         f"<tr><th>{escape(src)}</th>{''.join(_square(by_pair.get((src, dst)), src == dst) for dst in order)}</tr>"
@@ -70,7 +72,8 @@ def heat_map(links: Sequence[LinkFidelity], hosts: Sequence[str] = ()) -> str:
         '<span class="key t0">as requested</span> <span class="key t3">within the tolerance</span> '
         '<span class="key t9">not as requested</span> <span class="key t-">not measured</span></p>'
     )
-    return f'<div class="scroll"><table class="heat"><tr><th></th>{head}</tr>{rows}</table></div>{key}'
+    more = f'<p class="caption">{formatting.count(hidden, "more host")} not drawn.</p>' if hidden > 0 else ""
+    return f'<div class="scroll"><table class="heat"><tr><th></th>{head}</tr>{rows}</table></div>{key}{more}'
 
 
 def summary(link: LinkFidelity) -> list[str]:

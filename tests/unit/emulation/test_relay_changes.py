@@ -163,7 +163,7 @@ def _serve_one(control: RelayControlSocket) -> None:
     ("links", "rates_bps", "said"),
     [
         ({("a", "z"): Link()}, {}, "a -> z: z is not a host"),
-        ({A_TO_B: Link(rate_bps=-1.0)}, {}, "a -> b: rate_bps is -1.0"),
+        ({A_TO_B: Link(rate_bps=-1.0)}, {}, r"at `\$.rate_bps`"),
         ({A_TO_B: Link(rate_bps=9e6)}, {"nowhere": 1e6}, "there is no bottleneck nowhere; name one of: campus"),
         ({A_TO_B: Link(rate_bps=9e6)}, {"campus": 0.0}, "bottleneck campus: rate_bps is 0.0"),
     ],

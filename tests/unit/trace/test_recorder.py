@@ -27,7 +27,7 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
         what = {"iteration": 5, "bucket": 6, "seq": 9, "nbytes": 10, "staleness": 12}
         recording.record(Phase.SEND, 1, 2, 3, **who, **what)
     facts, spans, complete = read_spans(tmp_path / "spans.bin")
-    assert facts == {"rank": 3, "host": "fog-1", "layer": "fog"}
+    assert (facts.rank, facts.host, facts.layer) == (3, "fog-1", "fog")
     assert not complete
     row = dict(zip(SPAN.names or (), spans[0].item(), strict=True))
     assert row == {

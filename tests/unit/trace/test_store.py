@@ -44,8 +44,8 @@ def test_parquet_gives_back_every_bit(tmp_path: Path) -> None:
     facts, again, complete = read_parquet(tmp_path / "spans.parquet")
     assert again.tobytes() == spans.tobytes()
     assert complete
-    assert {name: facts[name] for name in FACTS} == FACTS
-    assert facts["clock"]["offset_ns"] == 5
+    assert {name: getattr(facts, name) for name in FACTS} == FACTS
+    assert facts.clock is not None and facts.clock.offset_ns == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["spans.parquet"]
 
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="edge-1 and edge-2 both recorded rank 0"):
         read_trace(tmp_path)
     (folder / "clock.json").write_text("{")
-    with pytest.raises(ArchiveError, match="not an alignment of clocks"):
+    with pytest.raises(ArchiveError, match="is not valid JSON"):
         read_trace(tmp_path)
     (folder / "spans.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ArchiveError, match=r"spans\.parquet: cannot read the trace") as caught:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from e2c_dl.archive import codec
+from e2c_dl import codec
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training

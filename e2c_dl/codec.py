@@ -12,12 +12,13 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from e2c_dl.atomic_write import replacing, written
+from e2c_dl.beneath import SMALL_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, E2cDlError
 
 T = TypeVar("T")
 
 DAMAGED = "the archive is damaged"
+_NOT_JSON = re.compile(r": (?:NaN|-?Infinity)(?=[,}\n])")
 _NO_MEMBER = re.compile(r"Invalid enum value (.+) - at `\$\.(\w+)`")
 
 
@@ -74,27 +75,58 @@ LINES = msgspec.json.Encoder(enc_hook=_plain)
 """Encodes a record in one line."""
 
 
-def read_text(file: Path) -> str:
-    """The text of ``file``. Raises: ArchiveError."""
+def finite(text: str) -> str:
+    """``text`` of format 1, in which a training that diverged has NaN where JSON knows no number, as today's has it."""
+    return _NOT_JSON.sub(": null", text)
+
+
+def text_of(content: bytes, where: object) -> str:
+    """The text that ``content`` is. Raises: ArchiveError."""
     try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ArchiveError(f"{file}: cannot be read: {error.strerror}") from error
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ArchiveError(f"{file}: is not text; {DAMAGED}") from error
+        raise ArchiveError(f"{where}: is not text; {DAMAGED}") from error
 
 
-def read(file: Path, kind: type[T]) -> T:
-    """The record in ``file``. Raises: ArchiveError if it cannot be read or is damaged."""
-    return decode(read_text(file), kind, str(file))
+def read_text(file: Path | Place, most_bytes: int = SMALL_BYTES) -> str:
+    """The text of ``file``. Raises: ArchiveError."""
+    return text_of(placed(file).read(most_bytes), file)
 
 
-def write(file: Path, record: Any) -> None:
+def read(file: Path | Place, kind: type[T], newest: int | None = None) -> T:
+    """The record in ``file``, whose format is at most ``newest``. Raises: ArchiveError, one line."""
+    content = placed(file).read()
+    if newest is not None:
+        check_format(content, newest, str(file))
+    return decode(content, kind, str(file))
+
+
+class _Formatted(msgspec.Struct):
+    format: Any = None
+
+
+def check_format(content: str | bytes, newest: int, where: str) -> None:
+    """Nothing, unless ``content`` says that it is of a format after ``newest``. Raises: ArchiveError.
+
+    Asked before it is decoded: a record of another format would only be called damaged.
+    """
+    try:
+        found = msgspec.json.decode(content, type=_Formatted).format
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return  # whoever decodes it says what is wrong
+    if isinstance(found, int) and found > newest:
+        raise ArchiveError(f"{where}: format {found!r:.20}, this program reads {newest}; use its version")
+
+
+def write(file: Path | Place, record: Any) -> None:
     """``file`` holds ``record``, replaced in one step. Raises: ArchiveError."""
     put(file, encode(record))
 
 
-def put(file: Path, content: bytes) -> None:
+def put(file: Path | Place, content: bytes) -> None:
     """``file`` holds ``content``, replaced in one step, never written through a link. Raises: ArchiveError."""
-    with written(file, how=replacing) as place:
-        place.write_bytes(content)
+    try:
+        with placed(file).replaced() as place:
+            place.write(content)
+    except OSError as error:
+        raise ArchiveError(f"{file}: cannot be written: {error.strerror}; make room there") from error
