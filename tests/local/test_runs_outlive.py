@@ -1,6 +1,7 @@
 """Runs whose reader, archive or terminal goes away: they end in order, and nothing is left."""
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -94,6 +95,36 @@ def test_an_archive_that_goes_away_while_it_trains(tmp_path, training, gone):
     assert "the archive was removed, or moved" in run.said
     assert "Traceback" not in run.said
     nothing_left(run.run_id)
+
+
+def test_a_real_terminal_that_is_closed(tmp_path, arguments):
+    """What is drawn there has nowhere to go, the kernel hangs up on the program, and a thread of it is drawing."""
+    words = [*COMMAND, *map(str, arguments(LONG))]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(words[0], words)
+    said = b""
+    while b"iteration " not in said:
+        said += os.read(terminal, 4096)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "interrupted"
+    assert "SIGHUP" in " ".join(run["what_happened"])
+    assert verify(tmp_path / "a") == ()
+    nothing_left(run["run_id"])
+
+
+def test_neither_streams_nor_a_home_are_needed(tmp_path, arguments):
+    done = subprocess.run(
+        ["bash", "-c", 'env -u HOME "$@" <&- >&- 2>&-', "bash", *COMMAND, *map(str, arguments(3))],
+        check=False, timeout=LIMIT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, (tmp_path / "a/logs/console.log").read_text()
+    run = facts(tmp_path / "a")
+    assert run["outcome"] == "finished"
+    assert verify(tmp_path / "a") == ()
+    nothing_left(run["run_id"])
 
 
 def test_a_closed_terminal_ends_a_run_in_order(tmp_path, training):
