@@ -91,7 +91,9 @@ def _too_long(step: Step[R], run: R) -> E2cDlError:
 
 def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
     """What went wrong, as an error of ours; of a defect, the traceback is kept."""
-    if isinstance(failed, (ArchiveError, OSError)) and run.archive is not None and not run.archive_path.is_dir():
+    gone = run.archive is not None and not run.archive_path.is_dir()
+    # E2Clab works in it, too, and what it missed there is told as a failure of its own.
+    if gone and (isinstance(failed, (ArchiveError, OSError)) or str(run.archive_path) in str(failed)):
         error: E2cDlError = ArchiveError(
             f"{run.archive_path}: the archive was removed, or moved, while the run went on; leave it where it is"
         )

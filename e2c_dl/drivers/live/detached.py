@@ -29,6 +29,7 @@ PID, MEMBERS, KEY = "worker.pid", "members.json", "run.key"
 TRAINING = "training"
 STOP_WITHIN_S = 10.0  # tracing is written out, the others are told
 _LOOK_EVERY_S = 0.2
+STOPPED_S = 30.0  # less than one call of ``wait`` lasts, which begins to count anew
 
 
 def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
@@ -60,15 +61,24 @@ def wait(run_dir: Path, within_s: float) -> str | None:
     """None while the worker of ``run_dir`` goes on, after ``within_s``; else, at once, its last word: empty if all went
     well.
 
-    Raises: TrainingError if none was started, or it exited without an outcome.
+    A worker that somebody stopped, and that is no pause of the scenario, is ended after ``STOPPED_S``: its peers would
+    wait for it as long as it would. Raises: TrainingError then, and if none was started, or it exited without an
+    outcome.
     """
     try:
         pid = int((run_dir / PID).read_text())
     except (OSError, ValueError) as error:
         raise TrainingError(f"{run_dir}: no worker was started there: {_why_not(run_dir)}") from error
-    deadline_s = time.monotonic() + within_s
+    went_on_s = time.monotonic()
+    deadline_s = went_on_s + within_s
     while goes_on(pid, run_dir):
-        if time.monotonic() > deadline_s:
+        now_s = time.monotonic()
+        if not _is_stopped(pid) or _is_paused(run_dir):
+            went_on_s = now_s
+        if now_s - went_on_s > STOPPED_S:
+            os.kill(pid, signal.SIGKILL)
+            raise TrainingError(f"{run_dir}: its worker was stopped by a signal for {STOPPED_S:g} s, and was ended")
+        if now_s > deadline_s:
             return None
         time.sleep(_LOOK_EVERY_S)  # it is no child of this process, so there is nothing to wait on
     ended = _outcome(run_dir)
@@ -101,6 +111,24 @@ def goes_on(pid: int, run_dir: Path) -> bool:
     except OSError:
         return False
     return b"e2c_dl.drivers.live" in command and os.fsencode(run_dir.name) in b"/".join(command).split(b"/")
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] == "T"
+
+
+def _is_paused(run_dir: Path) -> bool:
+    """Whether the agent has the worker stopped just now, as the scenario asks for."""
+    try:
+        lines = (run_dir / layout.CHANGES).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # there is no agent
+        return False
+    last = [line for line in lines if '"pause"' in line or '"resume"' in line][-1:]
+    return any('"pause"' in line for line in last)
 
 
 def _outcome(run_dir: Path) -> dict[str, Any]:

@@ -72,6 +72,14 @@ class RelayProcess:
         """Its exit status; None while it runs. A relay that ends by itself has failed."""
         return self._process.poll()
 
+    def is_stopped(self) -> bool:
+        """Whether a signal holds it, so that it carries no frames."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it has ended
+            return False
+        return status.rpartition(")")[2].split()[0] == "T"
+
     def report(self) -> RelayReport:
         """Its latest report, at most about a second old. Raises: EmulationError."""
         path = Path(self._config.report_path)

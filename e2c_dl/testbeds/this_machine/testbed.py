@@ -106,6 +106,7 @@ class ThisMachineRun(ClaimedRun):
         self._kind = kind
         self._hosts: MadeHosts | None = None
         self._relay: RelayProcess | None = None
+        self._relay_stopped = False  # when it was looked at last
         self._choose()
 
     def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
@@ -138,10 +139,16 @@ class ThisMachineRun(ClaimedRun):
             self._start_relay()
 
     def emulation_failure(self) -> str | None:
-        status = None if self._relay is None else self._relay.poll()  # tc needs no process
-        if status is None:
+        if self._relay is None:  # tc needs no process
             return None
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        status, was_stopped = self._relay.poll(), self._relay_stopped
+        self._relay_stopped = self._relay.is_stopped()
+        if status is not None:
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        elif was_stopped and self._relay_stopped:  # asked twice: somebody may have looked at it with a debugger
+            how = "was stopped by a signal"
+        else:
+            return None
         return f"the relay {how}, so the hosts lost their network; see logs/relay.log in the archive"
 
     def endings(self) -> Mapping[str, HostEnding]:

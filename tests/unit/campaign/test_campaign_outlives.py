@@ -97,6 +97,17 @@ def test_an_archive_that_is_removed_is_a_failure_and_skips_nothing_that_must_be_
     assert len(run.failures) == 1  # though nothing could be recorded of any step from then on
 
 
+def test_what_e2clab_missed_in_an_archive_that_is_gone_is_the_archive(tmp_path):
+    def missing(name):
+        if name == "train":
+            shutil.rmtree(tmp_path / "a")
+            raise TrainingError(f"prepare failed: FileNotFoundError: No such file or directory: '{tmp_path}/a/.e2clab'")
+
+    failure = walk(steps([], missing), underway(tmp_path, Deaf("", ValueError())))
+    assert isinstance(failure, ArchiveError)
+    assert "was removed" in str(failure)
+
+
 def test_a_library_that_exits_is_a_failure(tmp_path):
     made = []
 

@@ -84,6 +84,33 @@ def test_who_goes_on_is_said_to_and_who_ended_well_says_nothing(tmp_path: Path) 
     detached.stop(run_dir)  # it has ended: nothing is left to do
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_worker_that_is_stopped_for_long_is_ended_unless_the_scenario_paused_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    monkeypatch.setattr(detached, "STOPPED_S", 0.3)
+    run_dir = tmp_path / "run-7"
+    run_dir.mkdir()
+    if paused:
+        (run_dir / layout.CHANGES).write_text('{"what":"resume"}\n{"what":"pause"}\n')
+    command = ["e2c_dl.drivers.live", "train", str(run_dir)]
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *command])
+    try:
+        (run_dir / detached.PID).write_text(f"{worker.pid}\n")
+        while not detached.goes_on(worker.pid, run_dir):  # until it has become another program
+            time.sleep(0.01)
+        worker.send_signal(signal.SIGSTOP)
+        if paused:
+            assert detached.wait(run_dir, 1.0) is None
+        else:
+            with pytest.raises(TrainingError, match="was stopped by a signal for 0.3 s, and was ended"):
+                detached.wait(run_dir, 60.0)
+            assert worker.wait(10) == -signal.SIGKILL
+    finally:
+        worker.kill()
+        worker.wait()
+
+
 def test_what_was_never_begun_says_why(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no worker was started there: the workflow's launch did not come to it"):
         detached.wait(tmp_path, 60.0)
