@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from e2c_dl import resources
@@ -93,19 +94,22 @@ def deploy(campaign: Campaign) -> None:
         tell=campaign.console.doing,
     )
     campaign.session = campaign.scope.enter_context(session)
-    session.infrastructure()
+    with _hosts_up(campaign):
+        session.infrastructure()
 
 
 def emulate(campaign: Campaign) -> None:
     """Apply the whole topology at once."""
-    campaign.the_testbed.emulate()
+    with _hosts_up(campaign):
+        campaign.the_testbed.emulate()
     campaign.the_archive.record(emulation=campaign.the_testbed.facts())
     campaign.say_limitations()
 
 
 def prepare(campaign: Campaign) -> None:
     """The workflow's prepare."""
-    campaign.the_session.workflow("prepare")
+    with _hosts_up(campaign):
+        campaign.the_session.workflow("prepare")
 
 
 def train(campaign: Campaign) -> None:
@@ -125,13 +129,18 @@ def train(campaign: Campaign) -> None:
             life.signs_of_life(testbed.accesses, console.say, interrupts.end) as campaign.signs,
             follow.followed(testbed.rank0, console.doing, console.progress),
             follow.watched(testbed.emulation_failure, lost, once_more=True),
-            follow.watched(there(campaign.watch).failure, lambda why, _: interrupts.end(TestbedError(why))),
+            _hosts_up(campaign),
         ):
             campaign.the_session.workflow("launch")
     finally:
         campaign.asked_to_stop = campaign.asked_to_stop or interrupts.ended is not None
     if campaign.events:
         raise campaign.events[0].error
+
+
+def _hosts_up(campaign: Campaign) -> AbstractContextManager[None]:
+    """While in it, the end of a host ends the step: E2Clab waits ten minutes for one that is gone."""
+    return follow.watched(there(campaign.watch).failure, lambda why, _: campaign.interrupts.end(TestbedError(why)))
 
 
 MINUTE_S = 60.0

@@ -101,6 +101,8 @@ def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
         return failed
     elif isinstance(failed, OSError):
         error = _full_disk(failed, run) or ArchiveError(f"{step}: {failed}")
+    elif isinstance(failed, MemoryError):
+        error = E2cDlError(f"{step}: no memory was left for this program ({failed}); see ulimit -v, and what else runs")
     else:
         error = run.defect(step, failed)
     error.__cause__ = failed

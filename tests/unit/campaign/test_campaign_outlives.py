@@ -108,6 +108,16 @@ def test_what_e2clab_missed_in_an_archive_that_is_gone_is_the_archive(tmp_path):
     assert "was removed" in str(failure)
 
 
+def test_memory_that_is_not_there_is_no_defect(tmp_path):
+    def starved(name):
+        if name == "train":
+            raise MemoryError("malloc of size 1088 failed")
+
+    failure = walk(steps([], starved), underway(tmp_path, Deaf("", ValueError())))
+    assert str(failure).startswith("train: no memory was left for this program (malloc of size 1088 failed)")
+    assert not (tmp_path / "a" / "logs" / "defect.txt").exists()
+
+
 def test_a_library_that_exits_is_a_failure(tmp_path):
     made = []
 
