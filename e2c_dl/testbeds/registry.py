@@ -272,7 +272,8 @@ def _all(base: Path | None) -> dict[str, RegisteredRun | TestbedError]:
     if not base.is_dir():
         return {}
     with _locked(base):
-        return {each.name: _read(each) for each in _directories(base) if os.path.lexists(each / STATE)}
+        found = {each: _read(each) for each in _directories(base)}
+        return {each.name: run for each, run in found.items() if os.path.lexists(each / STATE)}  # or removed meanwhile
 
 
 def _fields(directory: Path) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.namespaces.cleanup import destroy, leftovers
+from e2c_dl.testbeds.this_machine import cpu
 
 pytestmark = pytest.mark.local
 
@@ -171,3 +173,36 @@ def test_its_programs_are_found_whatever_the_path_is(
         f"directory {place.parent}",
     )
     assert leftovers(run_id, tmp_path) == ()
+
+
+@pytest.mark.skipif(not cpu.can_limit(), reason="no cgroups can be made here")
+def test_a_group_that_a_host_made_below_its_own_goes_too_with_what_is_in_it(tmp_path: Path) -> None:
+    run_id = registry.new_run_id()
+    busy = subprocess.Popen(["sleep", "600"])
+    try:
+        cpu.make_group(run_id, "edge-1", 0.5, busy.pid)
+        hierarchy = cpu.controller()
+        assert hierarchy is not None
+        inner = hierarchy.group(run_id, "edge-1") / "a" / "b"
+        inner.mkdir(parents=True)
+        (inner / "cgroup.procs").write_text(str(busy.pid))
+        assert [line for line in destroy(run_id, tmp_path) if "cgroup" in line] == [
+            f"cgroup {group}" for group in (inner, *list(inner.parents)[:3])
+        ]
+        assert busy.wait(10) == -9
+    finally:
+        busy.kill()
+        busy.wait()
+    assert leftovers(run_id, tmp_path) == ()
+
+
+def test_two_that_destroy_one_run_at_once_do_not_mind(tmp_path: Path) -> None:
+    run_id = registry.new_run_id()
+    for race in range(20):
+        for number in range(200):
+            place = tmp_path / run_id / f"{number % 10}"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{race}-{number}").touch()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: destroy(run_id, tmp_path), range(4)))
+        assert leftovers(run_id, tmp_path) == ()

@@ -14,6 +14,7 @@ from whole_runs import COMMAND, EMULATION, Started, broken, facts, nothing_left,
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.machines import cleanup
+from e2c_dl.testbeds.programs import enter_network
 from e2c_dl.testbeds.this_machine.probes import has_netem
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
@@ -184,6 +185,28 @@ def test_after_kill_9_in_training_destroy_removes_everything_and_nothing_of_othe
         assert any(there[name][what] != untouched[name][what] for name in untouched)  # else nothing would be shown
     assert "edge-1: what shaped eth1" in killed_and_destroyed(run)
     nothing_left_anywhere(nodes, untouched, run.run_id)
+
+
+def test_a_host_that_is_gone_keeps_the_run_known_until_it_is_back(site, nodes, untouched):
+    run = site.start(iterations=LONG)
+    until(run, "train", nodes)
+    run.process.kill()
+    run.ended()
+    subprocess.run(enter_network(nodes[1], ["ip", "link", "set", "eth0", "down"]), check=True)
+    try:
+        refused = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(enter_network(nodes[1], ["ip", "link", "set", "eth0", "up"]), check=True)
+    assert (refused.returncode, "Traceback" in refused.stderr) == (1, False), refused.stderr
+    *_, line = refused.stderr.splitlines()
+    assert line.startswith(f"{run.run_id}: not everything could be removed: fog-1: ")
+    assert line.endswith(f"; `e2c-dl destroy {run.run_id}` tries again")
+    both = [subprocess.Popen([*COMMAND, "destroy", run.run_id]) for _ in range(2)]  # do not mind each other
+    assert [each.wait() for each in both] == [0, 0]
+    nothing_left(run.run_id)
+    assert directories(nodes, run.run_id) == []
+    # processes aside: a host's sshd learns only in time that a connection ended while its device was down
+    assert {n.name: seen(n)["devices"] for n in nodes} == {name: its["devices"] for name, its in untouched.items()}
 
 
 def doctor(listed):

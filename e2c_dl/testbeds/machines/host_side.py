@@ -179,17 +179,23 @@ def end(run: str, run_dir: str, device: str, commands: str, keep: str = "") -> l
     removed = end_processes(run, run_dir)
     if device and claimed_by(device) == run:
         unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
-        os.unlink(CLAIM + device)
+        gone_too(CLAIM + device)
         removed.append("what shaped " + device)  # the claim went last: who takes it next finds the device as it was
     if os.path.isdir(run_dir):
         gone = [os.path.join(run_dir, name) for name in os.listdir(run_dir) if name != keep] if keep else [run_dir]
         for path in gone:
-            if os.path.isdir(path):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)
+            gone_too(path)
         removed += ["directory " + path for path in gone]
     return removed
+
+
+def gone_too(path: str) -> None:
+    """Remove a file, a link or a directory; others who end the run at the same time may be quicker."""
+    while os.path.lexists(path):
+        try:
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        except FileNotFoundError:
+            continue
 
 
 def unshape(device: str, commands: list[list[str]], segments_before: int | None) -> None:

@@ -13,10 +13,12 @@ Killing a host's pid 1 makes the kernel kill all that is in the host, whatever i
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +64,9 @@ def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()
     """
     removed: dict[str, None] = {}
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while found := find(
-        run_id, base, keep
-    ):  # until nothing is found: what was just being started shows up the next time
+    while found := find(run_id, base, keep):  # until nothing is: what was just being started shows up the next time
+        if removed:
+            time.sleep(_PAUSE_S)
         if time.monotonic() > deadline_s:
             raise TestbedError(f"run {run_id}: cannot remove {'; '.join(found.lines())}; remove that by hand")
         removed |= dict.fromkeys(found.lines())
@@ -98,18 +100,21 @@ def _remove(found: LeftOnMachine, run_id: str, base: Path | None, keep: Collecti
     for device in found.devices:
         _run("ip", "link", "delete", device)
     for group in found.groups:
-        _rmdir(group)
+        with suppress(OSError):  # gone, or busy for a moment after its last process is; looked at again
+            group.rmdir()
     for mount in found.mounts:
         _run("umount", "--lazy", mount)  # lazy: also while something still looks into it
     if found.directory and not (found.processes or found.devices or found.groups or found.mounts):
-        kept.strip(found.directory, keep)  # last: while it stands, `destroy` knows the run and tries again
+        with suppress(OSError):  # two `destroy` at once take files from each other; what stays is looked at again
+            kept.strip(found.directory, keep)  # last: while it stands, `destroy` knows the run and tries again
 
 
 def _groups(run_id: str) -> tuple[Path, ...]:
     hierarchy = cpu.controller()
-    if hierarchy is None or not (top := hierarchy.group(run_id)).is_dir():
+    if hierarchy is None:
         return ()
-    return (*sorted(path for path in top.iterdir() if path.is_dir()), top)  # one with children is not removed
+    # Of any depth: a program on a host may have made some below its own. One with children is not removed.
+    return tuple(Path(place) for place, _, _ in os.walk(hierarchy.group(run_id), topdown=False))
 
 
 def _mounts(run_id: str, directory: Path) -> tuple[str, ...]:
@@ -135,12 +140,3 @@ def _run(*argv: str) -> None:
         )
     except FileNotFoundError as error:
         raise TestbedError(f"{argv[0]}: not found on this machine; `e2c-dl doctor` names the package") from error
-
-
-def _rmdir(group: Path) -> None:
-    try:
-        group.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError:  # busy for a moment after its last process is gone; looked at again
-        time.sleep(_PAUSE_S)

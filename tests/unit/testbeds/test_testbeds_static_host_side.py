@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,18 @@ def test_a_runs_directory_is_its_own_and_goes_with_it(tmp_path):
     assert again.returncode == 1 and "File exists" in again.stderr
     assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == [f"directory {place}"]
     assert json.loads(told("end", "0a", str(place), "", "[]").stdout) == []
+
+
+def test_two_that_end_one_run_at_once_do_not_mind(tmp_path):
+    place = tmp_path / "e2c-dl-0a-edge-1"
+    for _ in range(3):
+        told("begin", "0a", str(place), "")
+        for number in range(3000):
+            (place / "work" / f"{number}").touch()
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: told("end", "0a", str(place), "", "[]"), range(4)))
+        assert [answer.stderr for answer in answers] == [""] * 4
+        assert not place.exists()
 
 
 def test_what_runs_from_the_directory_is_ended_with_its_children(tmp_path):
