@@ -46,12 +46,12 @@ lint: setup
 .PHONY: test-fast
 test-fast: lint ## lint, types, import contracts, unit tests and laws (about 3 minutes)
 	@echo '== unit tests and laws'
-	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws
+	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
 test: setup-docker setup-uml lint ## what test-fast does, and real runs on this machine; as root (under 20 minutes)
 	@echo '== unit tests and laws, beside them tc in User-Mode Linux'
-	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/uml
+	@E2CDL_FUZZ_SECONDS=60 $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz tests/uml
 	@echo '== runs on this machine, two at a time'
 	@$(BIN)/python -m pytest $(TWO) -m 'not alone' tests/local
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'

@@ -39,6 +39,7 @@ from e2c_dl.trace.clock import read_alignment, write_alignment
 from e2c_dl.trace.model import ClockAlignment
 
 ROWS_FORMAT = 2
+HEAT_COLUMNS = ("training_s", "temperature_c")  # those that are read
 MOST = 2.0**62
 """Of a table's numbers: the largest are times, in ns."""
 _RESERVE = ".outcome"
@@ -212,7 +213,11 @@ class HostRecords:
 
     def heat(self) -> Table:
         """Columns of its heat.csv; empty if it does not throttle itself. Times are its own clock's."""
-        return _table(self._place(layout.HEAT))
+        table = _table(self._place(layout.HEAT))
+        for name in HEAT_COLUMNS:
+            if table and name not in table:
+                raise ArchiveError(f"{self.heat_file}: has no column {name}; {codec.DAMAGED}")
+        return table
 
     def changes(self) -> tuple[ChangeInForce, ...]:
         """What its agent and its worker changed while training ran, on the reference clock."""

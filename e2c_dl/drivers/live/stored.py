@@ -21,6 +21,8 @@ def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
     except OSError as error:
         remedy = f"measure one: e2c-dl calibrate {scenario.path} --output {scenario.path / PROFILE}"
         raise InputError(f"{file}: no compute profile there: {error.strerror}; {remedy}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: is not text; measure again: e2c-dl calibrate") from error
     profile = ComputeProfile.from_json(text, str(file))
     training = scenario.training
     measured, asked = (profile.model, profile.dtype), (training.model, training.dtype)

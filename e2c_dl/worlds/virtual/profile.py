@@ -17,8 +17,11 @@ import json
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from e2c_dl.codec import convert
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.errors import InputError
 
@@ -26,13 +29,20 @@ FIXED = "fixed"
 """The batching that leaves batches as they are."""
 
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 48)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
+
+REMEDY = "write a number as `e2c-dl calibrate` does, or calibrate again"
+
+
 @dataclass(frozen=True, kw_only=True)
 class GradientTimes:
     """One gradient of a given batch size, segment by segment, in seconds."""
 
-    data_s: float
-    forward_s: float
-    backward_s: tuple[float, ...]  # by bucket, in the order in which backward completes them
+    data_s: Seconds
+    forward_s: Seconds
+    backward_s: tuple[Seconds, ...]  # by bucket, in the order in which backward completes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +51,22 @@ class ComputeProfile:
 
     model: str
     dtype: str  # float32 or float64
-    parameters: int  # length of the flat vector
-    buckets: tuple[tuple[int, int], ...]  # begin and end of each in the flat vector, by index
-    gradients: Mapping[int, GradientTimes]  # by batch size
-    step_s: float = 0.0
-    evaluate_s: float = 0.0
-    copy_s_per_byte: float = 0.0
-    accumulate_s_per_byte: float = 0.0
-    scale_s_per_byte: float = 0.0
+    parameters: Count  # length of the flat vector
+    buckets: tuple[tuple[Index, Index], ...]  # begin and end of each in the flat vector, by index
+    gradients: Mapping[Count, GradientTimes]  # by batch size
+    step_s: Seconds = 0.0
+    evaluate_s: Seconds = 0.0
+    copy_s_per_byte: Seconds = 0.0
+    accumulate_s_per_byte: Seconds = 0.0
+    scale_s_per_byte: Seconds = 0.0
 
     def __post_init__(self) -> None:
         if not self.gradients:
             raise InputError(f"profile of {self.model}: it holds no batch size; calibrate again")
+        for begin, end in self.buckets:
+            if not begin < end <= self.parameters:
+                wrong = f"bucket {begin}..{end} is none of {self.parameters} parameters"
+                raise InputError(f"profile of {self.model}: {wrong}; calibrate again")
         for samples, times in self.gradients.items():
             if len(times.backward_s) != len(self.buckets):
                 count = f"{len(times.backward_s)} times for {len(self.buckets)} buckets"
@@ -90,16 +104,20 @@ class ComputeProfile:
     def from_json(text: str, where: str = "profile") -> ComputeProfile:
         """The profile in ``text``, which stands in ``where``. Raises: InputError."""
         try:
-            content = json.loads(text)
-        except ValueError as error:
+            # What is no number becomes what is none for msgspec either: the error names its key.
+            content = json.loads(text, parse_constant=str)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: it is no JSON: {error}; calibrate again") from error
         _check_keys(content, ComputeProfile, where)
+        if not isinstance(content["gradients"], dict):
+            raise InputError(f"{where}: gradients: it is no mapping; calibrate again")
         gradients = {}
-        for samples, times in dict(content["gradients"]).items():
+        for samples, times in content["gradients"].items():
             _check_keys(times, GradientTimes, f"{where}: gradients.{samples}")
-            gradients[int(samples)] = GradientTimes(**{**times, "backward_s": tuple(times["backward_s"])})  # JSON keys
-        buckets = tuple((int(begin), int(end)) for begin, end in content["buckets"])  # JSON has no tuples
-        return ComputeProfile(**{**content, "buckets": buckets, "gradients": gradients})
+            if not (samples.isascii() and samples.isdigit() and len(samples) < 16):
+                raise InputError(f"{where}: gradients.{samples:.20}: is no batch size; write a whole number of samples")
+            gradients[int(samples)] = convert(times, GradientTimes, f"{where}: gradients.{samples}", **_WRONG)
+        return convert({**content, "gradients": gradients}, ComputeProfile, where, **_WRONG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +152,9 @@ def _between(low: GradientTimes, high: GradientTimes, part: float) -> GradientTi
         forward_s=line(low.forward_s, high.forward_s),
         backward_s=tuple(line(a, b) for a, b in zip(low.backward_s, high.backward_s, strict=True)),
     )
+
+
+_WRONG: dict[str, Any] = {"error": InputError, "remedy": REMEDY}
 
 
 def _check_keys(content: Any, of: type[Any], where: str) -> None:

@@ -35,6 +35,21 @@ def test_profiles_are_stored_and_read_back() -> None:
         (('"step_s"', '"stepp_s"'), "stepp_s: unknown key; write step_s"),
         (('"data_s"', '"date_s"'), "gradients.1: date_s: unknown key; write data_s"),
         (("{", "["), "no JSON"),
+        (
+            ('"step_s": 0.0002', '"step_s": -0.1'),
+            r"here.json: Expected `float` >= 0.0 - at `\$.step_s`; write a number",
+        ),
+        (
+            ('"step_s": 0.0002', '"step_s": NaN'),
+            r"here.json: Expected `float`, got `str` - at `\$.step_s`; write a number",
+        ),
+        (('"step_s": 0.0002', '"step_s": Infinity'), r"Expected `float`, got `str` - at `\$.step_s`"),
+        (('"step_s": 0.0002', '"step_s": 1e300'), r"Expected `float` <= 1000000.0 - at `\$.step_s`"),
+        (('"step_s": 0.0002', '"step_s": null'), r"Expected `float`, got `null` - at `\$.step_s`"),
+        (('"step_s": 0.0002', '"step_s": "soon"'), r"Expected `float`, got `str` - at `\$.step_s`"),
+        (('"data_s": ', '"data_s": -'), r"here.json: gradients.1: Expected `float` >= 0.0 - at `\$.data_s`"),
+        (('"1": {', '"-1": {'), "gradients.-1: is no batch size"),
+        (('"parameters": ', '"parameters": -'), r"Expected `int` >= 1 - at `\$.parameters`"),
     ],
 )
 def test_damaged_profiles_are_refused(damage: tuple[str, str], told: str) -> None:
