@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from e2c_dl.units import format_size
+from e2c_dl import formatting
 
 OUTCOME_FORMAT = 2
 FACTS_FORMAT = 2
@@ -77,9 +77,9 @@ class HostEnding(Struct, frozen=True, kw_only=True, omit_defaults=True):
             how = f"was killed by {_signal_name(self.signal)}"
         if self.out_of_memory:
             how += ", for its limit of memory"
-        then = [f"{name} pressure {percent:g} %" for name, percent in self.pressure.items()]
+        then = [f"{name} pressure {percent:.0f} %" for name, percent in self.pressure.items()]
         if self.memory_available_bytes is not None:
-            then.insert(0, f"{format_size(self.memory_available_bytes)} of memory available")
+            then.insert(0, f"{formatting.size(self.memory_available_bytes)} of memory available")
         machine = f" (the machine then: {', '.join(then)})" if then else ""
         return f"its {self.process} {how}{machine}"
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from whole_runs import COMMAND, facts, nothing_left, starting
@@ -118,3 +119,35 @@ def test_where_the_archive_has_no_room_the_traces_are_kept(start, tmp_path):
         nothing_left(run.run_id)
     finally:
         subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("victim", "how"),
+    [("first process", "its first process was killed by SIGKILL"), ("sshd", "its sshd was killed by SIGKILL")],
+)
+def test_a_host_that_is_killed_is_named_with_how_it_ended_and_the_machine_then(start, tmp_path, victim, how):
+    run = start(iterations=LONG)
+    run.until("iteration ")
+    (first,) = (each.netns_pid for each in registry.load(run.run_id).hosts if each.name == "fog-1")
+    os.kill(first if victim == "first process" else sshd_of(first), signal.SIGKILL)
+    assert run.ended() == 1
+    told = facts(tmp_path / "a")["what_happened"][0]
+    assert told.startswith(f"host fog-1 ended: {how} (the machine then: ") and "memory available" in told
+    assert told in run.said.splitlines()[-1]
+    assert traced(tmp_path / "a") == HOSTS
+    assert verify(tmp_path / "a") == ()
+    nothing_left(run.run_id)
+
+
+def sshd_of(first):
+    """The sshd that the host's first process waits for."""
+    children = [Path(entry) for entry in Path("/proc").glob("[0-9]*") if parent(entry) == first]
+    (sshd,) = (int(entry.name) for entry in children if (entry / "comm").read_text().strip() == "sshd")
+    return sshd
+
+
+def parent(entry):
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None

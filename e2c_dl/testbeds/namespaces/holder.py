@@ -145,6 +145,11 @@ class Holder:
         """Its exit status, negative: the signal that killed it; None while it is there, or if that is not known yet."""
         return self._process.poll()
 
+    @property
+    def killed(self) -> bool:
+        """Whether what it held was killed by SIGKILL: unshare wants to end likewise, and fails of it with status 1."""
+        return "unshare: sig" in self._log.read_text(encoding="utf-8", errors="replace")
+
     def reap(self) -> None:
         """Wait for the end of a holder that was killed."""
         self.close()

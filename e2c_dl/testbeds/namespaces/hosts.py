@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Interface
@@ -71,9 +72,12 @@ class NamespaceHosts(MadeHosts):
         return removed
 
     def _how_ended(self, host: str) -> Mapping[str, Any]:
-        status = next(holder.ended() for holder in self._holders if holder.name == host)
+        holder = next(holder for holder in self._holders if holder.name == host)
+        status = holder.ended()
         if status is None:
             return {}
+        if holder.killed:
+            return {"signal": signal.SIGKILL.value}
         if status > HELD_BY_SSHD:  # a shell's way to say that what it waited for was killed
             return {"process": "sshd", "signal": status - HELD_BY_SSHD}
         return {"signal": -status} if status < 0 else {"status": status}

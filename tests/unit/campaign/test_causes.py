@@ -94,7 +94,7 @@ def test_a_host_that_ended_is_the_cause_of_what_its_worker_and_the_others_say() 
     sentences, error = explained(outcomes, endings={"edge-2": killed}, asked_to_stop=True)
     assert sentences == (
         "host edge-2 ended: its first process was killed by SIGKILL "
-        "(the machine then: 3GiB of memory available, memory pressure 40 %)",
+        "(the machine then: 3.00 GiB of memory available, memory pressure 40 %)",
         "worker edge-1 failed: lost rank 1",
         "worker edge-3 stopped: it was asked to stop",
     )
