@@ -201,6 +201,13 @@ def worker_pid(run_id: str, host: str) -> int:
     return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.drivers.live", "train"] and wanted in f"{words[4]}/")
 
 
+def nothing_left_but_traces(run_id: str) -> None:
+    """Of a run whose traces could not all be put into its archive: their place, until they are fetched or destroyed."""
+    assert [line for line in cleanup.leftovers(run_id) if not line.startswith("directory ")] == []
+    cleanup.destroy(run_id)
+    nothing_left(run_id)
+
+
 def processes_on(run_id: str, host: str) -> list[int]:
     """The pids, on this machine, of all processes of ``host``, its first one and its sshd included."""
     first = next(access.netns_pid for access in registry.load(run_id).hosts if access.name == host)

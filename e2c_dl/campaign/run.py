@@ -26,9 +26,9 @@ def run(request: Request, console: Console, transcript: Console | None = None) -
 
 
 def _tell_what_is_left(campaign: Campaign) -> None:
-    """Of a run whose release was given up, or failed."""
-    testbed = campaign.testbed
-    if testbed is None or not testbed.state_dir.exists() or (campaign.request.keep and not campaign.failures):
+    """Of a run whose release was given up, or failed; what is left on purpose was told."""
+    testbed, on_purpose = campaign.testbed, campaign.kept or (campaign.request.keep and not campaign.failures)
+    if testbed is None or on_purpose or not testbed.state_dir.exists():
         return
     campaign.console.say(f"not all of it was removed: `e2c-dl destroy {testbed.run_id}` removes the rest")
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, nothing_left, scenario
+from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, nothing_left, nothing_left_but_traces, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.namespaces import cleanup
@@ -94,7 +94,7 @@ def test_an_archive_that_goes_away_while_it_trains(tmp_path, training, gone):
     assert run.ended() == 130
     assert "the archive was removed, or moved" in run.said
     assert "Traceback" not in run.said
-    nothing_left(run.run_id)
+    nothing_left_but_traces(run.run_id)
 
 
 def test_a_real_terminal_that_is_closed(tmp_path, arguments):
