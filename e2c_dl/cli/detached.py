@@ -23,19 +23,25 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import click
+import msgspec
 from rich.console import Console as Terminal
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.run import read_run
+from e2c_dl.beneath import Place
 from e2c_dl.campaign.underway import ENDED
 from e2c_dl.cli import streams
 from e2c_dl.cli.console import PlainConsole
+from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError
+from e2c_dl.formatting import visible
 from e2c_dl.testbeds import registry
 
 _LOOK_EVERY_S = 0.2
+_PIECE = 1 << 20  # characters
 
 
 class Transcript(PlainConsole):
@@ -120,22 +126,32 @@ def find(run: str) -> Found:
             raise InputError(f"{run}: no such run on this machine or in ./runs; name its archive, if that is elsewhere")
         archive = Path(known[run].archive) if run in known else kept[0]
     run_id = read_run(archive).run_id
-    if not (archive / layout.LOGS / layout.CONSOLE_LOG).is_file():
+    if not run_id.isalnum():  # it becomes part of a path
+        raise ArchiveError(f"{archive / layout.RUN}: {run_id!r:.60} is no run's id; {DAMAGED}")
+    if not (Place(archive) / layout.LOGS / layout.CONSOLE_LOG).exists():
         raise InputError(f"{archive}: nothing is kept of what it told; `e2c-dl report {archive}` says how it ended")
     pid = registry.live_controller(registry.run_directory(run_id))
     return Found(run_id=run_id, archive=archive, ending="it is ending already" if pid is None else ending(run_id, pid))
 
 
+class _Ended(msgspec.Struct):
+    """What a run's process wrote of its end."""
+
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+    error: str = ""
+
+
 def ended(found: Found) -> Path:
     """The archive of a run that is over. Raises: the error that it ended with; ArchiveError if nobody wrote its end."""
-    if not (found.archive / layout.MANIFEST).is_file():
+    if not (Place(found.archive) / layout.MANIFEST).exists():
         raise ArchiveError(
             f"{found.archive}: the run ended without sealing it; `e2c-dl destroy {found.run_id}` removes what it left"
         )
-    how = read_run(found.archive).facts.get(ENDED, {})
-    if how.get("exit_code"):
-        error = E2cDlError(how.get("error", ""))
-        error.exit_code = how["exit_code"]
+    facts, where = read_run(found.archive).facts, f"{found.archive / layout.RUN}: facts.{ENDED}"
+    how = convert(facts.get(ENDED, {}), _Ended, where, remedy=DAMAGED)
+    if how.exit_code:
+        error = E2cDlError(how.error)
+        error.exit_code = how.exit_code
         raise error
     return found.archive
 
@@ -143,13 +159,15 @@ def ended(found: Found) -> Path:
 def lines(archive: Path) -> Iterator[str]:
     """What the run of ``archive`` told, from the beginning, as it is told, until its process is gone or wants no more.
 
-    Raises: OSError if there is no transcript.
+    Control characters are spelled out: the archive may be a stranger's. Raises: ArchiveError if there is no transcript.
     """
-    with (archive / layout.LOGS / layout.CONSOLE_LOG).open(encoding="utf-8", errors="replace") as file:
+    place = Place(archive) / layout.LOGS / layout.CONSOLE_LOG
+    with place.opened() as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as file:
         over = False
         while not over:
             over = _is_free(file.fileno())  # before reading: what it wrote last is not missed
-            yield file.read()
+            while piece := file.read(_PIECE):
+                yield visible(piece)
             if not over:
                 time.sleep(_LOOK_EVERY_S)
 

@@ -15,7 +15,7 @@ from hostile_archives import Edit, copied, tamper
 WITHIN_S = 60  # each command; they take a third of a second where nothing else runs
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("report",), ("export", "--output", "{}.json"), ("export", "--format", "csv", "--output", "{}.csv"), ("verify",),
-    ("logs",),
+    ("logs",), ("attach",),
 )  # fmt: skip
 
 
@@ -57,16 +57,17 @@ def wrong_with(*argv: object) -> str | None:
         own = [each for each in frames if "/e2c_dl/" in each.filename][-1]
         where = f"{own.filename.rpartition('/e2c_dl/')[2]}:{own.lineno} ({own.name})"
         return f"{type(error).__name__} at {where}: {error!s:.100}"
-    return _odd_words(found, many=argv[0] == "verify")
+    return _odd_words(str(argv[0]), found)
 
 
-def _odd_words(found: Said, *, many: bool) -> str | None:
-    lines = found.err.splitlines()
+def _odd_words(command: str, found: Said) -> str | None:
+    _, own, after = found.err.rpartition("e2c-dl: ")
+    lines = (own + after if command == "attach" else found.err).splitlines()  # before it comes what the run told
     if any(not character.isprintable() for character in (found.out + found.err).replace("\n", "")):
         return f"prints control characters: {(found.out + found.err)!r:.200}"
     if found.code == 0:
-        return f"succeeds, and says {found.err!r:.200}" if found.err else None
-    if not all(line.startswith("e2c-dl") for line in lines) or not lines or (len(lines) > 1 and not many):
+        return f"succeeds, and says {found.err!r:.200}" if found.err and command != "attach" else None
+    if not all(line.startswith("e2c-dl") for line in lines) or not lines or (len(lines) > 1 and command != "verify"):
         return f"fails with {found.err!r:.300}"
     return None
 
