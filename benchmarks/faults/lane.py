@@ -102,6 +102,7 @@ def carried_out(one: Drawn, keep: Path | None) -> dict[str, Any]:
     """The run ``one``, and what is wrong with it; its folder is kept in ``keep``, if something is."""
     folder = Path(tempfile.mkdtemp(prefix="f", dir="/tmp"))  # a socket's path must be short
     with ExitStack() as resources:
+        resources.callback(_reap)
         resources.callback(shutil.rmtree, folder, ignore_errors=True)
         small = any(fault.kind.endswith("disk-full") for fault in one.faults)
         site = Site(folder, one.testbed, small, resources)
@@ -139,6 +140,13 @@ def _end(running: Running) -> None:
     if not running.over:
         running.process.kill()
         running.process.wait()
+
+
+def _reap() -> None:
+    """This is the first process of its namespace, to which fall those whose parents have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _thaw() -> None:

@@ -15,16 +15,19 @@ What is told and recorded of a step may fail as well, its reader or its disk gon
 from __future__ import annotations
 
 import errno
+import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.underway import Underway
-from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted, TestbedError
+from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted, TestbedError
 
 R = TypeVar("R", bound=Underway)
+NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +100,26 @@ def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
         error: E2cDlError = ArchiveError(
             f"{run.archive_path}: the archive was removed, or moved, while the run went on; leave it where it is"
         )
+    elif isinstance(failed, MemoryError) or (_is_starved() and not isinstance(failed, (InputError, Interrupted))):
+        # What it starts has the same limit, and says in its own words that there is no more.
+        error = E2cDlError(f"{step}: no memory was left for this program; see ulimit -v, and what else runs ({failed})")
     elif isinstance(failed, E2cDlError):
         return failed
     elif isinstance(failed, OSError):
         error = _full_disk(failed, run) or ArchiveError(f"{step}: {failed}")
-    elif isinstance(failed, MemoryError):
-        error = E2cDlError(f"{step}: no memory was left for this program ({failed}); see ulimit -v, and what else runs")
     else:
         error = run.defect(step, failed)
     error.__cause__ = failed
     return error
+
+
+def _is_starved() -> bool:
+    """Whether this process has nearly all of the address space that it may have."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return False
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return pages * resource.getpagesize() > NEARLY_ALL * limit
 
 
 def _full_disk(error: OSError, run: Underway) -> ArchiveError | None:

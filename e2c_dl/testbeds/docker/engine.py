@@ -97,7 +97,8 @@ def explained(argv: Sequence[str], said: str) -> str:
 
 
 def _last(said: str) -> str:
-    """The line that says why: the daemon's, else the last one that is no hint to read the manual."""
+    """The line that says why: the daemon's, that of docker itself ending, else the last that is no hint to a manual."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
-    chosen = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "no output")
+    telling = (line for line in lines if "Error response from daemon" in line or line.startswith("fatal error: "))
+    chosen = next(telling, lines[-1] if lines else "no output")
     return chosen.partition("Error response from daemon: ")[2] or chosen

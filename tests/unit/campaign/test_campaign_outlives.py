@@ -1,5 +1,6 @@
 """Whatever a run's console and its archive do, each step that must be done is done."""
 
+import resource
 import shutil
 import signal
 import threading
@@ -114,8 +115,26 @@ def test_memory_that_is_not_there_is_no_defect(tmp_path):
             raise MemoryError("malloc of size 1088 failed")
 
     failure = walk(steps([], starved), underway(tmp_path, Deaf("", ValueError())))
-    assert str(failure).startswith("train: no memory was left for this program (malloc of size 1088 failed)")
+    assert str(failure).startswith("train: no memory was left for this program")
+    assert str(failure).endswith("(malloc of size 1088 failed)")
     assert not (tmp_path / "a" / "logs" / "defect.txt").exists()
+
+
+def test_what_fails_where_memory_is_nearly_used_up_fails_for_that(tmp_path, monkeypatch):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+
+    def fails(name):
+        if name == "train":
+            raise TrainingError("Ansible said something odd")
+
+    failure = walk(steps([], fails), underway(tmp_path / "one", Deaf("", ValueError())))
+    assert str(failure) == "Ansible said something odd"
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (used, used))
+    failure = walk(steps([], fails), underway(tmp_path / "other", Deaf("", ValueError())))
+    assert str(failure).startswith("train: no memory was left for this program; see ulimit -v")
+    assert str(failure).endswith("(Ansible said something odd)")
 
 
 def test_a_library_that_exits_is_a_failure(tmp_path):

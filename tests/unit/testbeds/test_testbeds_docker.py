@@ -116,6 +116,7 @@ def test_what_is_bound() -> None:
         ),
         ("Unable to find image 'x:1' locally", "e2c-dl image build"),
         ("docker: Error response from daemon: Pool overlaps.\nSee 'docker run --help'.", "Pool overlaps."),
+        ("fatal error: failed to reserve page summary memory\n\nruntime stack:\n\tpanic.go:1101", "summary memory"),
         ("", "no output"),
     ],
 )
