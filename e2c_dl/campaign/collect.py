@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from e2c_dl.archive import layout
@@ -28,9 +28,17 @@ def keep_logs(output_dir: Path, others: Mapping[str, Path], archive: Path) -> No
 
 
 def events(
-    left: ReadArchive, hosts: Sequence[Host], *, silences: Sequence[Silence] = (), asked_to_stop: bool = False
+    left: ReadArchive,
+    hosts: Sequence[Host],
+    *,
+    silences: Sequence[Silence] = (),
+    asked_to_stop: bool = False,
+    kept: Container[str] = (),
 ) -> tuple[Event, ...]:
-    """What happened to ``hosts`` by what they left in the archive; a record that is damaged is an event, too."""
+    """What happened to ``hosts`` by what they left in the archive; a record that is damaged is an event, too.
+
+    Of hosts that are ``kept``, not all of that is there: no outcome means nothing.
+    """
     outcomes: dict[str, WorkerOutcome | None] = {}
     endings: dict[str, HostEnding] = {}
     seen_s: dict[str, float] = {}
@@ -38,10 +46,11 @@ def events(
     for host in (each.name for each in hosts):
         records = left.host(host)
         try:
-            outcomes[host], ending, seen = records.outcome(), records.ending(), records.last_seen_s()
+            outcome, ending, seen = records.outcome(), records.ending(), records.last_seen_s()
         except ArchiveError as error:  # one host's damage is nobody else's
             damaged.append(Event(error=error, sentence=str(error)))
             continue
+        outcomes |= {} if outcome is None and host in kept else {host: outcome}
         endings |= {} if ending is None else {host: ending}
         seen_s |= {} if seen is None else {host: seen}
     known = Known(

@@ -26,7 +26,7 @@ from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
-from e2c_dl.errors import ArchiveError, E2cDlError, InputError
+from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import catalogue, registry
 from e2c_dl.testbeds.registry import RegisteredRun
@@ -48,6 +48,7 @@ class Leftover(Underway):
     kept: Mapping[str, Kept] | None = None  # None: nothing was gathered
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
     removed: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()  # hosts that were kept until now
 
     @property
     def verdict(self) -> E2cDlError | None:
@@ -92,19 +93,22 @@ def end(run_id: str, console: Console, *, asked: bool, discard: bool = False) ->
 
     ``asked``: by its name, so that it is ended even if it is alive, and removed even if something cannot be put into
     its archive, which the lines say. ``discard``: nothing is collected. Raises: what stands in the way, if not
-    ``asked``; TestbedError if something cannot be removed.
+    ``asked``; Interrupted, the run left as it is by then; TestbedError if something cannot be removed.
     """
-    with registry.held(run_id):
-        if not registry.run_directory(run_id).exists():
+    directory = registry.run_directory(run_id)
+    with registry.held(run_id) as there:
+        if there and asked:
+            processes.kill(lambda: processes.controller_of(directory), KILL_WITHIN_S)
+        if not there or not directory.exists():  # its controller may just have released it
             return ("somebody else did, meanwhile",)
         lines: list[str] = []
         try:
-            run = registry.load(run_id)
-            if asked:
-                processes.kill(lambda: processes.controller_of(run.directory), KILL_WITHIN_S)
+            run = registry.load(run_id)  # now: until it was dead, its controller may have changed it
             if is_unfinished(run) and not discard:
                 finished = _finished(run, console, None)
                 lines += [*finished.removed, f"its archive was finished: {finished.archive_path}"]
+        except Interrupted:  # whoever stops it does not say that traces may go
+            raise
         except E2cDlError as error:  # a state.json that cannot be read, an archive that is gone, a host that is off
             if not asked:
                 raise
@@ -155,6 +159,9 @@ def opened(leftover: Leftover) -> None:
     if run is not None and leftover.archive.run.run_id != run.id:
         found, leftover.archive = leftover.archive.run.run_id, None
         raise InputError(f"{place}: is the archive of run {found}, not of {run.id}; name another with --archive")
+    (place / layout.MANIFEST).unlink(missing_ok=True)  # it grows: what breaks off from here is not sealed
+    if run is not None:  # who comes next need not be told where it is by now
+        leftover.registered = registry.changed(run, archive=str(place))
     try:
         leftover.scenario = load(open_archive(place).scenario)
     except E2cDlError as error:  # it was killed before that was whole; then its hosts hold nothing
@@ -180,10 +187,13 @@ def gathered(leftover: Leftover) -> None:
         return
     keys = {*(Path(each.keyfile) for each in run.hosts), *(run.directory / name for name in KEYS)}
     leftover.secrets = tuple(path.read_bytes() for path in sorted(keys) if path.is_file())
-    if not run.details.get(registry.UNCOLLECTED):  # else they were released
+    uncollected = run.details.get(registry.UNCOLLECTED)
+    if uncollected is None:  # else workers had ended, and hosts that are not among them may be gone
         follow.stop_workers(run.hosts)
-    kept = gather(leftover.hosts, source, leftover.archive_path)
+    hosts = [host for host in leftover.hosts if uncollected is None or host.name in uncollected]
+    kept = gather(hosts, source, leftover.archive_path)
     leftover.kept = {each.host: each for each in kept}
+    leftover.late = tuple(host for host in uncollected or () if host not in leftover.kept)
     registry.changed(run, details={registry.UNCOLLECTED: {each.host: each.where for each in kept}})
     for each in kept:
         leftover.console.say(each.sentence(run.id))
@@ -212,12 +222,23 @@ def closed(leftover: Leftover) -> None:
     shutil.rmtree(archive.path / layout.E2CLAB, ignore_errors=True)  # of a run that was killed
     for path in archive.path.rglob(UNFINISHED):
         path.unlink()
-    happened: tuple[str, ...] = ()
+    happened = _later(leftover)
     if run.outcome is Outcome.RUNNING:
-        found = collect.events(open_archive(archive.path), leftover.hosts, asked_to_stop=True)
-        happened = (killed(run), *causes.told((), found)[0])
+        left, kept = open_archive(archive.path), leftover.kept or ()
+        found = collect.events(left, leftover.hosts, asked_to_stop=True, kept=kept)
+        happened = (killed(run), *causes.told((), found)[0], *happened)
     outcome = Outcome.FAILED if run.outcome is Outcome.RUNNING else run.outcome
     leftover.conclude(happened, leftover.secrets, outcome=outcome)
+
+
+def _later(leftover: Leftover) -> tuple[str, ...]:
+    """What became of that which the archive says to be kept elsewhere."""
+    return tuple(
+        f"what {host} left was collected later"
+        if (leftover.archive_path / layout.HOSTS / host).is_dir()
+        else f"nothing of {host} was there any more when it was collected later"
+        for host in leftover.late
+    )
 
 
 def killed(run: Run) -> str:

@@ -6,12 +6,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import parsed_report
 from e2c_dl.archive.records import Doing, Progress
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, TestbedError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
@@ -74,11 +74,12 @@ def watched(
 def stop_workers(accesses: tuple[Access, ...]) -> None:
     """Ask every host's worker to stop: it keeps what it traced and says that it was stopped."""
 
-    def stop(access: Access) -> programs.Answer:
-        argv = programs.ssh_argv(access, access.python, "-m", "e2c_dl.drivers.live", "stop", access.run_dir)
-        return programs.answer(access, argv, "", STOP_S)
+    def stop(access: Access) -> None:
+        with suppress(TestbedError, OSError):  # the way to it is gone, and with it all that it was to
+            argv = programs.ssh_argv(access, access.python, "-m", "e2c_dl.drivers.live", "stop", access.run_dir)
+            programs.answer(access, argv, "", STOP_S)  # whatever it says: a worker that is gone need not be stopped
 
-    programs.on_all(accesses, stop)  # whatever it says: a worker that is gone need not be stopped
+    programs.on_all(accesses, stop)
 
 
 def _read(tail: subprocess.Popen[str], doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> None:

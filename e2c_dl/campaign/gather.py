@@ -16,7 +16,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ NAMES = (
     *(layout.PROGRESS, layout.METRICS, layout.HEAT, layout.WORKER_LOG, layout.SPANS_RAW, layout.MODEL),
 )
 """Files of a run directory that an archive knows; everything else stays behind."""
+
+NOTHING_THERE = 9
+"""Status with which a host says that it has no run directory (any more): neither ssh's nor tar's."""
 
 FETCH_S = 120.0  # of one host over SSH: what took an hour to trace is a few hundred megabytes
 
@@ -75,7 +78,7 @@ class Source:
         return str(here) if here or access is None else f"{access.user}@{access.address}:{access.run_dir}"
 
 
-def gather(hosts: tuple[Host, ...], source: Source, archive: Path) -> tuple[Kept, ...]:
+def gather(hosts: Sequence[Host], source: Source, archive: Path) -> tuple[Kept, ...]:
     """What ``hosts`` left stands in ``archive``/hosts afterwards, but for the hosts that are returned.
 
     What ends the step from outside, such as Ctrl-C, ends it: the host it came at, and those after it, are among these.
@@ -159,14 +162,17 @@ def _opened(path: Path) -> Iterator[IO[bytes] | None]:
 def _from_host(host: Host, source: Source, into: Path) -> str | None:
     """As finalize would have done it, for one host."""
     access = source.accesses[host.name]
-    packed = into / ".packed"  # beside what it becomes: on the same disk
-    pack = ("tar", "-czf", "-", "--exclude=./run.key", "-C", access.run_dir, ".")
+    packed = into / ".packed.new"  # beside what it becomes, on the same disk; named as ``finish`` knows what is cut off
+    script = f'[ -d "$0" ] || exit {NOTHING_THERE}; exec tar -czf - --exclude=./run.key -C "$0" .'
+    pack = ("sh", "-c", script, access.run_dir)
     try:
         with packed.open("wb") as file:
             done = subprocess.run(
                 programs.ssh_argv(access, *pack), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE,
                 timeout=FETCH_S, check=False,
             )  # fmt: skip
+        if done.returncode == NOTHING_THERE:
+            return None
         if done.returncode > 1:  # 1: a file grew while it was read
             said = " ".join(done.stderr.decode(errors="replace").split())
             return f"it cannot be asked over SSH: {said or f'status {done.returncode}'}"

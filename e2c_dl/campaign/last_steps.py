@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from e2c_dl.archive import layout
@@ -70,23 +71,29 @@ def release(campaign: Campaign) -> None:
         source = campaign.source(over_ssh=False)
         hosts = [host.name for host in campaign.the_scenario.topology.ranks]
         campaign.keep(Kept(host=host, where=source.where(host), why="it was not collected") for host in hosts)
-    campaign.secrets = testbed.secrets()  # before they are removed with the hosts
+    for each in (campaign.kept or {}).values():
+        campaign.console.say(each.sentence(testbed.run_id))
     with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
+        if campaign.kept:
+            whatever_fails.callback(_know_what_is_kept, campaign.kept, testbed)  # again: there may be room by then
         whatever_fails.callback(_give_back_or_keep, campaign, testbed)
-        whatever_fails.callback(_know_what_is_kept, campaign, testbed)
+        if campaign.kept is not None:
+            whatever_fails.callback(_know_what_is_kept, campaign.kept, testbed)
         whatever_fails.callback(shutil.rmtree, campaign.work_dir, ignore_errors=True)
         whatever_fails.callback(campaign.scope.close)
+        campaign.secrets = testbed.secrets()  # before they are removed with the hosts
         if campaign.session is not None:
             collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
 
 
-def _know_what_is_kept(campaign: Campaign, testbed: TestbedRun) -> None:
-    """Said, and on record before anything is removed: `e2c-dl collect` goes by it."""
-    if campaign.kept:
-        places = {host: each.where for host, each in campaign.kept.items()}
+def _know_what_is_kept(kept: Mapping[str, Kept], testbed: TestbedRun) -> None:
+    """On record before anything is removed: `e2c-dl collect` and `destroy` go by it."""
+    places = {host: each.where for host, each in kept.items()}
+    try:
         registry.changed(registry.load(testbed.run_id), details={registry.UNCOLLECTED: places})
-    for each in (campaign.kept or {}).values():
-        campaign.console.say(each.sentence(testbed.run_id))
+    except OSError:
+        if places:  # else it is for those who come when this process is killed before all is released
+            raise
 
 
 def _give_back_or_keep(campaign: Campaign, testbed: TestbedRun) -> None:
@@ -110,7 +117,10 @@ def close(campaign: Campaign) -> None:
     left, found = open_archive(campaign.archive_path), list(campaign.events)
     if campaign.launched:
         hosts = campaign.the_scenario.topology.ranks
-        found += collect.events(left, hosts, silences=campaign.silences, asked_to_stop=campaign.asked_to_stop)
+        found += collect.events(
+            left, hosts,
+            silences=campaign.silences, asked_to_stop=campaign.asked_to_stop, kept=campaign.kept or (),
+        )  # fmt: skip
         for limitation in causes.not_slowed(left.host_facts):
             campaign.the_archive.limited(limitation)
             campaign.console.say(limitation)

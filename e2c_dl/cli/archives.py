@@ -104,6 +104,7 @@ def collect(where: str, scenario: Path | None, archive: Path | None) -> None:
     it, or a new one. With OUTPUT_DIR and SCENARIO instead: make an archive of what plain `e2clab deploy` left in
     OUTPUT_DIR (SCENARIO's folder named by date and time).
     """
+    from e2c_dl.archive import layout
     from e2c_dl.campaign.plain import collect_plain
     from e2c_dl.testbeds.registry import is_run_id
 
@@ -118,7 +119,10 @@ def collect(where: str, scenario: Path | None, archive: Path | None) -> None:
     from e2c_dl.cli.console import open_console
 
     finished = finish.finish(where, open_console(), absolute(archive))
-    print_report(finished)
+    if (finished / layout.REPORT_JSON).is_file():
+        print_report(finished)
+    else:  # of a run that ended before anything was trained
+        click.echo(f"{finished}: finished; there was nothing to report on")
 
 
 def print_report(archive: Path, found: Report | None = None) -> None:

@@ -104,7 +104,7 @@ def detached(run: Callable[[PlainConsole], object]) -> None:
 
 def ending(run_id: str, pid: int) -> str:
     """How to end a run."""
-    return f"kill -INT {pid} ends it in order, its traces collected; `e2c-dl destroy {run_id}` at once, without them"
+    return f"kill -INT {pid} ends it in order, `e2c-dl destroy {run_id}` at once; both collect its traces"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ def ended(found: Found) -> Path:
     """The archive of a run that is over. Raises: the error that it ended with; ArchiveError if nobody wrote its end."""
     if not (Place(found.archive) / layout.MANIFEST).exists():
         raise ArchiveError(
-            f"{found.archive}: the run ended without sealing it; `e2c-dl destroy {found.run_id}` removes what it left"
+            f"{found.archive}: the run ended without sealing it; `e2c-dl collect {found.run_id}` finishes it"
         )
     facts, where = read_run(found.archive).facts, f"{found.archive / layout.RUN}: facts.{ENDED}"
     how = convert(facts.get(ENDED, {}), _Ended, where, remedy=DAMAGED)

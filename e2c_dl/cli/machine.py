@@ -67,7 +67,7 @@ def destroy(run: str | None, discard: bool) -> None:
     """
     from e2c_dl.campaign import finish
     from e2c_dl.cli.console import open_console
-    from e2c_dl.errors import E2cDlError, InputError
+    from e2c_dl.errors import E2cDlError, InputError, Interrupted
     from e2c_dl.testbeds import registry
 
     dead = registry.dead_runs()  # before any is removed: those that never came to write their state, too
@@ -79,6 +79,8 @@ def destroy(run: str | None, discard: bool) -> None:
     for run_id in dead if run is None else (run,):
         try:
             lines = finish.end(run_id, console, asked=run is not None, discard=discard)
+        except Interrupted:
+            raise
         except E2cDlError as error:  # a host that is off must not keep the other runs from being removed
             click.echo(f"{run_id}: {error}", err=True)
             failures.append(error)

@@ -44,7 +44,7 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
 
     Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
     """
-    if not archive.hosts:
+    if not any(archive.host(host).recorded for host in archive.hosts):
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
     trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
     reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)

@@ -21,7 +21,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,14 @@ from e2c_dl.errors import ArchiveError, InputError, TestbedError
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.pids import start_ticks
 
-RUN_VARIABLE = "E2CDL_RUN"
-"""Environment variable that carries the run's id in every process of a run."""
-
+RUN_VARIABLE = "E2CDL_RUN"  # carries the run's id in the environment of every process of a run
 STATE_VARIABLE = "E2CDL_STATE"
 _DEFAULT_BASE = "/run/e2c-dl"
 STATE = "state.json"
 FORMAT = 1  # of state.json
 _IN_NO_FILE = ("id", "directory")  # where a run's directory is says both
 UNCOLLECTED = "uncollected"
-"""Of a run's details: hosts whose files are not all in its archive -> where they are kept, a path here or elsewhere."""
+"""Of a run's details: hosts whose files are not all in its archive -> where they are kept. Absent: not known yet."""
 
 _ID = re.compile(r"[0-9a-f]{8}")
 
@@ -198,10 +196,7 @@ def up(run_id: str | None) -> RegisteredRun:
 
 
 def dead_runs(base: Path | None = None) -> tuple[str, ...]:
-    """Ids of the runs whose controller is gone, but for those that are kept.
-
-    Those among them that never came to write their state.json as well.
-    """
+    """Ids of the runs whose controller is gone, also before it wrote state.json, but for those that are kept."""
     base = base or state_base()
     if not base.is_dir():
         return ()
@@ -245,10 +240,13 @@ def _make_base(base: Path) -> None:
 
 
 @contextmanager
-def held(run_id: str, base: Path | None = None) -> Iterator[None]:
-    """While in it, nobody else ends or finishes that run; who comes second waits. Raises: OSError if it is none."""
-    with _locked(run_directory(run_id, base)):
-        yield
+def held(run_id: str, base: Path | None = None) -> Iterator[bool]:
+    """While in it, nobody else ends or finishes that run; who comes second waits. False: there is none (any more)."""
+    directory = run_directory(run_id, base)
+    with ExitStack() as lock:
+        with suppress(FileNotFoundError):
+            lock.enter_context(_locked(directory))
+        yield directory.exists()  # who was waited for may have removed it
 
 
 @contextmanager

@@ -7,7 +7,9 @@ import pytest
 
 from e2c_dl.campaign import collect
 from e2c_dl.campaign.campaign import Campaign
+from e2c_dl.campaign.gather import Kept
 from e2c_dl.campaign.last_steps import release
+from e2c_dl.testbeds import registry
 
 
 def full_disk(*_):
@@ -26,3 +28,26 @@ def test_hosts_are_released_though_the_disk_is_full(tmp_path, monkeypatch, what)
         release(campaign)
     campaign.testbed.release.assert_called_once_with(frozenset())
     assert not campaign.work_dir.exists()
+
+
+def test_hosts_are_released_though_their_keys_cannot_be_read(tmp_path):
+    campaign = Campaign(console=Mock(), request=Mock(keep=False), archive=Mock(path=tmp_path), testbed=Mock())
+    campaign.testbed.secrets.side_effect = PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(OSError, match="Permission denied"):
+        release(campaign)
+    campaign.testbed.release.assert_called_once_with(frozenset())
+
+
+def test_what_is_kept_is_on_record_though_there_was_no_room_for_that_at_first(tmp_path, monkeypatch):
+    """Else `destroy` would take the run for one that is all in its archive, and remove what was kept."""
+    monkeypatch.setenv(registry.STATE_VARIABLE, str(tmp_path / "state"))
+    run = registry.begin("0a1b2c3d", scenario="s")
+    kept = {"edge-1": Kept(host="edge-1", where="there", why="no room")}
+    campaign = Campaign(console=Mock(), request=Mock(keep=False), archive=Mock(path=tmp_path / "a"), kept=kept)
+    campaign.testbed = Mock(run_id=run.id)
+    save = registry.save
+    monkeypatch.setattr(registry, "save", full_disk)
+    campaign.testbed.release.side_effect = lambda _: monkeypatch.setattr(registry, "save", save)  # what it removes
+    with pytest.raises(OSError, match="No space left"):
+        release(campaign)
+    assert registry.load(run.id).details[registry.UNCOLLECTED] == {"edge-1": "there"}

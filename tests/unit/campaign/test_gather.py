@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import gather
+from e2c_dl.campaign import collect, gather
 from e2c_dl.campaign.gather import Source
 from e2c_dl.errors import Interrupted
 from e2c_dl.testbeds.base import Access
@@ -121,3 +122,8 @@ def test_the_parameters_of_rank_0_stand_beside_run_json(tmp_path: Path, archive:
     gather.gather(HOSTS, source(tmp_path, {layout.MODEL: b"parameters"}), archive)
     assert (archive / layout.MODEL).read_bytes() == b"parameters"
     assert "edge-1/model.npz" not in left(archive)
+
+
+def test_a_host_that_was_not_collected_is_not_said_to_have_no_outcome(archive: Path) -> None:
+    (event,) = collect.events(open_archive(archive), HOSTS, kept={"edge-1"})
+    assert event.sentence.startswith("worker edge-2 exited without an outcome")
