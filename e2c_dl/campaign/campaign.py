@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.archive import layout
+from e2c_dl.campaign import follow
 from e2c_dl.campaign.causes import Event
 from e2c_dl.campaign.endings import HostWatch
 from e2c_dl.campaign.gather import Kept, Source
 from e2c_dl.campaign.life import Signs, Silence
 from e2c_dl.campaign.request import Request
 from e2c_dl.campaign.underway import Underway, there
-from e2c_dl.errors import E2cDlError, Interrupted
+from e2c_dl.errors import E2cDlError, Interrupted, TestbedError
 from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.e2clab.experiment import Session
 
@@ -35,7 +36,7 @@ class Campaign(Underway):
     watch: HostWatch | None = None  # over the hosts, while they are up
     kept: Mapping[str, Kept] | None = None  # hosts whose files are not all in the archive; None: not collected
     secrets: tuple[bytes, ...] = ()  # must not stand in the archive
-    signs: Signs | None = None  # of life, of the hosts, while they train and after it
+    signs: Signs | None = None  # of life, of the hosts, while they are up
     limitations: set[str] = field(default_factory=set)  # what the testbed cannot honour, as far as that was said
 
     @property
@@ -48,7 +49,7 @@ class Campaign(Underway):
 
     @property
     def silences(self) -> tuple[Silence, ...]:
-        """When hosts gave no sign of life, as far as they were looked at: from before training until its end."""
+        """When hosts gave no sign of life, from when they were up until they were released."""
         return () if self.signs is None else self.signs.silences()
 
     @property
@@ -56,6 +57,13 @@ class Campaign(Underway):
         """The hosts that ended, or gave no sign of life when that was looked at last: nobody need wait for them."""
         silent = {each.host for each in self.silences if each.until_s is None}
         return frozenset(silent) | frozenset(() if self.watch is None else self.watch.seen)
+
+    def hosts_up(self) -> AbstractContextManager[None]:
+        """While in it, a host that ends, or is silent for too long, ends the step: Ansible may wait for it for ever."""
+        watch, signs = there(self.watch), there(self.signs)
+        return follow.watched(
+            lambda: watch.failure() or signs.failure(), lambda why, _: self.interrupts.end(TestbedError(why))
+        )
 
     @property
     def verdict(self) -> E2cDlError | None:

@@ -24,15 +24,13 @@ def collected(campaign: Campaign) -> None:
     """
     if not campaign.launched:
         return
-    testbed, failures = campaign.the_testbed, list[E2cDlError]()
-    if campaign.failures:  # else the workers have ended by themselves
-        campaign.asked_to_stop = True
-        follow.stop_workers(tuple(each for each in testbed.accesses if each.name not in campaign.gone))
-    for act in (_end_emulation, _finalize):
+    testbed, failures = campaign.the_testbed, list[Exception]()
+    for act in (_stop_workers, _end_emulation, _finalize):
         try:
-            act(campaign)
-        except E2cDlError as error:  # what is on the hosts is collected all the same
-            failures.append(error)
+            if not any(isinstance(error, Interrupted) for error in failures):  # else nothing is waited for any more
+                act(campaign)
+        except Exception as failed:  # noqa: BLE001 - whatever it is: what is on the hosts is collected all the same
+            failures.append(failed if isinstance(failed, (E2cDlError, OSError)) else campaign.defect("collect", failed))
     stopped = any(isinstance(error, Interrupted) for error in failures)
     hosts = campaign.the_scenario.topology.ranks
     source = campaign.source(over_ssh=not stopped)
@@ -48,6 +46,13 @@ def collected(campaign: Campaign) -> None:
         raise failures[0]
 
 
+def _stop_workers(campaign: Campaign) -> None:
+    """Of a run that failed; else they have ended by themselves."""
+    if campaign.failures:
+        campaign.asked_to_stop = True
+        follow.stop_workers(tuple(each for each in campaign.the_testbed.accesses if each.name not in campaign.gone))
+
+
 def _end_emulation(campaign: Campaign) -> None:
     for limitation in campaign.the_testbed.end_emulation():
         campaign.the_archive.limited(limitation)
@@ -58,7 +63,8 @@ def _finalize(campaign: Campaign) -> None:
     if campaign.gone:
         campaign.console.say(f"the workflow's finalize is left out, as it would wait for {', '.join(campaign.gone)}")
     else:
-        campaign.the_session.workflow("finalize")
+        with campaign.hosts_up():
+            campaign.the_session.workflow("finalize")
 
 
 def release(campaign: Campaign) -> None:

@@ -1,4 +1,4 @@
-"""Signs of life of every host while it trains: a byte there and back again every other second.
+"""Signs of life of every host of a run, while it is up: a byte there and back again every other second.
 
 ::
 
@@ -34,6 +34,7 @@ EVERY_S = 2.0
 TOLD_AFTER = 3  # bytes without an answer
 LOST_AFTER = 30
 WHY = "its processes are stopped, or its management network is gone"
+RUN_DIR_VARIABLE = "E2CDL_RUN_DIR"
 _BYTE = b"."
 
 
@@ -55,11 +56,9 @@ class Silence:
 class Signs:
     """What hosts showed; a thread of its own asks them while in ``signs_of_life``."""
 
-    def __init__(
-        self, accesses: Sequence[Access], tell: Callable[[str], None], lost: Callable[[TestbedError], None]
-    ) -> None:
+    def __init__(self, accesses: Sequence[Access], tell: Callable[[str], None]) -> None:
         self._lines = [_Line(access) for access in accesses]
-        self._tell, self._lost = tell, lost
+        self._tell = tell
         self._silences: dict[str, list[Silence]] = {access.name: [] for access in accesses}
         self._lock = threading.Lock()
 
@@ -72,6 +71,11 @@ class Signs:
     def silent(self) -> frozenset[str]:
         """The hosts that are silent now."""
         return frozenset(silence.host for silence in self.silences() if silence.until_s is None)
+
+    def failure(self) -> str | None:
+        """A sentence, if hosts were silent for so long that nobody need wait for them; None while there are none."""
+        lost = [line.host for line in self._lines if line.unanswered >= LOST_AFTER]
+        return f"{', '.join(lost)}: no sign of life for {LOST_AFTER * EVERY_S:g} s: {WHY}" if lost else None
 
     def watch(self, stop: socket.socket) -> None:
         """Ask until the other end of ``stop`` is closed."""
@@ -94,8 +98,6 @@ class Signs:
             self._note(Silence(host=line.host, since_s=line.since_s))
         if told:
             self._tell(f"{line.host}: no sign of life for {TOLD_AFTER * EVERY_S:g} s: {WHY}")
-        if lost:
-            self._lost(TestbedError(f"{line.host}: no sign of life for {LOST_AFTER * EVERY_S:g} s: {WHY}"))
 
     def _hear(self, selector: selectors.BaseSelector, until_s: float) -> bool:
         """Listen until then; whether to go on."""
@@ -122,13 +124,9 @@ class Signs:
 
 
 @contextmanager
-def signs_of_life(
-    accesses: Sequence[Access], tell: Callable[[str], None], lost: Callable[[TestbedError], None]
-) -> Iterator[Signs]:
-    """While in it, hosts are asked: ``tell`` hears of those that fall silent and answer again, ``lost`` of each that
-    was silent for too long. Both are called by another thread.
-    """
-    signs = Signs(accesses, tell, lost)
+def signs_of_life(accesses: Sequence[Access], tell: Callable[[str], None]) -> Iterator[Signs]:
+    """While in it, hosts are asked: ``tell`` hears, from another thread, of those that fall silent and answer again."""
+    signs = Signs(accesses, tell)
     here, there = socket.socketpair()
     thread = threading.Thread(target=signs.watch, args=(there,), name="life", daemon=True)
     thread.start()
@@ -191,7 +189,8 @@ class _Line:
 
     def _begin(self) -> None:
         self._session = subprocess.Popen(
-            programs.ssh_argv(self._access, "cat"),
+            # its run directory in the environment: there, what ends a run finds by it what the run has started
+            programs.ssh_argv(self._access, "env", f"{RUN_DIR_VARIABLE}={self._access.run_dir}", "cat"),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from e2c_dl import resources
@@ -15,7 +14,7 @@ from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.request import checked
 from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step
-from e2c_dl.errors import EmulationError, TestbedError
+from e2c_dl.errors import EmulationError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import SHAPES
@@ -77,7 +76,9 @@ def provision(campaign: Campaign) -> None:
     """
     testbed = campaign.the_testbed
     testbed.provision()
-    campaign.watch = campaign.scope.enter_context(endings.watched(testbed.endings, campaign.console.say))
+    say = campaign.console.say
+    campaign.watch = campaign.scope.enter_context(endings.watched(testbed.endings, say))
+    campaign.signs = campaign.scope.enter_context(life.signs_of_life(testbed.accesses, say))
     campaign.the_archive.record(hosts=testbed.host_facts())
 
 
@@ -94,13 +95,13 @@ def deploy(campaign: Campaign) -> None:
         tell=campaign.console.doing,
     )
     campaign.session = campaign.scope.enter_context(session)
-    with _hosts_up(campaign):
+    with campaign.hosts_up():
         session.infrastructure()
 
 
 def emulate(campaign: Campaign) -> None:
     """Apply the whole topology at once."""
-    with _hosts_up(campaign):
+    with campaign.hosts_up():
         campaign.the_testbed.emulate()
     campaign.the_archive.record(emulation=campaign.the_testbed.facts())
     campaign.say_limitations()
@@ -108,12 +109,12 @@ def emulate(campaign: Campaign) -> None:
 
 def prepare(campaign: Campaign) -> None:
     """The workflow's prepare."""
-    with _hosts_up(campaign):
+    with campaign.hosts_up():
         campaign.the_session.workflow("prepare")
 
 
 def train(campaign: Campaign) -> None:
-    """The workflow's launch: the workers begin, measure their links, then train, while all hosts give signs of life."""
+    """The workflow's launch: the workers begin, measure their links, then train."""
     testbed, console, interrupts = campaign.the_testbed, campaign.console, campaign.interrupts
     campaign.launched = True  # before it: workers of a launch that fails are collected too
 
@@ -126,21 +127,15 @@ def train(campaign: Campaign) -> None:
 
     try:
         with (
-            life.signs_of_life(testbed.accesses, console.say, interrupts.end) as campaign.signs,
             follow.followed(testbed.rank0, console.doing, console.progress),
             follow.watched(testbed.emulation_failure, lost, once_more=True),
-            _hosts_up(campaign),
+            campaign.hosts_up(),
         ):
             campaign.the_session.workflow("launch")
     finally:
         campaign.asked_to_stop = campaign.asked_to_stop or interrupts.ended is not None
     if campaign.events:
         raise campaign.events[0].error
-
-
-def _hosts_up(campaign: Campaign) -> AbstractContextManager[None]:
-    """While in it, the end of a host ends the step: E2Clab waits ten minutes for one that is gone."""
-    return follow.watched(there(campaign.watch).failure, lambda why, _: campaign.interrupts.end(TestbedError(why)))
 
 
 MINUTE_S = 60.0

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from whole_runs import COMMAND, IMPATIENT, Started, facts, freeze, nothing_left, nothing_left_but_traces, scenario, thaw
+from whole_runs import COMMAND, IMPATIENT, Started, facts, freeze, nothing_left, scenario, thaw
 
 from e2c_dl.testbeds.namespaces import cleanup
 
@@ -55,7 +55,7 @@ def test_a_host_that_stays_silent_ends_the_run(tmp_path, training):
     left = facts(tmp_path / "a")
     assert left["outcome"] == "failed"
     assert "edge-1: no sign of life" in " ".join(left["what_happened"])
-    nothing_left_but_traces(run.run_id)
+    nothing_left(run.run_id)
 
 
 def test_ctrl_c_again_ends_each_wait_for_a_silent_host(training):
@@ -72,4 +72,4 @@ def test_ctrl_c_again_ends_each_wait_for_a_silent_host(training):
     run.interrupt()
     assert run.ended() == 130
     assert time.monotonic() - begun < 20
-    nothing_left_but_traces(run.run_id)
+    nothing_left(run.run_id)
