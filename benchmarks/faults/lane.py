@@ -32,7 +32,7 @@ from benchmarks.faults.left import look
 from benchmarks.faults.running import Running
 from benchmarks.faults.site import Site, prepared
 
-PIECE = 10  # runs that a lane carries out
+PIECE = 10  # runs that a lane carries out, at most
 
 _UNSHARE = (
     *("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child=SIGKILL", "--mount-proc"),
@@ -51,7 +51,8 @@ def side_by_side(chosen: Sequence[Drawn], lanes: int, keep: Path | None = None) 
     docker = [one for one in chosen if one.testbed == "docker"]
     others = [one for one in chosen if one.testbed != "docker"]
     pieces = [docker] if docker else []
-    pieces += [others[begin : begin + PIECE] for begin in range(0, len(others), PIECE)]
+    size = max(1, min(PIECE, -(-len(others) // lanes)))
+    pieces += [others[begin : begin + size] for begin in range(0, len(others), size)]
     with ThreadPoolExecutor(lanes) as threads:
         for piece in pieces:
             threads.submit(carry_out, piece)

@@ -22,7 +22,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from e2c_dl.archive.records import Cause
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.worlds.live import handshake
 from e2c_dl.worlds.live.handshake import Introduction, Refused
 from e2c_dl.worlds.live.sockets import SocketOptions, tune
@@ -58,7 +58,7 @@ class Control:
     async def join(cls, address: str, port: int, *, rank: int, names: Sequence[str], key: bytes) -> Control:
         """The joined connection to the coordinator at ``address``; ``names`` are the hosts by rank, ``key`` the run's.
 
-        Raises: TrainingError if it cannot be reached within a minute.
+        Raises: PeerLost if it cannot be reached within a minute; TrainingError if it is reached, and refuses.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WITHIN_S
@@ -69,10 +69,12 @@ class Control:
                 break
             except (OSError, EOFError, Refused, asyncio.TimeoutError) as error:
                 if loop.time() > deadline:
-                    raise TrainingError(
-                        f"lost rank 0 ({names[0]}): {address}:{port} was not reached within {WITHIN_S:.0f} s: "
+                    why = (
+                        f"{names[0]}: {address}:{port} was not reached within {WITHIN_S:.0f} s: "
                         f"{str(error) or 'it does not answer'}; look into its worker.log"
-                    ) from error
+                    )
+                    # What it refuses is nothing that follows from its own end.
+                    raise (TrainingError(why) if isinstance(error, Refused) else PeerLost(0, why)) from error
                 await asyncio.sleep(_RETRY_S)
         reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
         return cls(reader, writer, rank, names[0])

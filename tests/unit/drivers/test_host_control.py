@@ -15,7 +15,7 @@ from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import PeerLost, TrainingError
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
 KEY = bytes(range(32))
@@ -94,6 +94,13 @@ def test_who_does_not_come_is_named() -> None:
             await asyncio.gather(ranks[0].barrier("start", 0.0), ranks[2].barrier("start", 0.0))
 
     play(scene)
+
+
+def test_who_never_reaches_rank_0_has_lost_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("e2c_dl.drivers.live.control.WITHIN_S", 0.0)
+    with pytest.raises(PeerLost, match=r"lost rank 0: edge-1: 127\.0\.0\.1:\d+ was not reached within 0 s") as lost:
+        asyncio.run(Control.join("127.0.0.1", free_port(), rank=1, names=NAMES, key=KEY))
+    assert lost.value.rank == 0  # so its own end is told as what follows from that of rank 0
 
 
 def test_leaving_is_no_loss() -> None:
