@@ -11,9 +11,11 @@ can be believed. Sealing twice is allowed, and :func:`amend` renews single files
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,12 +36,23 @@ SHORTEST_BYTES = 8  # fewer stand in many a file by accident
 LONG_LINE_BYTES = 40
 CHUNK_BYTES = 1 << 20  # traces need not fit into memory
 
+_held: set[int] = set()  # descriptors by which this process has archives to itself
+
+
+def _leave_to_parent() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outlive it
+
 
 class Archive:
-    """One run's archive while it is written. Not for several processes at once."""
+    """One run's archive while it is written. Of several processes, one may: until it ends, seals it or lets it go."""
 
     def __init__(self, path: Path, facts: dict[str, Any]) -> None:
         self.path = path
+        self._lock = ExitStack()
         self._facts = facts
         self._run_file = ReservedFile(path / RUN)
 
@@ -58,10 +71,12 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be made: {error.strerror}; name another with --archive") from error
         try:
+            archive._hold()
             archive._run_file.keep()
             archive.record(**facts)
         except ArchiveError:  # nothing has begun: an empty archive would only be in the way
             archive._run_file.release()
+            archive.let_go()
             if made:
                 with suppress(OSError):  # another has it by now
                     path.rmdir()
@@ -70,9 +85,14 @@ class Archive:
 
     @classmethod
     def resume(cls, path: Path) -> Archive:
-        """The archive at ``path``, to go on writing it. Raises: ArchiveError if its run.json is missing or damaged."""
+        """The archive at ``path``, to go on writing it.
+
+        Raises: ArchiveError if its run.json is missing or damaged, or another process writes it.
+        """
         read_run(path)  # a damaged one is not grown
         archive = cls(path, read_facts(path))
+        archive._hold()
+        archive._facts = read_facts(path)  # as whoever had it left it
         archive._run_file.keep()
         return archive
 
@@ -151,6 +171,24 @@ class Archive:
         except BaseException:  # Ctrl-C too: unsealed, it may go on to grow
             self._run_file.keep()
             raise
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Another process may go on writing it."""
+        self._lock.close()
+
+    def _hold(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which would be part of it
+        _held.add(descriptor)
+        self._lock.callback(os.close, descriptor)
+        self._lock.callback(_held.discard, descriptor)  # before it is closed
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
+        except BlockingIOError as error:
+            self._lock.close()
+            raise ArchiveError(f"{self.path}: another process is writing it; try again when that has ended") from error
+        except OSError:  # a file system without locks
+            return
 
     def _convert(self, raw: Path, convert: Convert) -> None:
         try:

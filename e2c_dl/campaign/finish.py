@@ -144,7 +144,11 @@ def is_unfinished(run: RegisteredRun) -> bool:
 
 
 def _walked(leftover: Leftover) -> Leftover:
-    failure = walk(STEPS, leftover)
+    try:
+        failure = walk(STEPS, leftover)
+    finally:
+        if leftover.archive is not None:
+            leftover.archive.let_go()
     if failure is not None:
         raise failure
     return leftover
@@ -155,10 +159,9 @@ def opened(leftover: Leftover) -> None:
     place, run = leftover.place, leftover.registered
     if run is not None and not (place / layout.RUN).is_file():
         _made_anew(place, run, leftover.source)
-    leftover.archive = Archive.resume(place)
-    if run is not None and leftover.archive.run.run_id != run.id:
-        found, leftover.archive = leftover.archive.run.run_id, None
+    if run is not None and (found := open_archive(place).run.run_id) != run.id:
         raise InputError(f"{place}: is the archive of run {found}, not of {run.id}; name another with --archive")
+    leftover.archive = Archive.resume(place)
     (place / layout.MANIFEST).unlink(missing_ok=True)  # it grows: what breaks off from here is not sealed
     if run is not None:  # who comes next need not be told where it is by now
         leftover.registered = registry.changed(run, archive=str(place))
@@ -170,7 +173,8 @@ def opened(leftover: Leftover) -> None:
 
 def _made_anew(place: Path, run: RegisteredRun, source: Source | None) -> None:
     found = [source.run_dir(each.name) for each in run.hosts] if source is not None else []
-    scenarios = [path / layout.SCENARIO for path in found if path is not None and (path / layout.SCENARIO).is_dir()]
+    scenarios = [path / layout.SCENARIO for path in found if path is not None]
+    scenarios = [path for path in scenarios if path.is_dir() and not path.is_symlink()]  # a host's link is not followed
     if not scenarios:
         raise ArchiveError(f"run {run.id}: nothing on this machine holds its scenario; give back its archive")
     begun = datetime.fromtimestamp(run.begun_s, timezone.utc).astimezone()
@@ -178,6 +182,7 @@ def _made_anew(place: Path, run: RegisteredRun, source: Source | None) -> None:
     shutil.copytree(scenarios[0], place / layout.SCENARIO, symlinks=True)
     archive.record(scenario=run.scenario, testbed=run.testbed)
     archive.limited(REBUILT)
+    archive.let_go()
 
 
 def gathered(leftover: Leftover) -> None:

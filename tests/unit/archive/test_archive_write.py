@@ -119,6 +119,7 @@ def test_names_that_are_not_utf8_survive(archive: Archive) -> None:
 
 def test_resuming_goes_on_where_the_record_ended(archive: Archive) -> None:
     archive.happened("first")
+    archive.let_go()
     again = Archive.resume(archive.path)
     again.happened("second")
     assert open_archive(archive.path).run.what_happened == ("first", "second")
@@ -251,3 +252,17 @@ def test_amending_vouches_for_the_named_files_only(archive: Archive) -> None:
 def test_an_archive_that_is_not_sealed_cannot_be_amended(archive: Archive) -> None:
     with pytest.raises(ArchiveError, match="the run was not sealed"):
         amend(archive.path, [layout.RUN])
+
+
+def test_a_fork_that_outlives_its_process_does_not_have_the_archive(archive: Archive) -> None:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    archive.let_go()
+    Archive.resume(archive.path).let_go()
+    os.close(reading)
+    os.close(writing)
+    os.waitpid(pid, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.campaign import finish
-from e2c_dl.errors import E2cDlError, Interrupted
+from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.registry import RegisteredRun
@@ -159,3 +160,24 @@ def test_what_breaks_off_is_not_sealed(run: RegisteredRun, archive: Path, monkey
 def test_of_two_that_end_a_run_the_second_says_so(run: RegisteredRun) -> None:
     shutil.rmtree(run.directory)
     assert finish.end(run.id, Quiet(), asked=True) == ("somebody else did, meanwhile",)
+
+
+def test_a_host_s_link_in_place_of_its_scenario_is_not_followed(
+    run: RegisteredRun, archive: Path, tmp_path: Path
+) -> None:
+    (archive / layout.SCENARIO).rename(tmp_path / "private")
+    shutil.rmtree(archive)
+    (run.directory / "hosts/edge-1/work" / layout.SCENARIO).symlink_to(tmp_path / "private")
+    with pytest.raises(E2cDlError, match="nothing on this machine holds its scenario"):
+        finish.finish(run.id, Quiet(), tmp_path / "new")
+    assert run.directory.exists()
+
+
+def test_an_archive_that_another_process_writes_is_not_sealed(archive: Path) -> None:
+    descriptor = os.open(archive, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as every run has it while it lives, a simulated one and another user's too
+    with pytest.raises(ArchiveError, match="another process is writing it"):
+        finish.seal(archive, Quiet())
+    os.close(descriptor)
+    finish.seal(archive, Quiet())
+    assert verify(archive) == ()
