@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -255,14 +256,16 @@ def test_an_archive_that_is_not_sealed_cannot_be_amended(archive: Archive) -> No
 
 
 def test_a_fork_that_outlives_its_process_does_not_have_the_archive(archive: Archive) -> None:
-    reading, writing = os.pipe()
+    here, there = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        os.close(writing)
-        os.read(reading, 1)
+        here.close()
+        there.send(b".")  # it is what it will be by now
+        there.recv(1)  # until the other end is closed
         os._exit(0)
+    here.recv(1)
     archive.let_go()
     Archive.resume(archive.path).let_go()
-    os.close(reading)
-    os.close(writing)
+    here.close()
+    there.close()
     os.waitpid(pid, 0)
