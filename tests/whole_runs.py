@@ -54,7 +54,7 @@ UNRELEASED = [sys.executable, "-c", _UNRELEASED]
 
 _IMPATIENT = """
 import sys
-from e2c_dl.campaign import life
+from e2c_dl.campaign.hosts import life
 from e2c_dl.cli.main import main
 
 life.LOST_AFTER = 6

@@ -20,7 +20,7 @@ from e2c_dl.testbeds import registry
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
 PROGRAM = "from e2c_dl.cli.main import main; main()"
-IMPATIENT = f"from e2c_dl.campaign import life; life.LOST_AFTER = 8; {PROGRAM}"
+IMPATIENT = f"from e2c_dl.campaign.hosts import life; life.LOST_AFTER = 8; {PROGRAM}"
 """What is silent is given up after 16 s, not a minute: a campaign has hundreds of runs."""
 
 _EXPERIMENT = Path(__file__).parents[2] / "experiments" / "first-light"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.campaign import follow
 from e2c_dl.campaign.causes import Event
-from e2c_dl.campaign.endings import HostWatch
-from e2c_dl.campaign.gather import Kept, Source
-from e2c_dl.campaign.life import Signs, Silence
+from e2c_dl.campaign.hosts import follow
+from e2c_dl.campaign.hosts.endings import HostWatch
+from e2c_dl.campaign.hosts.gather import Kept, Source
+from e2c_dl.campaign.hosts.life import Signs, Silence
 from e2c_dl.campaign.request import Request
 from e2c_dl.campaign.underway import Underway, there
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from e2c_dl.archive.records import Cause, HostEnding, HostFacts, WorkerOutcome
-from e2c_dl.campaign.life import WHY, Silence
+from e2c_dl.campaign.hosts.life import WHY, Silence
 from e2c_dl.errors import E2cDlError, FidelityError, Interrupted, TestbedError, TrainingError
 
 NO_OUTCOME = "exited without an outcome (killed, or its host is gone)"

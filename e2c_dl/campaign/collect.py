@@ -10,7 +10,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import HostEnding, WorkerOutcome
 from e2c_dl.campaign.causes import Event, Known, explained
-from e2c_dl.campaign.life import Silence
+from e2c_dl.campaign.hosts.life import Silence
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Host
 

@@ -20,10 +20,11 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes, collect, follow
-from e2c_dl.campaign.gather import Kept, Source, gather
+from e2c_dl.campaign import causes, collect
+from e2c_dl.campaign.hosts import follow
+from e2c_dl.campaign.hosts.gather import Kept, Source, gather
+from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.campaign.request import Console
-from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
-from e2c_dl.campaign import causes, collect, follow
+from e2c_dl.campaign import causes, collect
 from e2c_dl.campaign.campaign import Campaign
-from e2c_dl.campaign.gather import Kept, gather
-from e2c_dl.campaign.requested_links import write_links
+from e2c_dl.campaign.hosts import follow
+from e2c_dl.campaign.hosts.gather import Kept, gather
+from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import TestbedRun

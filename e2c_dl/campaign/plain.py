@@ -11,8 +11,8 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.collect import events, keep_logs
-from e2c_dl.campaign.gather import Source, gather
-from e2c_dl.campaign.requested_links import write_links
+from e2c_dl.campaign.hosts.gather import Source, gather
+from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError

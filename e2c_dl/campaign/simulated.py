@@ -10,8 +10,8 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
+from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.campaign.request import Console
-from e2c_dl.campaign.requested_links import write_links
 from e2c_dl.campaign.underway import NOT_TRAINED, Underway, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.drivers.live.stored import read_profile

@@ -9,8 +9,9 @@ from dataclasses import replace
 from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes, endings, follow, last_steps, life
+from e2c_dl.campaign import causes, last_steps
 from e2c_dl.campaign.campaign import Campaign
+from e2c_dl.campaign.hosts import endings, follow, life
 from e2c_dl.campaign.request import checked
 from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step

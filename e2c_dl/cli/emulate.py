@@ -15,9 +15,9 @@ from e2c_dl.cli.options import PATH, as_json
 from e2c_dl.cli.options import SCENARIO as OF_SCENARIO
 
 if TYPE_CHECKING:
-    from e2c_dl.campaign.in_force import InForce
-    from e2c_dl.campaign.matrix import Matrix
-    from e2c_dl.campaign.targets import Target
+    from e2c_dl.campaign.links.in_force import InForce
+    from e2c_dl.campaign.links.matrix import Matrix
+    from e2c_dl.campaign.links.targets import Target
 
 RUN = click.option("--run", "run_id", metavar="RUN", help="A run that is up [default: the only one].")
 INVENTORY = click.option("--inventory", type=PATH, metavar="FILE", help="Or the hosts of an inventory, over SSH.")
@@ -69,7 +69,7 @@ def measure(
       e2c-dl emulate measure                           every link that the scenario shapes
       e2c-dl emulate measure --pairs 'fog-1:*' --quick
     """
-    from e2c_dl.campaign import matrix, requested_links, targets
+    from e2c_dl.campaign.links import matrix, requested_links, targets
     from e2c_dl.errors import FidelityError
 
     target = targets.chosen(run_id, inventory, scenario)
@@ -106,7 +106,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
       e2c-dl emulate apply experiments/first-light --dry-run
       e2c-dl emulate apply my-scenario --inventory hosts.yaml
     """
-    from e2c_dl.campaign import in_force, targets
+    from e2c_dl.campaign.links import in_force, targets
 
     target = targets.chosen(run_id, inventory, scenario)
     if dry_run:
@@ -126,7 +126,7 @@ def show(run_id: str | None, inventory: Path | None, scenario: Path | None, as_j
 
     Exit code 1 if something differs.
     """
-    from e2c_dl.campaign import in_force, targets
+    from e2c_dl.campaign.links import in_force, targets
 
     rows = in_force.show(targets.chosen(run_id, inventory, scenario))
     if as_json:
@@ -142,7 +142,7 @@ def show(run_id: str | None, inventory: Path | None, scenario: Path | None, as_j
 @DRY_RUN
 def clear(run_id: str | None, inventory: Path | None, dry_run: bool) -> None:
     """Take all emulation of links away: from then on nothing is shaped."""
-    from e2c_dl.campaign import in_force, targets
+    from e2c_dl.campaign.links import in_force, targets
 
     target = targets.chosen(run_id, inventory, None)
     if dry_run:

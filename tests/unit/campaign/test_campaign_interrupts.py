@@ -3,6 +3,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,11 +78,11 @@ class Recorded(Underway):
 
 
 @pytest.mark.parametrize("when", ["deploy", "train", "release"])
-def test_between_two_steps_it_does_not_skip_what_must_be_done(when):
+def test_between_two_steps_it_does_not_skip_what_must_be_done(when, tmp_path):
     made = []
     steps = [Step(name=name, what="", act=lambda _, name=name: made.append(name)) for name in ("deploy", "train")]
     steps.append(Step(name="release", what="", act=lambda _: made.append("release"), always=True))
-    run = Recorded(console=Pressing(when), archive=object())
+    run = Recorded(console=Pressing(when), archive=SimpleNamespace(path=tmp_path))
     failure = walk(steps, run)
     assert made == {"deploy": ["deploy", "release"]}.get(when, ["deploy", "train", "release"])
     assert isinstance(failure, Interrupted) == (when == "deploy")

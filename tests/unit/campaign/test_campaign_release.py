@@ -7,7 +7,7 @@ import pytest
 
 from e2c_dl.campaign import collect
 from e2c_dl.campaign.campaign import Campaign
-from e2c_dl.campaign.gather import Kept
+from e2c_dl.campaign.hosts.gather import Kept
 from e2c_dl.campaign.last_steps import release
 from e2c_dl.testbeds import registry
 

@@ -16,7 +16,7 @@ from e2c_dl.archive.records import Cause, HostEnding, WorkerOutcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import causes
 from e2c_dl.campaign.causes import Event, Known
-from e2c_dl.campaign.life import Silence
+from e2c_dl.campaign.hosts.life import Silence
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
 
 

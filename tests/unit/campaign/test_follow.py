@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from e2c_dl.campaign import follow
+from e2c_dl.campaign.hosts import follow
 
 
 def test_what_ended_is_told_once_with_when_it_was_last_seen_well() -> None:

@@ -12,8 +12,9 @@ import pytest
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import collect, gather
-from e2c_dl.campaign.gather import Source
+from e2c_dl.campaign import collect
+from e2c_dl.campaign.hosts import gather
+from e2c_dl.campaign.hosts.gather import Source
 from e2c_dl.errors import Interrupted
 from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Host

@@ -13,8 +13,8 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import in_force, matrix, requested_links
-from e2c_dl.campaign.targets import Target
+from e2c_dl.campaign.links import in_force, matrix, requested_links
+from e2c_dl.campaign.links.targets import Target
 from e2c_dl.cli.emulate import emulate
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity

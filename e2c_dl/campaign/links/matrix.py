@@ -23,7 +23,7 @@ from types import TracebackType
 
 import msgspec
 
-from e2c_dl.campaign.targets import Target
+from e2c_dl.campaign.links.targets import Target
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity

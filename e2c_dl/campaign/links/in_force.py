@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2c_dl.campaign.targets import Target
+from e2c_dl.campaign.links.targets import Target
 from e2c_dl.emulation import tc
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.link_values import link_to_json, links_from_json

@@ -9,7 +9,7 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.write import amend
-from e2c_dl.campaign.matrix import Matrix
+from e2c_dl.campaign.links.matrix import Matrix
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured

@@ -1,0 +1,1 @@
+"""Hosts of a run, from when they are up: watched while they work, and what they left gathered."""
