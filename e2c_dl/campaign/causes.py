@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -18,6 +18,7 @@ from e2c_dl.campaign.hosts.life import WHY, Silence
 from e2c_dl.errors import E2cDlError, FidelityError, Interrupted, TestbedError, TrainingError
 
 NO_OUTCOME = "exited without an outcome (killed, or its host is gone)"
+NOTHING = "left nothing: it did not begin, or ended as it did"
 _SEE = "see hosts/ in the archive"
 
 
@@ -44,6 +45,7 @@ class Known:
 
     outcomes: Mapping[str, WorkerOutcome | None] = field(default_factory=dict)  # host -> None: it left none
     seen_s: Mapping[str, float] = field(default_factory=dict)  # host -> Unix time of its last sign of life in its files
+    left_nothing: Collection[str] = ()  # hosts without any record: the launch may not have come to their workers
     endings: Mapping[str, HostEnding] = field(default_factory=dict)  # hosts that ended before they were released
     silences: Sequence[Silence] = ()
     asked_to_stop: bool = False  # whether this program asked the workers to
@@ -77,10 +79,10 @@ def told(
     known = {sentence for sentence, _ in happened}
     if failures and isinstance(failures[0][1], Interrupted):
         order = [steps[0], *happened, *steps[1:], *asked]
-    elif happened:
+    elif any(not (event.consequence or event.asked) for event in events):
         order = [*happened, *(each for each in steps if not _repeats(each[1], known)), *asked]
     else:
-        order = [*steps, *asked]
+        order = [*steps, *happened, *asked]
     return tuple(dict.fromkeys(sentence for sentence, _ in order)), order[0][1] if order else None
 
 
@@ -115,7 +117,9 @@ def _of_workers(known: Known, gone: Iterable[str]) -> list[Event]:
         if outcome is None and host in gone:
             continue  # its host's end says it
         if outcome is None or outcome.status != Cause.FINISHED.value:
-            found.setdefault((_what(outcome), outcome is not None and outcome.is_consequence), []).append(host)
+            nothing = outcome is None and host in known.left_nothing
+            consequence = nothing or (outcome is not None and outcome.is_consequence)
+            found.setdefault((NOTHING if nothing else _what(outcome), consequence), []).append(host)
     events = []
     for (what, consequence), hosts in found.items():
         sentence = f"worker {', '.join(hosts)} {what}"

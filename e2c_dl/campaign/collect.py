@@ -53,7 +53,15 @@ def events(
         outcomes |= {} if outcome is None and host in kept else {host: outcome}
         endings |= {} if ending is None else {host: ending}
         seen_s |= {} if seen is None else {host: seen}
+    nothing = [host for host in outcomes if _left_nothing(left.host(host).path)]
     known = Known(
-        outcomes=outcomes, seen_s=seen_s, endings=endings, silences=silences, asked_to_stop=asked_to_stop
+        outcomes=outcomes, left_nothing=nothing, seen_s=seen_s, endings=endings, silences=silences,
+        asked_to_stop=asked_to_stop,
     )  # fmt: skip
     return (*explained(known), *damaged)
+
+
+def _left_nothing(folder: Path) -> bool:
+    """Whether no record of a host's worker is in ``folder``: what began it may have told of itself in its log."""
+    files = (file for file in folder.glob("*") if file.name != layout.WORKER_LOG)
+    return not any(file.is_file() and file.stat().st_size for file in files)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.underway import Underway
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted, TestbedError
@@ -94,9 +95,7 @@ def _too_long(step: Step[R], run: R) -> E2cDlError:
 
 def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
     """What went wrong, as an error of ours; of a defect, the traceback is kept."""
-    gone = run.archive is not None and not run.archive_path.is_dir()
-    # E2Clab works in it, too, and what it missed there is told as a failure of its own.
-    if gone and (isinstance(failed, (ArchiveError, OSError)) or str(run.archive_path) in str(failed)):
+    if _is_of_archive(failed, run) and not run.archive_path.is_dir():
         error: E2cDlError = ArchiveError(
             f"{run.archive_path}: the archive was removed, or moved, while the run went on; leave it where it is"
         )
@@ -111,6 +110,13 @@ def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
         error = run.defect(step, failed)
     error.__cause__ = failed
     return error
+
+
+def _is_of_archive(failed: BaseException, run: Underway) -> bool:
+    """Whether ``failed`` may be about the archive: E2Clab works in it, too, and tells what it missed as its own."""
+    if isinstance(failed, Interrupted) or not isinstance(run.archive, Archive):
+        return False
+    return isinstance(failed, (ArchiveError, OSError)) or str(run.archive_path) in str(failed)
 
 
 def _is_starved() -> bool:

@@ -49,6 +49,14 @@ def explained(outcomes: Mapping[str, WorkerOutcome | None], **known: Any) -> tup
     return causes.told((), causes.explained(Known(outcomes=outcomes, **known)))
 
 
+def test_a_launch_that_did_not_come_to_its_workers_is_the_cause_and_not_that_they_left_nothing() -> None:
+    events = causes.explained(Known(outcomes={"edge-1": None, "edge-2": None}, left_nothing=("edge-1", "edge-2")))
+    launch = TrainingError("the workflow's launch failed: edge-1: no worker was started there: No space left on device")
+    sentences, error = causes.told([("train", launch)], events)
+    nothing = "worker edge-1, edge-2 left nothing: it did not begin, or ended as it did"
+    assert (sentences, error) == ((f"train: {launch}", nothing), launch)
+
+
 def test_causes_come_before_consequences_whatever_their_reasons_say() -> None:
     own = ended(Cause.FAILED, "batch_size 1000 of rank 1: it has 719", 1)
     told = ended(Cause.ANOTHER, "an earlier word of the alphabet", 0, 1)

@@ -127,4 +127,4 @@ def test_the_parameters_of_rank_0_stand_beside_run_json(tmp_path: Path, archive:
 
 def test_a_host_that_was_not_collected_is_not_said_to_have_no_outcome(archive: Path) -> None:
     (event,) = collect.events(open_archive(archive), HOSTS, kept={"edge-1"})
-    assert event.sentence.startswith("worker edge-2 exited without an outcome")
+    assert event.sentence.startswith("worker edge-2 left nothing")
