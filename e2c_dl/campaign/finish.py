@@ -231,7 +231,8 @@ def closed(leftover: Leftover) -> None:
     happened = _later(leftover)
     if run.outcome is Outcome.RUNNING:
         left, kept = open_archive(archive.path), leftover.kept or ()
-        found = collect.events(left, leftover.hosts, asked_to_stop=True, kept=kept)
+        traced = [host for host in leftover.hosts if host.name in left.hosts]
+        found = collect.events(left, traced, asked_to_stop=True, kept=kept)
         happened = (killed(run), *causes.told((), found)[0], *happened)
     outcome = Outcome.FAILED if run.outcome is Outcome.RUNNING else run.outcome
     leftover.conclude(happened, leftover.secrets, outcome=outcome)

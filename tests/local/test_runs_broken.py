@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, Started, facts, nothing_left, relay_pid, scenario, worker_pid
+from whole_runs import COMMAND, Started, facts, nothing_left, nothing_left_but_traces, relay_pid, scenario, worker_pid
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.namespaces import cleanup
@@ -89,4 +89,5 @@ def test_a_full_disk_is_told_in_the_archive(tmp_path, repository):
     told = facts(outside)
     assert told["outcome"] == "failed"
     assert "full" in " ".join(told["what_happened"]) or "No space left" in " ".join(told["what_happened"])
-    nothing_left(told["run_id"])
+    assert f"`e2c-dl collect {told['run_id']}`" in run.said
+    nothing_left_but_traces(told["run_id"])

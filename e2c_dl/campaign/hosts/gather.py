@@ -12,19 +12,16 @@ One host's failure is nobody else's: each has a sentence of its own.
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.unpack import unpack
-from e2c_dl.atomic_write import replacing
+from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, E2cDlError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
@@ -134,29 +131,20 @@ def _from_packed(host: Host, source: Source, into: Path) -> str | None:
 
 
 def _from_directory(host: Host, source: Source, into: Path) -> str | None:
-    """The files of NAMES in its run directory, copied one by one: each whole, or as it was in ``into``."""
+    """The files of NAMES in its run directory, copied one by one: each whole, or as it was in ``into``.
+
+    A host may have put anything there: links of its own are not followed.
+    """
+    directory, target = Place(source.run_dir(host.name) or into), Place(into)
     problems = []
     for name in NAMES:
         try:
-            with _opened((source.run_dir(host.name) or into) / name) as file:
-                if file is not None:
-                    with replacing(into / name) as place, place.open("wb") as target:
-                        shutil.copyfileobj(file, target)
-        except OSError as error:
-            problems.append(f"{name}: {error.strerror}")
+            if (directory / name).is_plain():
+                with (directory / name).opened() as file, (target / name).replaced() as copy:
+                    shutil.copyfileobj(file, copy)
+        except (ArchiveError, OSError) as error:
+            problems.append(f"{name}: {error.strerror if isinstance(error, OSError) else error}")
     return "; ".join(problems) or None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes] | None]:
-    """``path``, if it is a plain file: a host may have put anything there, and links of its own are not followed."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        yield None
-        return
-    with os.fdopen(descriptor, "rb") as file:
-        yield file if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def _from_host(host: Host, source: Source, into: Path) -> str | None:
