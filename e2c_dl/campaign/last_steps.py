@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
@@ -86,11 +86,19 @@ def release(campaign: Campaign) -> None:
         whatever_fails.callback(_give_back_or_keep, campaign, testbed)
         if campaign.kept is not None:
             whatever_fails.callback(_know_what_is_kept, campaign.kept, testbed)
-        whatever_fails.callback(shutil.rmtree, campaign.work_dir, ignore_errors=True)
+        whatever_fails.callback(_tidy, campaign)
         whatever_fails.callback(campaign.scope.close)
         campaign.secrets = testbed.secrets()  # before they are removed with the hosts
-        if campaign.session is not None:
+        if campaign.session is not None and (campaign.archive_path / layout.RUN).is_file():
             collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
+
+
+def _tidy(campaign: Campaign) -> None:
+    """E2Clab's own folder is gone; and with it an archive that is only there as Ansible made its folder anew."""
+    shutil.rmtree(campaign.work_dir, ignore_errors=True)
+    if not (campaign.archive_path / layout.RUN).is_file():
+        with suppress(OSError):  # there is more in it: then it is somebody's
+            campaign.archive_path.rmdir()
 
 
 def _know_what_is_kept(kept: Mapping[str, Kept], testbed: TestbedRun) -> None:

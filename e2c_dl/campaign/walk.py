@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from e2c_dl.archive import layout
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.interrupts import Interrupts, interruptible
 from e2c_dl.campaign.underway import Underway
@@ -95,7 +96,7 @@ def _too_long(step: Step[R], run: R) -> E2cDlError:
 
 def _ours(failed: BaseException, step: str, run: Underway) -> E2cDlError:
     """What went wrong, as an error of ours; of a defect, the traceback is kept."""
-    if _is_of_archive(failed, run) and not run.archive_path.is_dir():
+    if _is_of_archive(failed, run) and not (run.archive_path / layout.RUN).is_file():
         error: E2cDlError = ArchiveError(
             f"{run.archive_path}: the archive was removed, or moved, while the run went on; leave it where it is"
         )

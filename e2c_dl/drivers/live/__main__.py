@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(chosen: argparse.Namespace) -> int:
+    # Before what takes seconds to import: whoever stops it by then would get no outcome. Let through once it can tell.
+    signal.pthread_sigmask(signal.SIG_BLOCK, detached.STOPPING)
     from e2c_dl.drivers.live.process import run_worker
 
     return run_worker(chosen.run_dir, chosen.id)

@@ -27,6 +27,7 @@ from e2c_dl.errors import InputError, TrainingError
 
 PID, MEMBERS, KEY = "worker.pid", "members.json", "run.key"
 TRAINING = "training"
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 STOP_WITHIN_S = 10.0  # tracing is written out, the others are told
 _LOOK_EVERY_S = 0.2
 STOPPED_S = 30.0  # less than one call of ``wait`` lasts, which begins to count anew

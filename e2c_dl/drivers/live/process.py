@@ -17,7 +17,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, WorkerOutcome
 from e2c_dl.drivers.live import members
 from e2c_dl.drivers.live.control import Aborted
-from e2c_dl.drivers.live.detached import PID
+from e2c_dl.drivers.live.detached import PID, STOPPING
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.progress import ProgressLog
 from e2c_dl.drivers.live.train import train
@@ -112,8 +112,9 @@ async def _until_signalled(assignment: Assignment, progress: ProgressLog) -> Eva
     """Train; SIGTERM and SIGINT cancel it."""
     loop = asyncio.get_running_loop()
     training = loop.create_task(train(assignment, progress))
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPPING:
         loop.add_signal_handler(number, training.cancel)  # cancelled, it tells the others; killed, it would be lost
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # one may have come while all was imported
     return await training
 
 

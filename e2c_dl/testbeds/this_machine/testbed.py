@@ -28,6 +28,7 @@ from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.relay import report as relay_report
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
+from e2c_dl.errors import EmulationError, TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import described, registry, shaping
 from e2c_dl.testbeds.base import Access, Testbed, Told
@@ -206,4 +207,7 @@ class ThisMachineRun(ClaimedRun):
         )
         self._relay = RelayProcess.start(config, {**os.environ, **self.environ}, self._of_relay("log"))
         if self._hosts is not None:
-            self._hosts.settle()  # only now are the data devices there
+            try:
+                self._hosts.settle()  # only now are the data devices there
+            except TestbedError as error:  # unless the relay, which made them, is gone again
+                raise EmulationError(self.emulation_failure() or str(error)) from error

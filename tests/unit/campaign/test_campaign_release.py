@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from e2c_dl.archive import layout
 from e2c_dl.campaign import collect
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts.gather import Kept
@@ -24,6 +25,7 @@ def test_hosts_are_released_though_the_disk_is_full(tmp_path, monkeypatch, what)
     if what == "E2Clab's log is closed":
         campaign.scope.callback(full_disk)
     campaign.work_dir.mkdir()
+    (tmp_path / layout.RUN).touch()
     with pytest.raises(OSError, match="No space left"):
         release(campaign)
     campaign.testbed.release.assert_called_once_with(frozenset())

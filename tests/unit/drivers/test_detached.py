@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from loopback import prepare
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
@@ -149,3 +150,20 @@ def test_an_earlier_launch_in_the_same_place_is_forgotten(tmp_path: Path) -> Non
         detached.begin(tmp_path, "1_1_1", io.StringIO(told(tmp_path / "of-the-user")))
     with pytest.raises(TrainingError, match="no worker was started there"):
         detached.wait(tmp_path, 0.0)
+
+
+def test_who_is_asked_to_stop_while_it_starts_still_says_so(tmp_path: Path) -> None:
+    run = prepare(tmp_path, [16, 16], iterations=100_000)
+    run.start()
+    worker, other = run.processes
+    while not blocks(worker.pid, signal.SIGTERM):  # nearly from its first moment on; what it imports takes longer
+        assert worker.poll() is None
+    worker.terminate()
+    other.kill()  # it would wait for a minute
+    assert run.wait()[0] == 128 + signal.SIGTERM
+    assert run.read(0, layout.OUTCOME)["cause"] == Cause.STOPPED.value
+
+
+def blocks(pid: int, number: signal.Signals) -> bool:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(status["SigBlk"], 16) >> (number - 1) & 1)
