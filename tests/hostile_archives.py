@@ -102,7 +102,10 @@ def tamper(archive: Path, edits: Sequence[Edit], outside: Path) -> None:
         file = archive / edit["file"]
         if "is" in edit:
             _replace(file, edit, outside)
-        elif "column" in edit:
+            continue
+        if file.is_symlink() or not file.is_file():  # an earlier edit's pipe would be waited for, its link followed
+            raise ValueError(f"{file}: is no plain file any more")
+        if "column" in edit:
             _edit_span(file, edit)
         elif "at" in edit:
             _edit_json(file, edit)

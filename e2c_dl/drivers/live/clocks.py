@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
@@ -65,7 +66,7 @@ class Clocks:
         """One more; rank 0's clock is the reference, and needs none."""
         if self._assignment.rank:
             reference = self._assignment.members[0].address
-            seen = await asyncio.to_thread(  # it blocks: in the loop, it would hold up messages
+            seen = await abandonable(  # it blocks: in the loop, it would hold up messages
                 clock.exchange, reference, self._port, rounds=rounds, within_s=within_s, clock=self._own
             )
             self._seen.append(seen)

@@ -7,10 +7,9 @@ Responders are awake only until the last round: while training nothing listens b
 
 from __future__ import annotations
 
-import asyncio
-
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
+from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
@@ -37,7 +36,7 @@ async def measure(assignment: Assignment, control: Control, tell: Tell) -> None:
             tell(Doing(what="measuring links", done=done, of=len(links)))
             for src, dst in pairs:
                 if src == assignment.own.name:
-                    rows.append(await asyncio.to_thread(_measured, assignment, dst, ports))
+                    rows.append(await abandonable(_measured, assignment, dst, ports))
             await control.barrier(f"measured {number}")
             done += len(pairs)
     assignment.records.write_links([row.to_json() for row in rows])
