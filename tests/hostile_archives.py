@@ -103,7 +103,9 @@ def tamper(archive: Path, edits: Sequence[Edit], outside: Path) -> None:
         if "is" in edit:
             _replace(file, edit, outside)
             continue
-        if file.is_symlink() or not file.is_file():  # an earlier edit's pipe would be waited for, its link followed
+        if file.is_symlink() or (
+            file.exists() and not file.is_file()
+        ):  # an earlier edit's pipe would be waited for, its link followed
             raise ValueError(f"{file}: is no plain file any more")
         if "column" in edit:
             _edit_span(file, edit)
