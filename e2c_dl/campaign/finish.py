@@ -196,7 +196,8 @@ def gathered(leftover: Leftover) -> None:
     uncollected = run.details.get(registry.UNCOLLECTED)
     if uncollected is None:  # else workers had ended, and hosts that are not among them may be gone
         follow.stop_workers(run.hosts)
-    hosts = [host for host in leftover.hosts if uncollected is None or host.name in uncollected]
+    known = source.accesses if uncollected is None else uncollected  # a run that was killed early has not all of them
+    hosts = [host for host in leftover.hosts if host.name in known]
     kept = gather(hosts, source, leftover.archive_path)
     leftover.kept = {each.host: each for each in kept}
     leftover.late = tuple(host for host in uncollected or () if host not in leftover.kept)
