@@ -44,12 +44,12 @@ lint: setup
 	@.venv-lint/bin/lint-imports --no-cache --no-logo
 
 .PHONY: test-fast
-test-fast: lint ## lint, types, import contracts, unit tests and laws (about 3 minutes)
+test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz (about 5 minutes)
 	@echo '== unit tests and laws'
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-uml lint ## what test-fast does, and real runs on this machine; as root (under 20 minutes)
+test: setup-docker setup-uml lint ## what test-fast does, and real runs on this machine; as root (about 25 minutes)
 	@echo '== unit tests and laws, beside them tc in User-Mode Linux'
 	@E2CDL_FUZZ_SECONDS=60 $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz tests/uml
 	@echo '== runs on this machine, two at a time'

@@ -3,7 +3,7 @@
 ::
 
     RUN/state.json              so that the run is known: `e2c-dl collect RUN`, `e2c-dl destroy RUN`
-    RUN/hosts/HOST/work/        of the hosts to keep
+    RUN/hosts/HOST/work         of the hosts to keep
 """
 
 from __future__ import annotations
