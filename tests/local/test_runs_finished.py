@@ -42,6 +42,13 @@ def traced(archive):
     return {rank.host for rank in open_archive(archive).trace().ranks}
 
 
+def finished(run, archive):
+    """All that hosts traced is in ``archive``, which is sealed, and nothing of ``run`` is left elsewhere."""
+    assert traced(archive) == HOSTS
+    assert verify(archive) == ()
+    nothing_left(run.run_id)
+
+
 def test_after_kill_9_collect_finishes_the_run(start, tmp_path):
     run = killed(start)
     done = command("collect", run.run_id)
@@ -58,9 +65,7 @@ def test_after_kill_9_destroy_collects_first(start, tmp_path):
     run = killed(start)
     done = command("destroy")
     assert done.returncode == 0, done.stderr
-    assert traced(tmp_path / "a") == HOSTS
-    assert verify(tmp_path / "a") == ()
-    nothing_left(run.run_id)
+    finished(run, tmp_path / "a")
 
 
 def test_an_archive_that_is_removed_is_made_anew_of_what_the_hosts_held(start, tmp_path):
@@ -76,9 +81,7 @@ def test_an_archive_that_is_removed_is_made_anew_of_what_the_hosts_held(start, t
     assert left.returncode != 0 and "--archive" in left.stderr
     done = command("collect", run.run_id, "--archive", tmp_path / "b")
     assert done.returncode == 0, done.stderr
-    assert traced(tmp_path / "b") == HOSTS
-    assert verify(tmp_path / "b") == ()
-    nothing_left(run.run_id)
+    finished(run, tmp_path / "b")
 
 
 def test_an_archive_that_was_moved_is_gone_on_with(start, tmp_path):
@@ -90,9 +93,7 @@ def test_an_archive_that_was_moved_is_gone_on_with(start, tmp_path):
     done = command("collect", run.run_id, "--archive", tmp_path / "moved")
     assert done.returncode == 0, done.stderr
     assert facts(tmp_path / "moved")["run_id"] == run.run_id
-    assert traced(tmp_path / "moved") == HOSTS
-    assert verify(tmp_path / "moved") == ()
-    nothing_left(run.run_id)
+    finished(run, tmp_path / "moved")
 
 
 def test_where_the_archive_has_no_room_the_traces_are_kept(start, tmp_path):
@@ -134,9 +135,7 @@ def test_a_host_that_is_killed_is_named_with_how_it_ended_and_the_machine_then(s
     told = facts(tmp_path / "a")["what_happened"][0]
     assert told.startswith(f"host fog-1 ended: {how} (the machine then: ") and "memory available" in told
     assert told in run.said.splitlines()[-1]
-    assert traced(tmp_path / "a") == HOSTS
-    assert verify(tmp_path / "a") == ()
-    nothing_left(run.run_id)
+    finished(run, tmp_path / "a")
 
 
 def sshd_of(first):

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from whole_runs import COMMAND, IMPATIENT, Started, facts, freeze, nothing_left, scenario, thaw
+from whole_runs import COMMAND, IMPATIENT, facts, freeze, nothing_left, starting, thaw
 
 from e2c_dl.testbeds.namespaces import cleanup
 
@@ -14,21 +14,21 @@ SILENT = "edge-1: no sign of life for 6 s: its processes are stopped, or its man
 
 
 @pytest.fixture
-def training(tmp_path, repository):
+def start(tmp_path, repository):
+    workflow = repository / "experiments/first-light/workflow.yaml"
+    yield from starting(tmp_path, workflow, testbed="local", destroy=cleanup.destroy)
+
+
+@pytest.fixture
+def training(start):
     """Starts a run and waits until it trains."""
-    runs = []
 
-    def start(command=COMMAND):
-        source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=LONG)
-        (tmp_path / "artifacts").mkdir()
-        arguments = ("deploy", source, tmp_path / "artifacts", "--archive", tmp_path / "a")
-        runs.append(Started(*arguments, log=tmp_path / "log", command=command))
-        runs[-1].until(TRAINING)
-        return runs[-1]
+    def training(command=COMMAND):
+        run = start(iterations=LONG, command=command)
+        run.until(TRAINING)
+        return run
 
-    yield start
-    for run in runs:
-        cleanup.destroy(run.run_id)
+    return training
 
 
 def test_a_host_that_answers_again_is_told_and_training_goes_on(tmp_path, training):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from host_access import access
 from simulated_scenario import Quiet, scenario, simulated
 
 from e2c_dl.archive import layout
@@ -19,18 +20,10 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.campaign import finish
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.registry import RegisteredRun
 
 HOSTS = ("edge-1", "edge-2", "cloud-1")
 NOBODY = 2**22 + 1  # no pid: the kernel gives none as high
-
-
-def access(name: str, run_dir: Path) -> Access:
-    return Access(
-        name=name, address="198.18.0.1", data_address="", data_device="", user="root", keyfile="/key", port=22,
-        python="python3", run_dir=str(run_dir),
-    )  # fmt: skip
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from host_access import access
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
@@ -16,20 +17,12 @@ from e2c_dl.campaign import collect
 from e2c_dl.campaign.hosts import gather
 from e2c_dl.campaign.hosts.gather import Source
 from e2c_dl.errors import Interrupted
-from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Host
 
 NAMES = ("edge-1", "edge-2")
 HOSTS = tuple(
     Host(name=name, layer="edge", service="s", service_id=f"1_1_{i}", role=name, rank=i) for i, name in enumerate(NAMES)
 )
-
-
-def access(name: str, run_dir: Path) -> Access:
-    return Access(
-        name=name, address="198.18.0.1", data_address="", data_device="", user="root", keyfile="/key", port=22,
-        python="python3", run_dir=str(run_dir),
-    )  # fmt: skip
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,22 +62,29 @@ def test_what_began_goes_on_alone_and_its_last_word_is_waited_for(tmp_path: Path
     assert (waited.returncode, waited.stdout, waited.stderr) == (1, "", f"{said}\n")
 
 
-def test_who_goes_on_is_said_to_and_who_ended_well_says_nothing(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run-7"
-    run_dir.mkdir()
+@contextmanager
+def worker_of(run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """While in it, a process that looks like the worker of ``run_dir``."""
     command = ["e2c_dl.drivers.live", "train", str(run_dir)]
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *command])
     try:
         (run_dir / detached.PID).write_text(f"{worker.pid}\n")
         while not detached.goes_on(worker.pid, run_dir):  # until it has become another program
             time.sleep(0.01)
+        yield worker
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_who_goes_on_is_said_to_and_who_ended_well_says_nothing(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run-7"
+    run_dir.mkdir()
+    with worker_of(run_dir) as worker:
         assert detached.wait(run_dir, 0.0) is None
         assert not detached.goes_on(worker.pid, tmp_path / "run-8")
         detached.stop(run_dir)
         assert worker.wait(10) == -signal.SIGTERM
-    finally:
-        worker.kill()
-        worker.wait()
     with pytest.raises(TrainingError, match="ended without an outcome, as one that was killed does"):
         detached.wait(run_dir, 60.0)
     records = HostRecords(run_dir)
@@ -94,12 +103,7 @@ def test_a_worker_that_is_stopped_for_long_is_ended_unless_the_scenario_paused_i
     run_dir.mkdir()
     if paused:
         (run_dir / layout.CHANGES).write_text('{"what":"resume"}\n{"what":"pause"}\n')
-    command = ["e2c_dl.drivers.live", "train", str(run_dir)]
-    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *command])
-    try:
-        (run_dir / detached.PID).write_text(f"{worker.pid}\n")
-        while not detached.goes_on(worker.pid, run_dir):  # until it has become another program
-            time.sleep(0.01)
+    with worker_of(run_dir) as worker:
         worker.send_signal(signal.SIGSTOP)
         if paused:
             assert detached.wait(run_dir, 1.0) is None
@@ -107,9 +111,6 @@ def test_a_worker_that_is_stopped_for_long_is_ended_unless_the_scenario_paused_i
             with pytest.raises(TrainingError, match="was stopped by a signal for 0.3 s, and was ended"):
                 detached.wait(run_dir, 60.0)
             assert worker.wait(10) == -signal.SIGKILL
-    finally:
-        worker.kill()
-        worker.wait()
 
 
 def test_what_was_never_begun_says_why(tmp_path: Path) -> None:
