@@ -54,7 +54,7 @@ def check(scenario: Path, testbed: str) -> None:
 
 
 @click.command()
-@options.as_json("Print them as JSON: name, title, settings with defaults.")
+@options.as_json("Print them as JSON: name, title, whether asynchronous, settings with defaults.")
 def strategies(as_json: bool) -> None:
     """List the strategies: the name for `strategy:`, what it does, and its `strategy_settings:` with their defaults."""
     from dataclasses import asdict
@@ -66,6 +66,6 @@ def strategies(as_json: bool) -> None:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
         return
     for each in found:
-        click.echo(f"{each.name}\n    {each.title}")
+        click.echo(f"{each.name}{' (asynchronous)' if each.asynchronous else ''}\n    {each.title}")
         for key, default in each.settings.items():
             click.echo(f"    {key}: {json.dumps(default)}")  # as YAML has it, too

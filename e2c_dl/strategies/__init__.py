@@ -25,6 +25,7 @@ class Description:
 
     name: str
     title: str  # the first sentence of its file
+    asynchronous: bool  # ranks go at their own pace
     settings: Mapping[str, Setting]  # ``strategy_settings`` that it knows, with their defaults
 
 
@@ -58,4 +59,4 @@ def describe(name: str) -> Description:
         raise InputError(f"strategies/{name}.py says nothing of itself; begin it with a docstring")
     parameters = inspect.signature(strategy).parameters.values()
     settings = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    return Description(name=name, title=text.splitlines()[0], settings=settings)
+    return Description(name=name, title=text.splitlines()[0], asynchronous=strategy.asynchronous, settings=settings)

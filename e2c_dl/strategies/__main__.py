@@ -16,10 +16,11 @@ BEGIN, END = "<!-- strategies: begin -->\n", "<!-- strategies: end -->\n"
 
 def table() -> str:
     """All strategies in Markdown, by name."""
-    lines = ["| strategy | | settings, with defaults |", "|---|---|---|"]
+    lines = ["| strategy | | pace | settings, with defaults |", "|---|---|---|---|"]
     for description in map(strategies.describe, strategies.names()):
         settings = ", ".join(f"`{key}: {value}`" for key, value in description.settings.items())
-        lines.append(f"| `{description.name}` | {description.title} | {settings or '-'} |")
+        pace = "each rank's own" if description.asynchronous else "one"
+        lines.append(f"| `{description.name}` | {description.title} | {pace} | {settings or '-'} |")
     return "\n".join(lines) + "\n"
 
 

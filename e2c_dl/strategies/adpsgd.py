@@ -35,6 +35,7 @@ class ADPSGD(Strategy):
     """Averages of pairs beside local training; see the module."""
 
     name: ClassVar[str] = "adpsgd"
+    asynchronous: ClassVar[bool] = True
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:

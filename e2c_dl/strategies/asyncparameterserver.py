@@ -29,6 +29,7 @@ class AsyncParameterServer(Served):
     """Push updates, pull the master copy, each at its own pace; see the module."""
 
     name: ClassVar[str] = "asyncparameterserver"
+    asynchronous: ClassVar[bool] = True
 
     async def follow(self, worker: Worker) -> None:
         update = worker.zeros()

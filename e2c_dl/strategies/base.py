@@ -249,6 +249,12 @@ class Strategy(ABC):
     """The settings with which it equals SGD without momentum on all ranks' batches together, to rounding; None: with
     none. The laws hold it to that."""
 
+    asynchronous: ClassVar[bool] = False
+    """Whether ranks go at their own pace: then who is faster decides who meets whom, and what is computed. Otherwise
+    speeds change when things happen, and nothing else: what all ranks compute and send is the same in every run.
+
+    A rank that goes at its own pace is awaited by no other's iterations, and may have more of them than others."""
+
     former_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""
 

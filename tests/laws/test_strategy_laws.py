@@ -30,7 +30,7 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
 
 CASES = [(name, chosen) for name in strategies.names() for chosen in [{}, *SETTINGS.get(name, [])]]
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]
-SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if name in EXACT]
+SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if not strategies.load(name).asynchronous]
 LAYERS = ("edge", "fog", "cloud")
 ITERATIONS = 6
 
@@ -134,3 +134,22 @@ def test_a_killed_rank_leaves_nobody_hanging(
     else:
         with suppress(PeerLost):  # of those to whom nobody is left
             train()
+
+
+@pytest.mark.parametrize(("name", "chosen"), CASES, ids=str)
+@given(size=st.integers(2, 5), seed=st.integers(0, 10_000))
+@settings(max_examples=5, deadline=None)
+def test_speeds_decide_what_is_computed_of_asynchronous_strategies_alone(
+    name: str, chosen: dict[str, Setting], size: int, seed: int
+) -> None:
+    def trained(factors: list[float], links: int) -> list[bytes]:
+        problem = Problem(size, seed)
+        computes = problem.computes()
+        virtual_world.run(
+            lambda: strategies.load(name)(**chosen), size=size, seed=seed, iterations=8, computes=computes,
+            samples=problem.samples, factors=factors, links=virtual_world.random_links(size, links),
+        )  # fmt: skip
+        return [compute.parameters.tobytes() for compute in computes]
+
+    alike = trained([1.0] * size, seed) == trained([9.0] + [1.0] * (size - 1), seed + 1)
+    assert alike is not strategies.load(name).asynchronous

@@ -22,9 +22,8 @@ MORE: list[tuple[str, dict[str, Setting]]] = [
     ("localsgd", {"period_within": 1, "period_between": 3}),
     ("parameterserver", {"server": 2}),
 ]
-ASYNCHRONOUS: list[tuple[str, dict[str, Setting]]] = [("adpsgd", {}), ("asyncparameterserver", {})]
 OWN = [(name, dict(strategies.load(name).exact_with or {})) for name in strategies.names()]
-SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if strategies.load(name).exact_with is not None] + MORE
+SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if not strategies.load(name).asynchronous] + MORE
 
 
 def live(path: Path, name: str, chosen: dict[str, Setting], batching: str = "fixed") -> list[Quadratic]:
@@ -50,7 +49,7 @@ def test_live_and_virtual_are_the_same_to_the_bit(tmp_path: Path, name: str, cho
         assert np.array_equal(here.parameters, there.parameters)
 
 
-@pytest.mark.parametrize(("name", "chosen"), [*OWN, *ASYNCHRONOUS], ids=str)
+@pytest.mark.parametrize(("name", "chosen"), OWN, ids=str)
 def test_batches_by_speed_over_sockets(tmp_path: Path, name: str, chosen: dict[str, Setting]) -> None:
     computes = live(tmp_path, name, chosen, "dynamic")
     by_iteration = np.array([compute.history for compute in computes])
