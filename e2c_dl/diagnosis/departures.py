@@ -18,14 +18,15 @@ One replay for each element: of many links among which much was sent it takes mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Limitation, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
-from e2c_dl.diagnosis.replay.replay import Replay, WhatIf
+from e2c_dl.diagnosis.replay.replay import Replay
+from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
 
 TWICE = 2.0  # one factor for all elements: savings can be compared
 WARM_UP_ITERATIONS = 2
@@ -61,11 +62,13 @@ def low_median(values: Sequence[float]) -> float:
 
 def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
-    all_restored_ns = replay.run_ns(_restored(departures))  # once for all: replays of long runs take seconds
+    everything = WhatIf.together(one.restored for one in departures)
+    others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
+    all_restored_ns, *runs_ns = replay.runs_ns([everything, *(one.restored for one in departures), *others])
     found = []
-    for departure in departures:
-        alone_ns = replay.run_ns(departure.restored)
-        others_ns = replay.run_ns(_restored(other for other in departures if other is not departure))
+    for departure, alone_ns, others_ns in zip(
+        departures, runs_ns[: len(departures)], runs_ns[len(departures) :], strict=True
+    ):
         speedup, joint_speedup = replay.replayed_ns / alone_ns, others_ns / all_restored_ns
         found.append(
             Finding(
@@ -85,37 +88,28 @@ def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, 
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
 
-def _restored(departures: Iterable[Departure]) -> WhatIf:
-    """All of ``departures`` restored at once."""
-    chosen = tuple(departures)
-    return WhatIf(
-        scale={element: scale for one in chosen for element, scale in one.restored.scale.items()},
-        less_delay_ns={element: less for one in chosen for element, less in one.restored.less_delay_ns.items()},
-        moving=frozenset(element for one in chosen for element in one.restored.moving),
-    )
-
-
 def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> tuple[SpeedUp, ...]:
     """Every host's compute, every used link and shared bottleneck, most saving first; equal ones in this order."""
-    found = []
-    for element, change in _twice_as_fast(replay, carried, design):
-        run_ns = replay.run_ns(change)
-        found.append(
-            SpeedUp(element=element, saved_s=(replay.replayed_ns - run_ns) / 1e9, speedup=replay.replayed_ns / run_ns)
-        )
+    twice = list(_twice_as_fast(replay, carried, design))
+    runs_ns = replay.runs_ns([whatif for _, whatif in twice])
+    found = [
+        SpeedUp(element=element, saved_s=(replay.replayed_ns - run_ns) / 1e9, speedup=replay.replayed_ns / run_ns)
+        for (element, _), run_ns in zip(twice, runs_ns, strict=True)
+    ]
     return tuple(sorted(found, key=lambda one: -one.saved_s))  # stable: the same report from the same trace
 
 
 def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> Iterator[tuple[Element, WhatIf]]:
     links = {each.element: each for each in carried}
     for element in replay.elements:
-        yield element, WhatIf(scale={element: _scale_alone(links[element]) if element in links else 1 / TWICE})
+        yield element, scaled(element, _scale_alone(links[element]) if element in links else 1 / TWICE)
     for shared in design.bottlenecks:
         left = design.shared(shared, carried, TWICE)
         users = {link: each for link, each in links.items() if each.pair in left}
         if users:  # one that training never used would save nothing
-            scale = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
-            yield Element(kind=ElementKind.SHARED, src=shared.name), WhatIf(scale=scale)
+            scales = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
+            whatif = WhatIf.together(scaled(link, scale) for link, scale in scales.items())
+            yield Element(kind=ElementKind.SHARED, src=shared.name), whatif
 
 
 def _scale_alone(link: ObservedLink) -> float:

@@ -24,8 +24,7 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import Departure, Judgement, low_median, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation
-from e2c_dl.diagnosis.replay.program import GRADIENT
-from e2c_dl.diagnosis.replay.replay import WhatIf
+from e2c_dl.diagnosis.replay.whatif import GRADIENT, scaled
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_SLOWDOWN = 1.3
@@ -119,5 +118,5 @@ def _departure(peer: ComputePace, slowdown: float, peers: int) -> Departure:
     )
     return Departure(
         element=element, slowdown=slowdown, observed=peer.per_iteration_s, expected=expected_s, evidence=evidence,
-        restored=WhatIf(scale={element: 1 / slowdown}),
+        restored=scaled(element, 1 / slowdown),
     )  # fmt: skip

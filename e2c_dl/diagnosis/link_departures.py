@@ -11,7 +11,8 @@ from e2c_dl.diagnosis.departures import Departure, Judgement, low_median, warm_u
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, some
-from e2c_dl.diagnosis.replay.replay import WhatIf
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
@@ -146,8 +147,13 @@ def _departure(link: ObservedLink, slow: _Judged | None) -> Departure:
         expected=expected,
         evidence=" ".join(evidence),
         restored=WhatIf(
-            scale={element: 1 / slow.slowdown} if slow is not None else {},
-            less_delay_ns={element: link.added_delay_ns} if link.added_delay_ns else {},
+            changes=(
+                Change(
+                    element=element,
+                    scale=Piecewise.constant(1 / slow.slowdown if slow is not None else 1.0),
+                    less_s=Piecewise.constant(link.added_delay_ns / 1e9),
+                ),
+            )
         ),
     )
 
@@ -159,9 +165,8 @@ def _shared_departure(line: Element, links: Sequence[_Judged], design: Design) -
     whole_bps = float(np.median(design.capacity(bottleneck).values))
     designed_bps = min(whole_bps, sum(link.carried.designed_bps for link in links))  # less, if they all need less
     names = some("link", [str(link.carried.element) for link in links])
-    scale = {link.carried.element: 1 / slowdown for link in links}
     return Departure(
         element=line, slowdown=slowdown, observed=designed_bps / slowdown, expected=designed_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow.",
-        restored=WhatIf(scale=scale),
+        restored=WhatIf.together(scaled(link.carried.element, 1 / slowdown) for link in links),
     )  # fmt: skip

@@ -24,8 +24,9 @@ from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS, Departure
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.replay.program import GRADIENT, SpanKey
-from e2c_dl.diagnosis.replay.replay import Stall, Stalls, WhatIf
+from e2c_dl.diagnosis.replay.program import SpanKey
+from e2c_dl.diagnosis.replay.replay import Stall, Stalls
+from e2c_dl.diagnosis.replay.whatif import GRADIENT, WhatIf
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
 MIN_STALL_NS = 2_000_000_000

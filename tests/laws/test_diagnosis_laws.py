@@ -11,7 +11,8 @@ from synthetic import Ring, name, run_s, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import REPORT_FORMAT, Element, ElementKind, HostSummary, LinkSummary, Report
-from e2c_dl.diagnosis.replay.replay import WhatIf, prepare
+from e2c_dl.diagnosis.replay.replay import prepare
+from e2c_dl.diagnosis.replay.whatif import scaled
 from e2c_dl.diagnosis.states import STATES, State, partition, timelines
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
@@ -122,7 +123,7 @@ def test_what_ifs_of_twice_as_fast_agree_with_such_a_run(seed: int) -> None:
     trace = simulate(ring)
     replay = prepare(trace, join(trace), delays_ns(ring))
     rank = seed % ring.size
-    change = WhatIf(scale={Element(kind=ElementKind.HOST, src=name(rank)): 0.5})
+    change = scaled(Element(kind=ElementKind.HOST, src=name(rank)), 0.5)
     truth = run_s(simulate(replace(ring, slow_hosts={rank: 0.5})))
     assert replay.run_ns(change) / 1e9 == pytest.approx(truth, rel=0.05)
 

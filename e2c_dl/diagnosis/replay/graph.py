@@ -2,7 +2,7 @@
 
 A *moment* follows one or two others. ``service`` is the time that a host's compute took, which a what-if scales::
 
-    time = max(time[first] + lag, time[second]) + service * scale[element] + residual
+    time = max(time[first] + lag, time[second]) + service * scale - less + residual
 
 and of which a what-if first takes off the time in which the element stalled, if it asks for that.
 
@@ -41,6 +41,7 @@ QUEUED: np.dtype[Any] = np.dtype(
         ("sent", "<i8"),
         ("arrived", "<i8"),
         ("element", "<i8"),  # its link
+        ("observed_ns", "<i8"),  # when its first byte was sent
         ("delay_ns", "<i8"),
         ("service_ns", "<i8"),
         ("stalled_ns", "<i8"),  # of it, in which the element ``stalled_by`` stalled
@@ -65,10 +66,13 @@ class Sketch:
     lag_ns: list[int] = field(default_factory=lambda: [0])
     service_ns: list[int] = field(default_factory=lambda: [0])
     element: list[int] = field(default_factory=lambda: [-1])  # -1: none
+    phase: list[int] = field(default_factory=lambda: [0])  # of the service; 0: none
     stalled_ns: dict[int, int] = field(default_factory=dict)  # moment -> of its service, while its element stalled
     queued: list[npt.NDArray[Any]] = field(default_factory=list)  # of QUEUED, one array per link, in order of service
 
-    def add(self, observed_ns: int, first: int, *, lag_ns: int = 0, service_ns: int = 0, element: int = -1) -> int:
+    def add(
+        self, observed_ns: int, first: int, *, lag_ns: int = 0, service_ns: int = 0, element: int = -1, phase: int = 0
+    ) -> int:
         """The number of a new moment that follows moment ``first`` after ``lag_ns``, and the origin as all do."""
         self.observed_ns.append(observed_ns)
         self.first.append(first)
@@ -76,6 +80,7 @@ class Sketch:
         self.lag_ns.append(lag_ns)
         self.service_ns.append(service_ns)
         self.element.append(element)
+        self.phase.append(phase)
         return len(self.first) - 1
 
     def also_after(self, moment: int, second: int) -> None:
@@ -94,24 +99,21 @@ class Graph:
     stalled_ns: Longs
     residual_ns: Longs
     element: Longs
+    phase: Longs
+    observed_ns: Longs
     start_ns: int  # when the origin happened
     queued: npt.NDArray[Any]  # of QUEUED
     following: Sequence[Sequence[int]]  # the moments that follow each
     awaited: Sequence[int]  # how many moments each follows
     message_posted_at: Sequence[int]  # the message that each moment posts, or -1
 
-    def times_ns(
-        self, scale: npt.NDArray[np.float64], less_delay_ns: Longs, moving: npt.NDArray[np.bool_]
-    ) -> list[int]:
-        """Every moment's time when element e's service is ``scale[e]`` times as long and its delay that much shorter,
-        and it never stalls if it is ``moving``.
+    def times_ns(self, own_ns: Sequence[int], served: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Every moment's time; ``own_ns``: what of each moment is its own, service and residual; ``served``: of each
+        message what it occupies its link (residual included), what was ahead of it when it was sent, and its delay.
 
-        All three have one entry per element and a last one (1.0, 0 and False) for moments without.
         Raises: AnalysisError, if moments wait for each other in a circle, which no run can.
         """
-        service_ns = self.service_ns - self.stalled_ns * moving[self.element]
-        own_ns = (np.rint(service_ns * scale[self.element]).astype(np.int64) + self.residual_ns).tolist()
-        links = _Links(self, scale, less_delay_ns, moving)
+        links = _Links(self, served)
         first, second, lag_ns, following = self.first, self.second, self.lag_ns, self.following
         awaited, posts = list(self.awaited), self.message_posted_at
         times = [self.start_ns] * len(first)
@@ -142,20 +144,13 @@ class Graph:
 class _Links:
     """The state of all links during one replay."""
 
-    def __init__(
-        self, graph: Graph, scale: npt.NDArray[np.float64], less_delay_ns: Longs, moving: npt.NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, graph: Graph, served: Sequence[tuple[int, int, int]]) -> None:
         queued = graph.queued
-        factor, stalled_ns = scale[queued["element"]], queued["stalled_ns"] * moving[queued["stalled_by"]]
-        served_ns = queued["service_ns"] - stalled_ns
-        service_ns = np.rint(served_ns * factor).astype(np.int64) + queued["arrived_residual_ns"]
-        ahead_ns = np.rint(np.maximum(0, queued["ahead_ns"] - stalled_ns) * factor).astype(np.int64)
-        delay_ns = queued["delay_ns"] - less_delay_ns[queued["element"]]
         names = ("element", "sent", "arrived", "start_residual_ns", "held_back", "sent_lag_ns", "sent_residual_ns")
         columns = [queued[name].tolist() for name in names]
-        self._messages = list(zip(*columns, service_ns.tolist(), ahead_ns.tolist(), delay_ns.tolist(), strict=True))
-        self._sent_ns = [graph.start_ns] * len(scale)
-        self._arrived_ns = [graph.start_ns] * len(scale)
+        self._messages = [(*row, *own) for *row, own in zip(*columns, served, strict=True)]
+        links = int(queued["element"].max(initial=-1)) + 1
+        self._sent_ns, self._arrived_ns = [graph.start_ns] * links, [graph.start_ns] * links
 
     def serve(self, posted_ns: int, message: int, times: list[int]) -> list[int]:
         """The two moments that are known now, sent and arrived; writes them into ``times``."""
@@ -173,7 +168,7 @@ def build(sketch: Sketch) -> Graph:
     """``sketch`` with the residuals that make it reproduce what was observed."""
     columns = {
         name: np.array(getattr(sketch, name), dtype=np.int64)
-        for name in ("observed_ns", "first", "second", "lag_ns", "service_ns", "element")
+        for name in ("observed_ns", "first", "second", "lag_ns", "service_ns", "element", "phase")
     }
     seen, first, second = columns["observed_ns"], columns["first"], columns["second"]
     residual_ns = seen - columns["service_ns"] - np.maximum(seen[first] + columns["lag_ns"], seen[second])
@@ -199,6 +194,8 @@ def build(sketch: Sketch) -> Graph:
         stalled_ns=stalled_ns,
         residual_ns=residual_ns,
         element=columns["element"],
+        phase=columns["phase"],
+        observed_ns=seen,
         start_ns=int(seen[ORIGIN]),
         queued=queued,
         following=following,

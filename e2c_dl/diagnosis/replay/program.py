@@ -6,7 +6,7 @@
     task  7           |REDUCE||SEND||AWAIT_MESSAGE|          a SEND or SPAWN takes no time in its task
 
 RECEIVE, ITERATION and TRAINING are no events of a program: they accompany it. Host i (the i-th rank) is element i of
-the graph, and its FORWARD and BACKWARD are its service. A task may be begun more than once (the compute thread, -1, is,
+the graph, and its computing spans are its services. A task may be begun more than once (the compute thread, -1, is,
 in every iteration): each SPAWN comes before the task's first event posted after it.
 """
 
@@ -22,7 +22,6 @@ import numpy as np
 from e2c_dl.diagnosis.replay.graph import ORIGIN, Sketch
 from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Spans, Trace
 
-GRADIENT = frozenset({Phase.FORWARD, Phase.BACKWARD})
 INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
 _PROGRAM = sorted(COMPUTE | WAIT | INSTANT)
 
@@ -131,7 +130,7 @@ def _sketch_rank(
             free = sketch.add(event.posted_ns, free)
             beginnings.append((free, begun[row]))
         free = _sketch_event(sketch, event, free, host)
-        if event.phase in GRADIENT and (key := (rank.rank, event.phase, event.iteration, event.bucket)) in stalled_ns:
+        if event.phase in COMPUTE and (key := (rank.rank, event.phase, event.iteration, event.bucket)) in stalled_ns:
             sketch.stalled_ns[free] = stalled_ns[key]
         _file(programs, rank.rank, event, free)
         if event.phase == Phase.SPAWN:
@@ -145,13 +144,12 @@ def _sketch_event(sketch: Sketch, event: _Event, free: int, host: int) -> int:
     before_ns = sketch.observed_ns[free]
     if event.phase in INSTANT:
         return sketch.add(event.posted_ns, free, lag_ns=event.posted_ns - before_ns)
-    if event.phase in GRADIENT:
+    if event.phase in COMPUTE:
         service_ns = max(0, event.end_ns - event.start_ns)
         lag_ns = event.start_ns - before_ns
-        return sketch.add(event.end_ns, free, lag_ns=lag_ns, service_ns=service_ns, element=host)
-    if event.phase in WAIT:  # may end as soon as it is asked for; what it waits for is connected later
-        return sketch.add(event.end_ns, free, lag_ns=event.posted_ns - before_ns)
-    return sketch.add(event.end_ns, free, lag_ns=event.end_ns - before_ns)
+        return sketch.add(event.end_ns, free, lag_ns=lag_ns, service_ns=service_ns, element=host, phase=event.phase)
+    # A wait may end as soon as it is asked for; what it waits for is connected later.
+    return sketch.add(event.end_ns, free, lag_ns=event.posted_ns - before_ns)
 
 
 def _file(programs: Programs, rank: int, event: _Event, moment: int) -> None:

@@ -21,10 +21,9 @@ and messages of one directed link are served one after another, in the order in 
 A SEND that took longer than 1 ms was held back by a full kernel buffer: it ends when as many bytes as observed are
 still to leave. A shorter one takes as long as observed.
 
-A what-if scales a link's services (all its messages), or shortens its delay, or scales a host's FORWARD and BACKWARD,
-or takes off the time in which a link or a host stalled (:mod:`e2c_dl.diagnosis.stalls`).
-DATA, REDUCE, STEP and EVALUATE keep their length: compute emulation paces gradients only, and elsewhere they are short
-beside them, so a host's saving is a lower bound. All other durations (gaps, wake-ups) stay as observed.
+A what-if (:mod:`e2c_dl.diagnosis.replay.whatif`) scales a link's services, or shortens its delay, or scales a host's
+computing spans, or takes off the time in which a link or a host stalled (:mod:`e2c_dl.diagnosis.stalls`). All other
+durations (gaps, wake-ups) stay as observed.
 
 Assumptions: a task does the same, however long things take (true of synchronous strategies); hosts do not compete for
 processors; links do not compete with each other.
@@ -43,25 +42,14 @@ from e2c_dl.diagnosis.links import in_service_order, services_ns
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.graph import ORIGIN, QUEUED, Graph, Longs, Sketch, build
 from e2c_dl.diagnosis.replay.program import Programs, SpanKey, sketch_programs
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray, Messages
-from e2c_dl.trace.model import Trace
+from e2c_dl.trace.model import Phase, Trace
 
 HELD_BACK_NS = 1_000_000
 """A SEND longer than this waited for room in the kernel's buffer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WhatIf:
-    """What if: services ``scale`` times as long (0.5: twice as fast), delays shorter, no stalls. Default: no change."""
-
-    scale: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
-    less_delay_ns: Mapping[Element, int] = field(default_factory=lambda: MappingProxyType({}))
-    moving: frozenset[Element] = frozenset()  # these never stall
-
-
-UNCHANGED = WhatIf()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,21 +81,51 @@ class Replay:
     elements: tuple[Element, ...]  # hosts in rank order, then links that carried messages
     graph: Graph
     ends: tuple[int, ...]  # each rank's end, a moment of the graph
+    began_ns: int  # second 0 of what-ifs: the first rank's first iteration
     measured_ns: int  # from the first rank's first iteration to the last rank's end
     unexplained: int  # waits whose cause, and tasks whose beginning, the trace does not hold: they keep their times
 
-    def run_ns(self, change: WhatIf = UNCHANGED) -> int:
-        """Run time after ``change``. Raises: KeyError, if an element is not in the run."""
-        scale = np.ones(len(self.elements) + 1)  # the last is of moments without an element, -1
-        less_delay = np.zeros(len(self.elements) + 1, dtype=np.int64)
-        for element, factor in change.scale.items():
-            scale[self._index[element]] = factor
-        for element, less_ns in change.less_delay_ns.items():
-            less_delay[self._index[element]] = less_ns
-        moving = np.zeros(len(self.elements) + 1, dtype=bool)
-        moving[[self._index[element] for element in change.moving]] = True
-        times = self.graph.times_ns(scale, less_delay, moving)
+    def run_ns(self, whatif: WhatIf = UNCHANGED) -> int:
+        """Run time after ``whatif``. Raises: KeyError, if an element is not in the run."""
+        times = self.graph.times_ns(self._own_ns(whatif).tolist(), self._served(whatif))
         return max(times[end] for end in self.ends) - self.graph.start_ns
+
+    def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
+        """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
+        return [self.run_ns(whatif) for whatif in whatifs]
+
+    def _own_ns(self, whatif: WhatIf) -> Longs:
+        """Service and residual of every moment after ``whatif``."""
+        graph = self.graph
+        moving = [self._index[element] for element in whatif.moving]
+        service_ns = graph.service_ns - graph.stalled_ns * np.isin(graph.element, moving)
+        scale, less_ns = np.ones(len(service_ns)), np.zeros(len(service_ns))
+        for change in whatif.changes:
+            if change.element.kind is ElementKind.HOST:
+                own = (graph.element == self._index[change.element]) & np.isin(graph.phase, sorted(change.phases))
+                at_s = (graph.observed_ns[own] - graph.service_ns[own] - self.began_ns) / 1e9
+                scale[own] *= change.scale.at(at_s)
+                less_ns[own] += change.less_s.at(at_s) * 1e9
+        changed_ns = np.rint(np.maximum(0, service_ns * scale - less_ns)).astype(np.int64)
+        return np.asarray(changed_ns + graph.residual_ns)
+
+    def _served(self, whatif: WhatIf) -> list[tuple[int, int, int]]:
+        """What every message occupies, how much is ahead of it when it was sent, and its delay, after ``whatif``."""
+        queued = self.graph.queued
+        stalled_ns = queued["stalled_ns"] * np.isin(
+            queued["stalled_by"], [self._index[element] for element in whatif.moving]
+        )
+        scale, delay_ns = np.ones(len(queued)), queued["delay_ns"].astype(np.float64)
+        for change in whatif.changes:
+            if change.element.kind is not ElementKind.HOST:
+                own = queued["element"] == self._index[change.element]
+                at_s = (queued["observed_ns"][own] - self.began_ns) / 1e9
+                scale[own] *= change.scale.at(at_s)
+                delay_ns[own] = np.maximum(0, delay_ns[own] - change.less_s.at(at_s) * 1e9)
+        service_ns = np.rint((queued["service_ns"] - stalled_ns) * scale) + queued["arrived_residual_ns"]
+        ahead_ns = np.rint(np.maximum(0, queued["ahead_ns"] - stalled_ns) * scale)
+        columns = [column.astype(np.int64).tolist() for column in (service_ns, ahead_ns, np.rint(delay_ns))]
+        return list(zip(*columns, strict=True))
 
     @cached_property
     def replayed_ns(self) -> int:
@@ -152,9 +170,15 @@ def prepare(
         elements=elements,
         graph=build(sketch),
         ends=tuple(ends),
+        began_ns=_began_ns(trace),
         measured_ns=max(end for _, end in intervals) - start_ns,
         unexplained=programs.unexplained,
     )
+
+
+def _began_ns(trace: Trace) -> int:
+    begins = [rank.spans["start_ns"][rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+    return min(int(each.min()) for each in begins if len(each))
 
 
 def _elements(trace: Trace, by_link: Mapping[tuple[int, int], MessageArray]) -> tuple[Element, ...]:
@@ -172,7 +196,7 @@ def _sketch_link(sketch: Sketch, programs: Programs, link: int, rows: MessageArr
     previous_sent_ns = np.concatenate([sketch.observed_ns[:1], sent_ns[:-1]])
     previous_arrived_ns = np.concatenate([sketch.observed_ns[:1], arrived_ns[:-1]])
     queued = np.zeros(len(rows), dtype=QUEUED)
-    queued["element"], queued["delay_ns"] = link, delay_ns
+    queued["element"], queued["delay_ns"], queued["observed_ns"] = link, delay_ns, start_ns
     queued["service_ns"] = services_ns(rows, delay_ns)
     queued["start_residual_ns"] = start_ns - np.maximum(rows["posted_ns"], previous_sent_ns)
     begin_ns = np.maximum(start_ns + delay_ns, previous_arrived_ns)

@@ -1,0 +1,64 @@
+"""A what-if: what of a run is changed before it is replayed, and when.
+
+::
+
+    seconds of training   0          8          20
+    Change of a host      |  x 1.0   |   x 0.2   |  x 1.0      its services that begin from 8 to 20 s take a fifth
+    Change of a link      |    0     |  -0.05 s  |    0        its messages sent from 8 to 20 s arrive so much sooner
+
+A service takes ``scale`` times as long as observed, and ``less_s`` less. What a whole group of elements would save
+together is asked by one WhatIf with a Change for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from e2c_dl.diagnosis.model import Element
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.trace.model import Phase
+
+GRADIENT = frozenset({Phase.FORWARD, Phase.BACKWARD})
+AS_OBSERVED = Piecewise.constant(1.0)
+NO_LESS = Piecewise.constant(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One element made faster or slower. What begins at a moment is changed by what holds at that moment.
+
+    Worked example: ``Change(element=host, scale=Piecewise.constant(0.5))``, gradients computed twice as fast.
+    """
+
+    element: Element  # a host or a directed link
+    phases: frozenset[Phase] = GRADIENT  # of a host, which of its computing phases; of a link without meaning
+    scale: Piecewise = AS_OBSERVED  # over seconds of training: times as long as observed
+    less_s: Piecewise = (
+        NO_LESS  # over seconds of training: of a link's delay, or of each of a host's spans; none below 0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """All that is changed at once. Several changes of one element multiply their scales and add what they take off."""
+
+    changes: tuple[Change, ...] = ()
+    moving: frozenset[Element] = field(default_factory=frozenset)  # these never stall
+
+    @classmethod
+    def together(cls, several: Iterable[WhatIf]) -> WhatIf:
+        """All of ``several`` at once."""
+        chosen = tuple(several)
+        return cls(
+            changes=tuple(change for each in chosen for change in each.changes),
+            moving=frozenset(element for each in chosen for element in each.moving),
+        )
+
+
+UNCHANGED = WhatIf()
+
+
+def scaled(element: Element, factor: float) -> WhatIf:
+    """``element`` taking ``factor`` times as long, all the time: a host its gradients, a link its messages."""
+    return WhatIf(changes=(Change(element=element, scale=Piecewise.constant(factor)),))
