@@ -143,11 +143,12 @@ def _machines_gone(ended: Ended) -> set[str]:
 
 
 def _is_whole(site: Site) -> bool:
-    """Whether the archive says that the run, and all of its workers, finished."""
-    if known(site.archive / layout.RUN).get("outcome") != "finished":
+    """Whether the archive, also one that was moved when all was done, says that the run and its workers finished."""
+    archive = site.archive if site.archive.is_dir() else site.moved
+    if known(archive / layout.RUN).get("outcome") != "finished":
         return False
     with suppress(ArchiveError):
-        outcomes = [HostRecords(site.archive / layout.HOSTS / host).outcome() for host in HOSTS]
+        outcomes = [HostRecords(archive / layout.HOSTS / host).outcome() for host in HOSTS]
         return all(outcome is not None and outcome.status == "finished" for outcome in outcomes)
     return False
 

@@ -29,6 +29,7 @@ from e2c_dl.archive.records import (
     Doing,
     HostEnding,
     HostFacts,
+    Noticed,
     Progress,
     WorkerOutcome,
 )
@@ -225,15 +226,17 @@ class HostRecords:
         return tuple(change for file in files if file.exists() for change in read_changes(file, self.clock()))
 
 
-def report_line(report: Doing | Progress) -> bytes:
+def report_line(report: Doing | Noticed | Progress) -> bytes:
     """A line of setup.jsonl, or of progress.jsonl."""
     return codec.LINES.encode(report) + b"\n"
 
 
-def parsed_report(line: str) -> Doing | Progress:
+def parsed_report(line: str) -> Doing | Noticed | Progress:
     """What ``line`` of setup.jsonl or progress.jsonl holds: both are followed as one. Raises: ArchiveError."""
     if line.startswith('{"what":'):  # the first field, in the order that msgspec writes
         return codec.decode(line, Doing, layout.SETUP)
+    if line.startswith('{"noticed":'):
+        return codec.decode(line, Noticed, layout.SETUP)
     return codec.decode(line, Progress, layout.PROGRESS)
 
 

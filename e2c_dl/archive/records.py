@@ -141,6 +141,12 @@ class Doing(Struct, frozen=True, kw_only=True):
         return f"{counted}, waiting for {', '.join(self.waiting[:NAMED])}{more}"
 
 
+class Noticed(Struct, frozen=True, kw_only=True):
+    """Something that was found while a run was set up, and is worth reading: a line of ``setup.jsonl``."""
+
+    noticed: str
+
+
 class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a host's computing was paced: seconds of a gradient's segments, at full speed."""
 
@@ -150,6 +156,8 @@ class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     segments: tuple[str, ...] = ()
     bucket_sizes: tuple[int, ...] = ()
     speed: float | None = None  # of a core; None: not paced
+    trial_s: float | None = None  # what a gradient took before training began: median; None: it was not tried
+    designed_s: float | None = None  # what it takes by design; None: not known, as it is not paced
 
     @classmethod
     def of(cls, bucket_sizes: Sequence[int], **known: Any) -> ComputeFacts:

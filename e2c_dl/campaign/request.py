@@ -32,6 +32,7 @@ class Request:
     strict: bool = False  # a link that measures differently than requested is an error
     seed: int | None = None  # places the injected departures anew
     healthy: bool = False  # leaves the injected departures out
+    only_probe: bool = False  # measures what training would use, and trains nothing
     keep: bool = False  # leaves the hosts up when the run has ended
     command: tuple[str, ...] = ()  # what was typed; kept in the archive
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.request import Console, Request, checked
-from e2c_dl.campaign.steps import STEPS
+from e2c_dl.campaign.steps import PROBE_STEPS, STEPS
 from e2c_dl.campaign.walk import walk
 
 
@@ -16,9 +16,9 @@ def run(request: Request, console: Console, transcript: Console | None = None) -
     Raises: the E2cDlError of the first step that failed, or the cause that the workers' records show, unless the user
     stopped the run; after all that had to be done was done.
     """
-    campaign = Campaign(request=request, console=console, transcript=transcript)
+    campaign = Campaign(request=request, console=console, transcript=transcript, analysed=not request.only_probe)
     with campaign.scope:  # closed by then, unless a step failed before there was anything to release
-        walk(STEPS, campaign)
+        walk(PROBE_STEPS if request.only_probe else STEPS, campaign)
     _tell_what_is_left(campaign)
     if campaign.verdict is not None:
         raise campaign.verdict

@@ -1,4 +1,4 @@
-"""The steps of a run, in order, as a tuple one can read; each is one function of the Campaign that they share."""
+"""The steps of a run, and of a probe, in order, as tuples; each is one function of the Campaign that they share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stage(campaign: Campaign) -> None:
         shutil.copyfile(request.scenario / PROFILE, path / layout.SCENARIO / PROFILE)
     shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
-    testbed.adopt(scenario, archive=path, strict=request.strict)
+    testbed.adopt(scenario, archive=path, strict=request.strict, only_probe=request.only_probe)
     archive.record(
         **asked_for(scenario),
         testbed=request.testbed,
@@ -61,10 +61,10 @@ def stage(campaign: Campaign) -> None:
         emulation=testbed.facts(),
         facts={
             "training": vars(scenario.training), "mathematics": scenario.training.mathematics,
-            "strict": request.strict, "kernel": platform.release(),
+            "strict": request.strict, "only_probe": request.only_probe, "kernel": platform.release(),
         },
     )  # fmt: skip
-    for limitation in NOT_TRAINED if shapes else ():
+    for limitation in NOT_TRAINED if shapes and not request.only_probe else ():
         archive.limited(limitation)
     campaign.console.begun(testbed.run_id, path)
     campaign.say_limitations()
@@ -128,7 +128,7 @@ def train(campaign: Campaign) -> None:
 
     try:
         with (
-            follow.followed(testbed.rank0, console.doing, console.progress),
+            follow.followed(testbed.rank0, console),
             follow.watched(testbed.emulation_failure, lost, once_more=True),
             campaign.hosts_up(),
         ):
@@ -168,3 +168,11 @@ STEPS: tuple[Step[Campaign], ...] = (
         last=True,
     ),
 )
+
+_OF_PROBES = {
+    "train": "measuring links, trying gradients",
+    "report": "sealing the archive",
+}
+
+PROBE_STEPS = tuple(replace(step, what=_OF_PROBES.get(step.name, step.what)) for step in STEPS)
+"""The same, where nothing is trained: workers end when they have measured."""

@@ -42,6 +42,7 @@ class Underway:
     console: Console  # whatever fails in it, the run goes on
     transcript: Console | None = None  # a second one, which keeps what it is told in the archive until that is sealed
     interrupts: Interrupts = field(default_factory=Interrupts)  # the walk's, once it has begun
+    analysed: bool = True  # whether there is training to report of
     scenario: Scenario | None = None
     archive: Archive | None = None
     failures: list[tuple[str, E2cDlError]] = field(default_factory=list)  # (step, error), oldest first
@@ -127,6 +128,8 @@ class Underway:
 
     def _reported(self) -> Exception | None:
         """Write the report, or say why there is none; what went wrong, unless there was nothing to analyse."""
+        if not self.analysed:
+            return None
         try:
             left = open_archive(self.archive_path)
             write_report(left, diagnose(left))

@@ -78,6 +78,7 @@ class Told:
 
     speed: float | None = None  # times a whole core that it may compute at; None: not paced
     strict: bool = False
+    only_probe: bool = False  # it is not to train
     backend: Backend = Backend.NONE
     relay_socket: str | None = None  # where the relay takes changes, a path on the host
 
@@ -91,8 +92,11 @@ class TestbedRun(Protocol):
 
     accesses: tuple[Access, ...]  # empty until ``provision``
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        """Run this ``scenario``: the staged one, whose injected departures may have been placed anew."""
+    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
+        """Run this ``scenario``: the staged one, whose injected departures may have been placed anew.
+
+        ``only_probe``: its workers end when they have measured what training would use.
+        """
 
     def provision(self) -> tuple[Access, ...]:
         """The run's inventory: all hosts of the scenario, there from now on until ``release``; also ``accesses``.

@@ -21,11 +21,11 @@ class ClaimedRun(ABC):
 
     def __init__(self, scenario: Scenario, run: registry.RegisteredRun) -> None:
         self._scenario, self._run = scenario, run
-        self._strict = False
+        self._strict = self._only_probe = False
         self.accesses: tuple[Access, ...] = ()
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        self._scenario, self._strict = scenario, strict
+    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
+        self._scenario, self._strict, self._only_probe = scenario, strict, only_probe
         self._run = registry.changed(self._run, archive=str(archive))  # `e2c-dl emulate` finds by it what was requested
 
     @property

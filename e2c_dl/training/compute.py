@@ -100,9 +100,21 @@ class TorchCompute:
         Each segment is held back as pacing says before it is reported. ``iteration`` is the caller's, and not used:
         what is drawn depends on what was drawn before.
         """
+        return self._computed(lambda: self._samples.draw(samples), samples, on_segment)
+
+    def trial(self) -> float:
+        """Seconds that a gradient takes at the speed of training; parameters and samples stay as they are."""
+        begin_ns = time.monotonic_ns()
+        self._computed(lambda: self._samples.ahead(self._batch_size), self._batch_size, lambda *_: None)
+        self._flat.gradient.zero_()
+        return (time.monotonic_ns() - begin_ns) / 1e9
+
+    def _computed(
+        self, draw: Callable[[], tuple[torch.Tensor, torch.Tensor]], samples: int, on_segment: OnSegment
+    ) -> float:
         begin_ns = last_ns = time.monotonic_ns()
         paced = self.pacing.gradient(begin_ns, samples)
-        images, labels = self._samples.draw(samples)
+        images, labels = draw()
         self._flat.gradient.zero_()  # in place: the parameters' gradients are views of it
         drawn_ns = time.monotonic_ns()
         on_segment(Phase.DATA, -1, last_ns, drawn_ns)

@@ -47,6 +47,12 @@ class PacedShapes:
             on_segment(phase, bucket, started_ns, last_ns)
         return float("nan")
 
+    def trial(self) -> float:
+        """Seconds that a gradient takes at the speed of training."""
+        begin_ns = time.monotonic_ns()
+        self.gradient(-1, self.times.samples, lambda *_: None)
+        return (time.monotonic_ns() - begin_ns) / 1e9
+
     def step(self) -> None:
         """Nothing, for as long as the profile says: not slower on slow hosts, as torch's step by pacing is not."""
         time.sleep(self._profile.step_s)

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import parsed_report
-from e2c_dl.archive.records import Doing, Progress
+from e2c_dl.archive.records import Doing, Noticed
+from e2c_dl.campaign.request import Console
 from e2c_dl.errors import ArchiveError, TestbedError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
@@ -21,16 +22,16 @@ STOP_S = 20.0
 
 
 @contextmanager
-def followed(rank0: Access, doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> Iterator[None]:
-    """While in it, every line that rank 0 appends to its files of set-up and of progress reaches ``doing`` or
-    ``progress``, from a thread of its own."""
+def followed(rank0: Access, console: Console) -> Iterator[None]:
+    """While in it, ``console`` is told, from a thread of its own, every line that rank 0 appends to its files of
+    set-up and of progress."""
     files = [f"{rank0.run_dir}/{name}" for name in (layout.SETUP, layout.PROGRESS)]
     tail_argv = ("tail", "--quiet", "--lines=+1", "--follow=name", "--retry", f"--sleep-interval={_LOOK_EVERY_S}")
     argv = programs.ssh_argv(rank0, *tail_argv, *files)
     tail = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    thread = threading.Thread(target=_read, args=(tail, doing, progress), name="progress", daemon=True)
+    thread = threading.Thread(target=_read, args=(tail, console), name="progress", daemon=True)
     thread.start()
     try:
         yield
@@ -82,13 +83,15 @@ def stop_workers(accesses: tuple[Access, ...]) -> None:
     programs.on_all(accesses, stop)
 
 
-def _read(tail: subprocess.Popen[str], doing: Callable[[Doing], None], progress: Callable[[Progress], None]) -> None:
+def _read(tail: subprocess.Popen[str], console: Console) -> None:
     for line in tail.stdout or ():
         try:
             said = parsed_report(line)
         except ArchiveError:
             continue  # cut off as tail was ended, or a banner of ssh: what follows is worth reading all the same
         if isinstance(said, Doing):
-            doing(said)
+            console.doing(said)
+        elif isinstance(said, Noticed):
+            console.say(said.noticed)
         else:
-            progress(said)
+            console.progress(said)

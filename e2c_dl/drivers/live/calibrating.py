@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from e2c_dl.archive.records import Doing
+from e2c_dl.archive.records import Doing, Noticed
 from e2c_dl.drivers.live.control import Control
 
 if TYPE_CHECKING:  # torch takes a second to import: that happens when all have joined
@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # torch takes a second to import: that happens when all have 
 
 PREPARED_WITHIN_S = 180.0  # importing torch, or calibrating, on slow, busy hosts
 
-Tell = Callable[[Doing], None]
-"""Takes what of setting up is under way."""
+Tell = Callable[[Doing | Noticed], None]
+"""Takes what of setting up is under way, or was found."""
 
 
 async def calibrate(compute: TorchCompute, control: Control, thread: ThreadPoolExecutor, tell: Tell) -> list[float]:

@@ -1,28 +1,43 @@
-"""Measuring the links that training uses, before it starts, beside what was requested; writes ``links.json``.
+"""Measuring what training will use, before it starts: links, into ``links.json``, gradients, into ``facts.json``.
 
-All ranks compute the same rounds, in which no host and no bottleneck takes part in two measurements, and wait for each
-other after each.
-Responders are awake only until the last round: while training nothing listens but training.
+What is slower than designed is told before the first iteration. All ranks compute the same rounds, in which no host and
+no bottleneck takes part in two measurements, and wait for each other after each. Responders are awake only until the
+last round: while training nothing listens but training.
 """
 
 from __future__ import annotations
 
+import asyncio
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
 from e2c_dl import strategies
-from e2c_dl.archive.records import Doing
+from e2c_dl.archive.records import ComputeFacts, Doing, HostFacts, Noticed
 from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.control import Control
+from e2c_dl.drivers.live.mathematics import Mathematics
 from e2c_dl.drivers.live.members import Assignment
+from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.emulation.measuring.expected import alone
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.measuring.probed import Probe
 from e2c_dl.emulation.measuring.quick import measure_link, rounds
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.errors import FidelityError
 from e2c_dl.topology import Pair
 
+TRIALS, TRIALS_S = 3, 5.0
+"""Gradients that are tried: as many, or as many as begin within that time."""
 
-async def measure(assignment: Assignment, control: Control, tell: Tell) -> None:
-    """Measure this host's links, all hosts together. Writes one row per outgoing link: LinkFidelity as JSON.
+
+async def measure(assignment: Assignment, control: Control, tell: Tell) -> list[LinkFidelity]:
+    """This host's links, measured by all hosts together; also written, one row each: LinkFidelity as JSON.
 
     Raises: FidelityError on every rank, if any rank is strict and any link deviates; EmulationError, Aborted.
     """
@@ -41,6 +56,59 @@ async def measure(assignment: Assignment, control: Control, tell: Tell) -> None:
             done += len(pairs)
     assignment.records.write_links([row.to_json() for row in rows])
     await _strictly(assignment, control, rows)
+    return rows
+
+
+async def probe(
+    assignment: Assignment, control: Control, thread: ThreadPoolExecutor, compute: Mathematics,
+    rows: Sequence[LinkFidelity], tell: Tell,
+) -> None:  # fmt: skip
+    """Try a few gradients, all hosts at once as in training, and tell who is slower than designed.
+
+    ``rows`` are this host's links. Parameters and samples stay as they are. Raises: Aborted.
+    """
+    tell(Doing(what="trying gradients"))
+    trial_s = await asyncio.get_running_loop().run_in_executor(thread, _tried, compute)
+    records = assignment.records
+    facts = records.facts()
+    paced = facts.compute if facts is not None else ComputeFacts()
+    paced = msgspec.structs.replace(paced, trial_s=trial_s, designed_s=_designed_s(assignment, paced))
+    records.amend_facts(compute=paced)
+    found = _Found(facts=records.facts(), measured={row.dst: row.measured for row in rows if row.measured is not None})
+    everybody = await control.gather("probed", msgspec.to_builtins(found))
+    if assignment.rank == 0:
+        for sentence in _probed(assignment, everybody).sentences():
+            tell(Noticed(noticed=sentence))
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host found, as it tells the others."""
+
+    facts: HostFacts | None
+    measured: dict[str, Measured]  # by the link's destination
+
+
+def _probed(assignment: Assignment, everybody: Sequence[Any]) -> Probe:
+    names = [member.name for member in assignment.members]
+    found = dict(zip(names, msgspec.convert(everybody, list[_Found]), strict=True))
+    measured = {(src, dst): seen for src, own in found.items() for dst, seen in own.measured.items()}
+    return Probe.of(assignment.scenario, {name: own.facts for name, own in found.items()}, measured)
+
+
+def _tried(compute: Mathematics) -> float:
+    """Seconds of a gradient: the median."""
+    tries: list[float] = []
+    while len(tries) < TRIALS and sum(tries) < TRIALS_S:
+        tries.append(compute.trial())
+    return statistics.median(tries)
+
+
+def _designed_s(assignment: Assignment, paced: ComputeFacts) -> float | None:
+    """What a gradient takes on this host by design, if it is paced."""
+    if paced.speed is None or not paced.agreed_s:
+        return None
+    host = HostSpeed.of(assignment.scenario, assignment.own.name, paced.speed)
+    return sum(paced.agreed_s) / host.base * host.schedule.at(0.0)
 
 
 def used_links(assignment: Assignment) -> list[Pair]:

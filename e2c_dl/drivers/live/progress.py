@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords, report_line
-from e2c_dl.archive.records import Doing, Progress
+from e2c_dl.archive.records import Doing, Noticed, Progress
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds import live
 
 
 class SetupLog:
-    """Appends a :class:`~e2c_dl.archive.records.Doing` per line. Raises: TrainingError if it cannot be created."""
+    """Appends a :class:`~e2c_dl.archive.records.Doing` or ``Noticed`` per line.
+
+    Raises: TrainingError if it cannot be created.
+    """
 
     def __init__(self, records: HostRecords) -> None:
         self._file = _opened(records.setup_file)
 
-    def tell(self, doing: Doing) -> None:
+    def tell(self, told: Doing | Noticed) -> None:
         """Append one line, if there is room: a run does not end for what only says how it goes on."""
         with suppress(OSError):
-            self._file.write(report_line(doing))
+            self._file.write(report_line(told))
 
     def close(self) -> None:
         with suppress(OSError):

@@ -19,7 +19,7 @@ from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.facts import tcp_limits
 from e2c_dl.drivers.live.key import take
-from e2c_dl.drivers.live.measuring import measure
+from e2c_dl.drivers.live.measuring import measure, probe
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.metrics import Metrics, device_with
 from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
@@ -108,7 +108,11 @@ async def _steps(
     compute = await mathematics.prepare(assignment, control, thread, emulation, tell)
     resources.callback(compute.pacing.stop)  # leaving waits for the thread, which may be sleeping
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
-    await measure(assignment, control, tell)
+    rows = await measure(assignment, control, tell)
+    await probe(assignment, control, thread, compute, rows, tell)
+    if own.only_probe:
+        await control.barrier("concluded")
+        return None
     await emulation.start()  # before ranks meet again: what changes while training runs is ready to
     records.amend_facts(emulation=emulation.facts)
     layers = [member.host.layer for member in assignment.members]

@@ -112,7 +112,7 @@ class MachinesRun(ClaimedRun):
 
     def _told(self, access: Access) -> Told:
         speed = compute_plan(self._scenario).speed.get(access.name)
-        return Told(speed=speed, strict=self._strict, backend=self._backend)
+        return Told(speed=speed, strict=self._strict, only_probe=self._only_probe, backend=self._backend)
 
     def _for_ansible(self, access: Access) -> Mapping[str, Any]:
         return for_ansible(access)

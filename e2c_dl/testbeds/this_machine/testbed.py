@@ -110,8 +110,8 @@ class ThisMachineRun(ClaimedRun):
         self._relay_stopped = False  # when it was looked at last
         self._choose()
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool) -> None:
-        super().adopt(scenario, archive=archive, strict=strict)
+    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
+        super().adopt(scenario, archive=archive, strict=strict, only_probe=only_probe)
         self._choose()
 
     def provision(self) -> tuple[Access, ...]:
@@ -179,7 +179,9 @@ class ThisMachineRun(ClaimedRun):
     def _told(self, access: Access) -> Told:
         socket = str(self._of_relay("sock")) if self._backend is Backend.RELAY else None
         speed = self._plan.speed.get(access.name)
-        return Told(speed=speed, strict=self._strict, backend=self._backend, relay_socket=socket)
+        return Told(
+            speed=speed, strict=self._strict, only_probe=self._only_probe, backend=self._backend, relay_socket=socket
+        )
 
     def _of_relay(self, kind: str) -> Path:
         """The relay's own file: ``log``, ``json`` for its report, ``sock`` to be told of changes."""

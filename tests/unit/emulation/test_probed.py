@@ -1,0 +1,84 @@
+"""A probe: hosts and links held against the design before training begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.measuring.probed import Probe, ProbedHost, ProbedLink
+from e2c_dl.topology import Link
+
+
+def host(name: str, gradient_s: float, designed_s: float | None = None, factor: float = 1.0) -> ProbedHost:
+    return ProbedHost(name=name, like="cpu, batch 16", factor=factor, gradient_s=gradient_s, designed_s=designed_s)
+
+
+def link(src: str, dst: str, rate_bps: float = 1e7, round_trip_s: float = 0.02, floor: bool = False) -> ProbedLink:
+    measured = Measured(
+        rate_bps=rate_bps, rate_is_floor=floor, round_trip_s=round_trip_s, round_trip_spread_s=0.0, pings=21, loss=0.0,
+        loss_samples=200,
+    )  # fmt: skip
+    designed = Link(rate_bps=1e7, delay_s=0.01)
+    return ProbedLink(src=src, dst=dst, designed=designed, designed_round_trip_s=0.02, measured=measured)
+
+
+def test_as_designed_nothing_is_said() -> None:
+    probe = Probe(hosts=(host("a", 0.21, 0.2), host("b", 0.2, 0.2)), links=(link("a", "b"), link("b", "a", 9.5e6)))
+    assert probe.sentences() == ()
+    assert probe.leave_out == probe.unjudged == ()
+
+
+def test_a_slow_host_is_named_and_what_leaving_it_out_gains() -> None:
+    probe = Probe(hosts=(host("a", 0.2, 0.2), host("b", 0.6, 0.2), host("c", 0.4, 0.4)), links=())
+    assert probe.sentences() == (
+        "host b: a gradient takes 600 ms, 3.0 × as long as designed (200 ms)",
+        "leave out b, or mend what slows it down: the slowest gradient then takes 400 ms instead of 600 ms",
+    )
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slow", "unjudged"),
+    [
+        ((0.2, 0.2, 0.2, 0.5), {"d": 2.5}, ()),
+        ((0.2, 0.2, 0.24), {}, ()),
+        ((0.2, 0.9), {}, ("a", "b")),  # of two, neither tells which is wrong
+    ],
+)
+def test_hosts_that_are_not_paced_are_held_against_their_peers(times_s, slow, unjudged) -> None:
+    probe = Probe(hosts=tuple(host(name, time_s) for name, time_s in zip("abcd", times_s, strict=False)), links=())
+    assert probe.slow_hosts == pytest.approx(slow)
+    assert probe.unjudged == unjudged
+
+
+def test_a_peer_s_factor_by_design_is_taken_off() -> None:
+    slower = host("d", 0.6, factor=3.0)
+    assert Probe(hosts=(*(host(name, 0.2) for name in "abc"), slower), links=()).slow_hosts == {}
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"rate_bps": 5e6}, ("5.00 Mbit/s measured, 10.0 Mbit/s designed",)),
+        ({"rate_bps": 5e6, "floor": True}, ()),
+        ({"round_trip_s": 0.06}, ("round trip 60.0 ms measured, 20.0 ms designed",)),
+        ({"round_trip_s": 0.022}, ()),
+    ],
+)
+def test_a_link_is_slow_by_its_rate_or_its_round_trip(seen, said) -> None:
+    assert link("a", "b", **seen).departures == said
+
+
+def test_one_slow_link_does_not_tell_which_of_its_ends_to_leave_out() -> None:
+    probe = Probe(hosts=(), links=(link("a", "b", 1e6), link("b", "c"), link("c", "a")))
+    assert [each.src for each in probe.slow_links] == ["a"]
+    assert probe.leave_out == ()
+
+
+def test_a_host_most_of_whose_links_are_slow_is_better_left_out() -> None:
+    slow = [("x", "a"), ("a", "x"), ("x", "b"), ("b", "x")]
+    probe = Probe(hosts=(), links=(*(link(*pair, 1e6) for pair in slow), link("a", "b"), link("b", "a")))
+    assert probe.leave_out == ("x",)
+
+
+def test_a_link_that_carried_nothing_is_slow() -> None:
+    assert link("a", "b", 0.0).slowdown == float("inf")
