@@ -7,45 +7,45 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from e2c_dl.diagnosis.departures import bottlenecks, findings, warm_up
-from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.hosts import compute_s, host_departures
-from e2c_dl.diagnosis.link_departures import carried_by_link, link_departures
+from e2c_dl.diagnosis.link_departures import link_departures
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import HostSummary, Limitation, LinkSummary, Report
-from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.replay import Replay, prepare
-from e2c_dl.diagnosis.stalls import stalls, with_stalls
+from e2c_dl.diagnosis.replay.replay import Replay
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.diagnosis.stalls import with_stalls
 from e2c_dl.diagnosis.states import timeline
-from e2c_dl.trace.messages import Messages, conservation, join
+from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
 
 MAX_REPLAY_ERROR = 0.01  # a fifth of what makes a departure material
+MAX_WORLD_ERROR = 0.05
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
-def analyse(trace: Trace, reference: Reference) -> Report:
+def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = None) -> Report:
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
+
+    ``retraining``: of a run whose ranks go at their own pace; its what-ifs are then simulated, if its trace is whole.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
-    iterations = common_iterations(trace)  # where a rank was killed, the others went on
-    prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
-    messages = join(prefix)
-    design = Design.of(prefix, reference)  # schedules as they were while this run trained
-    carried = carried_by_link(prefix, messages, iterations, design)
-    ranks = {rank.host: rank.rank for rank in prefix.ranks}  # links are told by hosts, replays by ranks
-    stalled = stalls(prefix, carried, design)
-    delays_ns = {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in carried}
-    replay = prepare(prefix, messages, delays_ns, stalled)
+    observed = observe(trace, reference)
+    iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
+    design, carried, stalled = observed.design, observed.carried, observed.stalled
     slow_hosts, host_limitations = host_departures(prefix, iterations, design)
     slow_links, link_limitations = link_departures(carried, design)
-    found = findings(with_stalls((*slow_hosts, *slow_links), stalled.found), replay)
+    world = None if retraining is None or retraining.problem(prefix) else observed.world(retraining)
+    predictor = replay if world is None else world
+    found = findings(with_stalls((*slow_hosts, *slow_links), stalled.found), predictor)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
         *host_limitations,
         *link_limitations,
-        *_about_replay(replay),
+        *(_about_replay(replay) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
     )
     return Report(
@@ -55,7 +55,7 @@ def analyse(trace: Trace, reference: Reference) -> Report:
         replay_error=replay.error,
         hosts=_hosts(prefix, messages, iterations),
         links=_links(trace, carried),  # bytes of all that was sent, also after the prefix
-        bottlenecks=bottlenecks(replay, carried, design),
+        bottlenecks=bottlenecks(predictor, carried, design),
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
@@ -131,6 +131,12 @@ def _about_replay(replay: Replay) -> Iterator[Limitation]:
     if replay.unexplained:
         waits = f"{replay.unexplained} waits or tasks have no cause in the trace"
         yield Limitation(sentence=f"{waits}: savings are lower bounds.")
+
+
+def _about_world(world: MeasuredWorld) -> Iterator[Limitation]:
+    if abs(world.error) > MAX_WORLD_ERROR:
+        off = f"Simulated again as it was, the run is {world.error:+.1%} off"
+        yield Limitation(sentence=f"{off}: savings and bottlenecks may be as far off.")
 
 
 def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:

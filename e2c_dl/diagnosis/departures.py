@@ -13,7 +13,8 @@ only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.sharing`, 
 
     twice as fast   scale of a link's services = sum of expected services then / now
 
-One replay for each element: of many links among which much was sent it takes minutes.
+One replay for each element: of many links among which much was sent it takes minutes. Where ranks go at their own
+pace, order is the strategy's to decide, so the run is simulated again instead (:mod:`e2c_dl.diagnosis.resimulation`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Limitation, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
-from e2c_dl.diagnosis.replay.replay import Replay
-from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf, scaled
 
 TWICE = 2.0  # one factor for all elements: savings can be compared
 WARM_UP_ITERATIONS = 2
@@ -60,7 +60,7 @@ def low_median(values: Sequence[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, ...]:
+def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
     everything = WhatIf.together(one.restored for one in departures)
     others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
@@ -88,7 +88,7 @@ def findings(departures: Sequence[Departure], replay: Replay) -> tuple[Finding, 
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
 
-def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> tuple[SpeedUp, ...]:
+def bottlenecks(replay: Predictor, carried: Sequence[ObservedLink], design: Design) -> tuple[SpeedUp, ...]:
     """Every host's compute, every used link and shared bottleneck, most saving first; equal ones in this order."""
     twice = list(_twice_as_fast(replay, carried, design))
     runs_ns = replay.runs_ns([whatif for _, whatif in twice])
@@ -99,7 +99,9 @@ def bottlenecks(replay: Replay, carried: Sequence[ObservedLink], design: Design)
     return tuple(sorted(found, key=lambda one: -one.saved_s))  # stable: the same report from the same trace
 
 
-def _twice_as_fast(replay: Replay, carried: Sequence[ObservedLink], design: Design) -> Iterator[tuple[Element, WhatIf]]:
+def _twice_as_fast(
+    replay: Predictor, carried: Sequence[ObservedLink], design: Design
+) -> Iterator[tuple[Element, WhatIf]]:
     links = {each.element: each for each in carried}
     for element in replay.elements:
         yield element, scaled(element, _scale_alone(links[element]) if element in links else 1 / TWICE)

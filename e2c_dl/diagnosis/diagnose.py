@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.beneath import Place
@@ -22,8 +23,10 @@ from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.panels import Changed, Recorded
 from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import reference_of
+from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.model import Trace
 
 
@@ -49,8 +52,25 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
     reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
     return Diagnosis(
-        report=analyse(trace, reference), activity=from_trace(common_prefix(trace)), changed=changed_in(archive, trace)
+        report=analyse(trace, reference, retraining_of(archive, scenario)),
+        activity=from_trace(common_prefix(trace)),
+        changed=changed_in(archive, trace),
     )
+
+
+def retraining_of(archive: ReadArchive, scenario: Scenario) -> Retraining | None:
+    """What simulates ``archive``'s run again, if its ranks went at their own pace; None of any other.
+
+    Raises: ArchiveError, InputError.
+    """
+    facts = archive.host_facts
+    known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
+    return Retraining.of(scenario, facts) if known and asynchronous(scenario) else None
+
+
+def asynchronous(scenario: Scenario) -> bool:
+    """Whether its ranks go at their own pace."""
+    return strategies.load(scenario.training.strategy).asynchronous
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

@@ -12,8 +12,9 @@ together is asked by one WhatIf with a Change for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from e2c_dl.diagnosis.model import Element
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -54,6 +55,24 @@ class WhatIf:
             changes=tuple(change for each in chosen for change in each.changes),
             moving=frozenset(element for each in chosen for element in each.moving),
         )
+
+
+class Predictor(Protocol):
+    """What says how long a run takes after a change: a replay of its trace, or a world that takes its times again."""
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """Hosts in rank order, then links that carried messages."""
+        ...
+
+    @property
+    def replayed_ns(self) -> int:
+        """Run time without any change."""
+        ...
+
+    def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
+        """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
+        ...
 
 
 UNCHANGED = WhatIf()

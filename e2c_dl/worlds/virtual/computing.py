@@ -14,21 +14,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual.kernel import Pauses
+from e2c_dl.worlds.virtual.pace import Pace, Segment
 from e2c_dl.worlds.virtual.profile import HostModel
 
 
-class Segment(NamedTuple):
-    """A piece of a gradient, times in ns from its begin."""
-
-    phase: Phase
-    bucket: int
-    start_ns: int
-    end_ns: int
+def pace_of(host: HostModel, *, rank: int, seed: int) -> Pace:
+    """How long computing takes on ``host`` in one run."""
+    return HostPace(host, rank=rank, seed=seed) if host.pace is None else host.pace()
 
 
 class HostPace:
@@ -39,7 +35,7 @@ class HostPace:
         self._noise = random.Random(f"{seed} noise {rank}") if host.noise else None
         self._segments: dict[int, tuple[Segment, ...]] = {}
         self.pauses = Pauses(host.pauses)
-        self.step_ns = round(self._profile.step_s * host.vector_factor * 1e9)
+        self._step_ns = round(self._profile.step_s * host.vector_factor * 1e9)
         ns_per_byte = 1e9 * host.vector_factor
         self.copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
         self.accumulate_ns_per_byte = self._profile.accumulate_s_per_byte * ns_per_byte
@@ -67,6 +63,10 @@ class HostPace:
                 for phase, bucket, start, end in segments
             ]
         return segments
+
+    def stepped_ns(self) -> int:
+        """How long a step of the optimizer takes."""
+        return self._step_ns
 
     def evaluated_ns(self, begin_ns: int) -> int:
         """When an evaluation that begins at ``begin_ns`` ends."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ import msgspec
 from e2c_dl.codec import convert
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.errors import InputError
+from e2c_dl.worlds.virtual.pace import Pace
 
 FIXED = "fixed"
 """The batching that leaves batches as they are."""
@@ -141,6 +142,8 @@ class HostModel:
     """Relative standard deviation of a gradient's time, log-normal with median 1."""
     killed_at_s: float | None = None
     """When its process is killed, if it is."""
+    pace: Callable[[], Pace] | None = None
+    """Makes, for one run, what says how long computing takes here, instead of all of the above."""
 
 
 def _between(low: GradientTimes, high: GradientTimes, part: float) -> GradientTimes:

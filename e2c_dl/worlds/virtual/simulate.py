@@ -23,7 +23,7 @@ import numpy as np
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
 from e2c_dl.trace.model import SPAN, Spans, header
-from e2c_dl.worlds.virtual.computing import HostPace
+from e2c_dl.worlds.virtual.computing import pace_of
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
 from e2c_dl.worlds.virtual.messenger import Messenger
@@ -206,7 +206,7 @@ class _Simulation:
                     f"rank {rank}: its model has {len(compute.buckets)} buckets, the profile {len(profile.buckets)}; "
                     "calibrate with this model and bucket size"
                 )
-        pace = HostPace(host, rank=rank, seed=self._setting.seed)
+        pace = pace_of(host, rank=rank, seed=self._setting.seed)
         return VirtualWorker(
             self._kernel, self._setting, rank=rank, compute=compute, pace=pace, open_wire=self._wire,
             flush=self._flush, ended=self._ended, changed=self._changed,

@@ -15,10 +15,10 @@ import numpy as np
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
 from e2c_dl.trace.model import RECORD, Phase
-from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
+from e2c_dl.worlds.virtual.pace import Pace
 from e2c_dl.worlds.virtual.shape import Shape, shape
 from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, RankTasks
 from e2c_dl.worlds.virtual.wire import Wire
@@ -74,7 +74,7 @@ class VirtualWorker(Messenger):
     """
 
     def __init__(
-        self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: HostPace,
+        self, kernel: Kernel, setting: Setting, *, rank: int, compute: Compute, pace: Pace,
         open_wire: Callable[[Messenger, int], Wire], flush: Callable[[VirtualWorker], None],
         ended: Callable[[], None], changed: Callable[[Sequence[RankPair]], None],
     ) -> None:  # fmt: skip
@@ -198,7 +198,7 @@ class VirtualWorker(Messenger):
 
     async def step(self) -> None:
         self._compute.step()
-        await self._in_loop(Phase.STEP, self._pace.step_ns)
+        await self._in_loop(Phase.STEP, self._pace.stepped_ns())
 
     async def evaluate(self) -> Evaluation:
         """Loss and accuracy on the test samples, as the parameters are now."""

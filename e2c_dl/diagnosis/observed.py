@@ -1,0 +1,63 @@
+"""What a run was like, as far as its trace shows: what every analysis and every prediction of it begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.link_departures import carried_by_link
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.diagnosis.stalls import stalls
+from e2c_dl.trace.messages import Messages, join
+from e2c_dl.trace.model import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The iterations that all ranks of a run finished. Made by :func:`observe`."""
+
+    trace: Trace  # cut to these iterations
+    iterations: int
+    messages: Messages
+    design: Design  # schedules as they were while this run trained
+    carried: tuple[ObservedLink, ...]
+    stalled: Stalls
+
+    @cached_property
+    def delays_ns(self) -> Mapping[tuple[int, int], int | Longs]:
+        """(src rank, dst rank) -> one-way delay of each message, in service order."""
+        ranks = {rank.host: rank.rank for rank in self.trace.ranks}  # links are told by hosts, replays by ranks
+        return {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in self.carried}
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The run, to be replayed with changes. Raises: AnalysisError, if the trace contradicts itself."""
+        return prepare(self.trace, self.messages, self.delays_ns, self.stalled)
+
+    def world(self, retraining: Retraining) -> MeasuredWorld:
+        """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
+        return retraining.world(self.trace, self.messages, self.delays_ns)
+
+
+def observe(trace: Trace, reference: Reference) -> Observed:
+    """What ``trace`` shows of a run that ``reference`` designed; of an incomplete run, its common prefix.
+
+    Raises: AnalysisError, if no iteration was finished by all ranks.
+    """
+    iterations = common_iterations(trace)  # where a rank was killed, the others went on
+    prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
+    messages = join(prefix)
+    design = Design.of(prefix, reference)
+    carried = carried_by_link(prefix, messages, iterations, design)
+    return Observed(
+        trace=prefix, iterations=iterations, messages=messages, design=design, carried=carried,
+        stalled=stalls(prefix, carried, design),
+    )  # fmt: skip

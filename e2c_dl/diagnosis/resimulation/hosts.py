@@ -1,0 +1,171 @@
+"""Times that one rank's host took, from its trace, and a pace that takes them again.
+
+::
+
+    measured    gradient 0 | data | forward | b0 | b1 |   gradient 1 | ...     as they were, gaps between them included
+    taken       in order; once all were taken, drawn from those that are not outliers, again and again
+
+``lap`` 0 is the order of the run. In any other lap neighbours change places, so that the ranks' slow moments meet
+others: what comes of it says how far a prediction hangs on chance.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from e2c_dl.diagnosis.replay.whatif import Change
+from e2c_dl.trace.model import Phase, RankTrace, Spans
+from e2c_dl.worlds.virtual.kernel import Pauses
+from e2c_dl.worlds.virtual.pace import Segment
+
+T = TypeVar("T")
+
+NEIGHBOURS = 8
+"""Gradients that change places in a lap: far enough for chance, near enough for what changed during the run."""
+OUTLIER = 3.0
+"""Beyond a quartile by so many distances between both: one stop of seconds is not drawn again and again."""
+
+_NOT_MEASURED = (0,)  # ns
+_GRADIENT = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD)
+
+Gradient = tuple[Segment, ...]
+SecondsOf = Callable[[int], float]
+"""Samples of a batch -> what a gradient takes, in any unit: batches of other sizes take that much more or less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredHost:
+    """What computing took on one rank's host, in ns, in the order of the run. It has at least one gradient."""
+
+    name: str
+    layer: str
+    samples: int  # per iteration, to begin with
+    gradients: tuple[tuple[int, Gradient], ...]  # of how many samples, and its pieces
+    steps_ns: tuple[int, ...]
+    evaluations_ns: tuple[int, ...]
+    vector_ns_per_byte: float = 0.0  # of copies, sums and scalings alike
+    seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
+
+    @classmethod
+    def of(cls, rank: RankTrace, samples: int) -> MeasuredHost:
+        """What the trace of ``rank`` shows, its vectors aside."""
+        return cls(
+            name=rank.host, layer=rank.layer, samples=samples,
+            gradients=tuple((samples, each) for each in _gradients(rank.spans)),
+            steps_ns=_lengths_ns(rank.spans, Phase.STEP), evaluations_ns=_lengths_ns(rank.spans, Phase.EVALUATE),
+        )  # fmt: skip
+
+    def moving(self) -> MeasuredHost:
+        """This host without the gradients that are outliers: those in which it stalled among them."""
+        usual = _usual(self.gradients, _gradient_ns)
+        typical = sorted(usual, key=_gradient_ns)[len(usual) // 2]
+        kept = {id(each) for each in usual}
+        return replace(self, gradients=tuple(each if id(each) in kept else typical for each in self.gradients))
+
+
+class MeasuredPace:
+    """The times of ``host`` taken again in one run, as ``changes`` (all of this host) have it."""
+
+    def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
+        self._host, self._changes = host, changes
+        draw = random.Random(f"{seed} lap {lap} {host.name}")
+        self._gradients = _taken(host.gradients, _gradient_ns, draw, lap)
+        self._steps = _taken(host.steps_ns or _NOT_MEASURED, float, draw, lap)
+        self._evaluations = _taken(host.evaluations_ns or _NOT_MEASURED, float, draw, lap)
+        self._begin_ns = 0
+        self.pauses = Pauses()
+        cost = host.vector_ns_per_byte * self._scale(Phase.REDUCE, 0)
+        self.copy_ns_per_byte = self.accumulate_ns_per_byte = self.scale_ns_per_byte = cost
+
+    def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
+        """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
+        self._begin_ns = begin_ns
+        of_samples, measured = next(self._gradients)
+        scale = self._host.seconds_of(samples) / self._host.seconds_of(of_samples) if samples != of_samples else 1.0
+        if scale == 1.0 and not self._changes:
+            return measured
+        found, shift_ns = [], 0
+        for phase, bucket, start_ns, end_ns in measured:
+            length_ns = self._changed_ns(phase, (end_ns - start_ns) * scale, begin_ns + start_ns + shift_ns)
+            found.append(Segment(phase, bucket, start_ns + shift_ns, start_ns + shift_ns + length_ns))
+            shift_ns += length_ns - (end_ns - start_ns)
+        return found
+
+    def stepped_ns(self) -> int:
+        return self._changed_ns(Phase.STEP, next(self._steps), self._begin_ns)  # near enough: a step has no begin here
+
+    def evaluated_ns(self, begin_ns: int) -> int:
+        return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations), begin_ns)
+
+    def _changed_ns(self, phase: Phase, length_ns: float, begin_ns: int) -> int:
+        less_s = sum(float(each.less_s.at(np.array(begin_ns / 1e9))) for each in self._changes if phase in each.phases)
+        return max(0, round(length_ns * self._scale(phase, begin_ns) - less_s * 1e9))
+
+    def _scale(self, phase: Phase, begin_ns: int) -> float:
+        scale = 1.0
+        for each in self._changes:
+            if phase in each.phases:
+                scale *= float(each.scale.at(np.array(begin_ns / 1e9)))
+        return scale
+
+
+def buckets_of(rank: RankTrace) -> int | None:
+    """Buckets of each of its gradients; None if it has no gradient, or they do not count their buckets from 0 on."""
+    gradients = _gradients(rank.spans)
+    buckets = {tuple(each.bucket for each in pieces if each.phase == Phase.BACKWARD) for pieces in gradients}
+    counted = buckets.pop() if len(buckets) == 1 else ()
+    return len(counted) if counted and counted == tuple(range(len(counted))) else None
+
+
+def _gradients(spans: Spans) -> tuple[Gradient, ...]:
+    """Every whole gradient, each from its own begin: data, forward, then its buckets."""
+    chosen = spans[np.isin(spans["phase"], _GRADIENT)]
+    chosen = chosen[np.argsort(chosen["start_ns"], kind="stable")]
+    phases = chosen["phase"]
+    before = np.concatenate([[Phase.BACKWARD], phases[:-1]])
+    begins = np.flatnonzero((phases != Phase.BACKWARD) & (before == Phase.BACKWARD))
+    found = []
+    for first, after in zip(begins, np.append(begins[1:], len(chosen)), strict=True):
+        rows = chosen[first:after]
+        starts_ns, ends_ns = rows["start_ns"] - rows["start_ns"][0], rows["end_ns"] - rows["start_ns"][0]
+        columns = (rows["phase"].tolist(), rows["bucket"].tolist(), starts_ns.tolist(), ends_ns.tolist())
+        found.append(tuple(Segment(Phase(phase), *rest) for phase, *rest in zip(*columns, strict=True)))
+    buckets = max((len(each) for each in found), default=0)
+    return tuple(each for each in found if len(each) == buckets)  # the last of a killed rank may lack some
+
+
+def _lengths_ns(spans: Spans, phase: Phase) -> tuple[int, ...]:
+    chosen = spans[spans["phase"] == phase]
+    chosen = chosen[np.argsort(chosen["start_ns"], kind="stable")]
+    return tuple(np.maximum(0, chosen["end_ns"] - chosen["start_ns"]).tolist())
+
+
+def _gradient_ns(measured: tuple[int, Gradient]) -> float:
+    _, gradient = measured
+    return float(gradient[-1].end_ns)
+
+
+def _taken(measured: Sequence[T], length: Callable[[T], float], draw: random.Random, lap: int) -> Iterator[T]:
+    """``measured`` in order, or with neighbours in other places; then drawn from those that are no outliers."""
+    ordered = list(measured)
+    if lap:
+        for first in range(0, len(ordered), NEIGHBOURS):
+            near = ordered[first : first + NEIGHBOURS]
+            ordered[first : first + NEIGHBOURS] = draw.sample(near, len(near))
+    yield from ordered
+    usual = _usual(ordered, length)
+    while True:
+        yield draw.choice(usual)
+
+
+def _usual(measured: Sequence[T], length: Callable[[T], float]) -> list[T]:
+    """Those within OUTLIER interquartile distances of the quartiles."""
+    lengths = np.array([length(each) for each in measured])
+    low, high = np.quantile(lengths, [0.25, 0.75])
+    reach = OUTLIER * (high - low)
+    return [each for each, ns in zip(measured, lengths, strict=True) if low - reach <= ns <= high + reach]

@@ -1,0 +1,118 @@
+"""What one directed link carried, as a model that a virtual world goes by: rate over time, and delay.
+
+::
+
+    sent  |--- delay ---|== service ==|                 rate of a message = its wire bits / service
+                        '-- begins when the message before it has arrived, if that is later
+
+    rate  |------.      .-.       .----                 stretches: where the rate changed, and stayed so for some
+          |      '------| |-------'                     messages; of each, all bits / all services
+          |             '-' stalled                     a message that took far longer than others of its stretch
+
+Services are as the replay has them, by the delays that it is given. Change points are found on the logarithm of large
+messages' rates, by binary segmentation with a penalty as in BIC (Source: Killick, Fearnhead and Eckley, JASA 2012,
+section 2, for the cost), its noise taken from differences of neighbours, so that a step is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.links import in_service_order, services_ns
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.trace.messages import MessageArray
+
+LEAST_MESSAGES = 5  # of a stretch
+LEAST_CHANGE = 0.1  # of a rate, for a stretch of its own
+PENALTY = 3.0  # times noise squared times log(messages), for one more stretch
+STALLED = 10.0  # times its stretch's usual service, and at least:
+STALLED_NS = 50e6
+LARGE = 0.25  # of the largest message: smaller ones say little of the rate
+SHORTEST_NS = 1
+
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLink:
+    """One directed link as it was, over seconds of training."""
+
+    rate_bps: Piecewise
+    delay_s: Piecewise  # one way
+    stalls: tuple[tuple[float, float], ...] = ()  # from when until when it carried nothing; rising
+
+
+def measured_link(rows: MessageArray, origin_ns: int, delay_ns: int | Longs) -> MeasuredLink:
+    """The link of ``rows``, at least one message, whose one-way delay is ``delay_ns``: of each in service order."""
+    rows = in_service_order(rows)
+    bits, delays_ns = wire_bits_of(rows["nbytes"]), np.broadcast_to(delay_ns, len(rows))
+    service_ns = np.maximum(SHORTEST_NS, services_ns(rows, delays_ns)).astype(np.float64)
+    begin_ns = rows["recv_end_ns"] - service_ns - delays_ns - origin_ns
+    large = np.flatnonzero(bits >= LARGE * bits.max())
+    inner = large[_change_points(np.log(bits[large] / service_ns[large]))].tolist()
+    rates, stalls = [], []
+    for first, after in pairwise([0, *inner, len(rows)]):
+        rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after])
+        rates.append(rate * 1e9)
+        for at in np.flatnonzero(stalled_ns):
+            from_ns = max(0.0, begin_ns[first + at])
+            stalls.append((from_ns / 1e9, (from_ns + stalled_ns[at]) / 1e9))
+    changed = np.flatnonzero(np.diff(delays_ns)) + 1
+    return MeasuredLink(
+        rate_bps=_over_time(begin_ns[inner], rates),
+        delay_s=_over_time((rows["send_start_ns"] - origin_ns)[changed], delays_ns[[0, *changed]] / 1e9),
+        stalls=tuple(stalls),
+    )
+
+
+def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewise:
+    """The first of ``values`` from second 0 on, each other from one of ``starts_ns`` on."""
+    return Piecewise(starts_s=np.maximum.accumulate(np.array([0.0, *starts_ns / 1e9])), values=np.array(values))
+
+
+def _stretch(bits: Doubles, service_ns: Doubles) -> tuple[float, Doubles]:
+    """Bits per ns of one stretch's messages, and how long each of them stalled, in ns."""
+    usual_ns = bits * float(np.median(service_ns / bits))
+    stalled_ns = np.where(service_ns - usual_ns > np.maximum(STALLED * usual_ns, STALLED_NS), service_ns - usual_ns, 0)
+    return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns
+
+
+def _change_points(values: Doubles) -> list[int]:
+    """Where ``values`` change and stay changed: indices, rising; none is within LEAST_MESSAGES of another or an end."""
+    if len(values) < 2 * LEAST_MESSAGES:
+        return []
+    noise = float(np.median(np.abs(np.diff(values)))) / 0.954  # of normal noise, the median of |difference| / deviation
+    penalty = max(PENALTY * noise**2 * np.log(len(values)), 1e-12)
+    found: list[int] = []
+    ranges = [(0, len(values))]
+    while ranges:
+        first, after = ranges.pop()
+        best = _best_split(values[first:after])
+        if best is None or best[1] <= penalty:
+            continue
+        at = first + best[0]
+        if abs(float(np.median(values[first:at]) - np.median(values[at:after]))) < np.log1p(LEAST_CHANGE):
+            continue
+        found.append(at)
+        ranges += [(first, at), (at, after)]
+    return sorted(found)
+
+
+def _best_split(values: Doubles) -> tuple[int, float] | None:
+    """(where to split, how much less the squared distances from the means are then); None if they are too few."""
+    count = len(values)
+    if count < 2 * LEAST_MESSAGES:
+        return None
+    sums = np.cumsum(values - values.mean())
+    at = np.arange(LEAST_MESSAGES, count - LEAST_MESSAGES + 1)
+    gains = sums[at - 1] ** 2 * count / (at * (count - at))
+    best = int(np.argmax(gains))
+    return int(at[best]), float(gains[best])

@@ -1,0 +1,186 @@
+"""From a run's trace to its measured world: what its hosts and links took, and what its vectors cost.
+
+A trace does not tell how many bytes a copy or sum has written, nor how many samples a gradient was of, where a batch
+controller divides them. So the run is simulated once as it was, with vectors that cost 1 ns per byte: what they then
+take is what each rank has written, and the measured time over that is its cost; and the controller, which sees the
+gradients take what they took, asks for the batches that it asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from e2c_dl import strategies
+from e2c_dl.archive.records import HostFacts
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
+from e2c_dl.diagnosis.resimulation.sinks import Spent
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
+from e2c_dl.diagnosis.states import training_ns
+from e2c_dl.errors import AnalysisError
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.strategies.base import Strategy
+from e2c_dl.trace.messages import MessageArray, Messages
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.worlds.virtual.links import RankPair, SharedRate, bottlenecks
+from e2c_dl.worlds.virtual.pace import Segment
+from e2c_dl.worlds.virtual.profile import FIXED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retraining:
+    """What of a run's training decides who sends what to whom, and when."""
+
+    strategy: Callable[[], Strategy]
+    samples: Sequence[int]  # by rank, per iteration, to begin with
+    iterations: int
+    seed: int
+    layout: Layout
+    batching: str = FIXED
+    evaluate_every: int = 0
+    bottlenecks: tuple[SharedRate, ...] = ()  # as designed
+    own_bps: Mapping[RankPair, float] = field(default_factory=dict)  # of links that pass one, as designed
+    seconds_of: SecondsOf = float  # what a gradient of so many samples takes, in any unit
+
+    @classmethod
+    def of(cls, scenario: Scenario, facts: Mapping[str, HostFacts | None], seconds_of: SecondsOf = float) -> Retraining:
+        """That of a run of ``scenario``, whose hosts recorded ``facts``. Raises: AnalysisError, InputError."""
+        training, topology = scenario.training, scenario.topology
+        rank = {host.name: host.rank or 0 for host in topology.ranks}
+        shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
+        return cls(
+            strategy=partial(strategies.load(training.strategy), **training.strategy_settings),
+            samples=training.batch_sizes, iterations=training.iterations, seed=training.seed,
+            layout=layout_of(scenario, facts), batching=training.batching, evaluate_every=training.evaluate_every,
+            bottlenecks=bottlenecks(topology),
+            own_bps={(rank[src], rank[dst]): topology.link(src, dst).rate_bps or UNLIMITED_BPS for src, dst in shared},
+            seconds_of=seconds_of,
+        )  # fmt: skip
+
+    def problem(self, trace: Trace) -> str | None:
+        """Why ``trace`` is no whole run of this training, in words; None if it is."""
+        if len(trace.ranks) != len(self.samples):
+            return f"trace: it holds {len(trace.ranks)} of {len(self.samples)} ranks"
+        for rank in trace.ranks:
+            iterations = int((rank.spans["phase"] == Phase.ITERATION).sum())
+            if not rank.complete or iterations != self.iterations:
+                return f"trace of {rank.host}: it ends after {iterations} of {self.iterations} iterations"
+            if buckets_of(rank) != len(self.layout.buckets):
+                return (
+                    f"trace of {rank.host}: its gradients do not have the {len(self.layout.buckets)} buckets it names"
+                )
+        return None
+
+    def world(self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs]) -> MeasuredWorld:
+        """The measured world of ``trace``, which must be whole.
+
+        ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
+
+        Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
+        """
+        problem = self.problem(trace)
+        if problem is not None:
+            raise AnalysisError(f"{problem}; a run is simulated again if all ranks finished")
+        intervals = [training_ns(rank) for rank in trace.ranks]
+        origin_ns = min(start for start, _ in intervals)
+        world = MeasuredWorld(
+            hosts=tuple(
+                replace(MeasuredHost.of(rank, samples), seconds_of=self.seconds_of)
+                for rank, samples in zip(trace.ranks, self.samples, strict=True)
+            ),
+            links=self._links(messages, origin_ns, delays_ns),
+            bottlenecks=tuple(_measured(each, messages) for each in self.bottlenecks),
+            layout=self.layout, strategy=self.strategy, batching=self.batching, iterations=self.iterations,
+            evaluate_every=self.evaluate_every, seed=self.seed,
+            measured_ns=max(end for _, end in intervals) - origin_ns,
+        )  # fmt: skip
+        return replace(world, hosts=_rehearsed(world, trace))
+
+    def _links(
+        self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs]
+    ) -> Mapping[RankPair, MeasuredLink]:
+        """Every link that carried something; one that passes a shared bottleneck has its own designed rate."""
+        found = {}
+        for pair, rows in messages.by_link().items():
+            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0))
+            if pair in self.own_bps:  # its share was measured, which depends on what others do
+                link = replace(link, rate_bps=Piecewise.constant(self.own_bps[pair]), stalls=())
+            found[pair] = link
+        return found
+
+
+def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layout:
+    """How the vectors of a run of ``scenario`` were cut, by what its hosts recorded. Raises: AnalysisError."""
+    for each in facts.values():
+        if each is not None and each.compute.bucket_sizes:
+            return Layout(dtype=scenario.training.dtype, buckets=each.compute.bucket_sizes)
+    raise AnalysisError(
+        "no host's facts.json says how long the gradient's buckets are, so nothing can be simulated again"
+    )
+
+
+def _measured(designed: SharedRate, messages: Messages) -> SharedRate:
+    """``designed`` at the rate at which it was measured where two of its links had something to send."""
+    by_link = messages.by_link()
+    rows = [by_link[pair] for pair in designed.links if pair in by_link]
+    return replace(designed, rate_bps=_together_bps(rows) or designed.rate_bps)
+
+
+def _together_bps(links: Sequence[MessageArray]) -> float | None:
+    """Bits per second of several links' messages while at least two of them arrived; None if they never did."""
+    edges = []
+    for rows in links:
+        begin_ns, end_ns = rows["recv_start_ns"], rows["recv_end_ns"]
+        chosen = end_ns > begin_ns
+        rate = (wire_bits_of(rows["nbytes"]) / np.maximum(1, end_ns - begin_ns))[chosen]
+        edges += [(begin_ns[chosen], rate, np.ones(len(rate))), (end_ns[chosen], -rate, -np.ones(len(rate)))]
+    if len(links) < 2:
+        return None
+    at_ns, rates, counts = (np.concatenate(column) for column in zip(*edges, strict=True))
+    order = np.argsort(at_ns, kind="stable")
+    lasted_ns = np.diff(at_ns[order])
+    both = np.cumsum(counts[order])[:-1] >= 2
+    total_ns = float(lasted_ns[both].sum())
+    return float((np.cumsum(rates[order])[:-1] * lasted_ns)[both].sum()) / total_ns * 1e9 if total_ns else None
+
+
+def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:
+    """The hosts of ``world``, with what a byte of a vector costs each, and of how many samples its gradients were."""
+    spent = Spent(Phase.REDUCE, len(world.hosts))
+    asked: dict[str, list[int]] = {host.name: [] for host in world.hosts}
+    alike = tuple(replace(host, vector_ns_per_byte=1.0, seconds_of=_unknown) for host in world.hosts)
+    replace(world, hosts=alike).simulate(spent, paced=partial(_NotedPace, asked))
+    found = []
+    for host, rank, written in zip(world.hosts, trace.ranks, spent.by_rank_ns, strict=True):
+        spans = rank.spans[rank.spans["phase"] == Phase.REDUCE]
+        taken_ns = int(np.maximum(0, spans["end_ns"] - spans["start_ns"]).sum())
+        batches = [*asked[host.name], *[host.samples] * len(host.gradients)][: len(host.gradients)]
+        gradients = tuple((batch, gradient) for batch, (_, gradient) in zip(batches, host.gradients, strict=True))
+        found.append(replace(host, gradients=gradients, vector_ns_per_byte=taken_ns / written if written else 0.0))
+    return tuple(found)
+
+
+def _unknown(samples: int) -> float:
+    """What a gradient of ``samples`` takes while it is not known of how many the measured ones were: as measured."""
+    return 1.0
+
+
+class _NotedPace(MeasuredPace):
+    """Notes in ``asked``, by host, of how many samples each gradient is asked for."""
+
+    def __init__(self, asked: Mapping[str, list[int]], host: MeasuredHost, *rest: Any, **more: Any) -> None:
+        super().__init__(host, *rest, **more)
+        self._asked = asked[host.name]
+
+    def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
+        self._asked.append(samples)
+        return super().gradient(samples, begin_ns)

@@ -1,0 +1,173 @@
+"""The measured world of one run, and how long the run takes in it, as it was or with something changed.
+
+::
+
+    world = Retraining.of(scenario, facts).world(trace, join(trace), delays_ns)
+    world.error                                         its honesty: how far the unchanged run is off
+    world.run_ns(scaled(element, 0.5))                  with a host or link twice as fast
+    world.without("edge-2").run_ns()                    with one host less
+
+Gradients, steps and evaluations take what they took, links carry what they carried; who sends what to whom, and when,
+is the strategy's to decide. Not in it: what the live world takes for a message beside its links, and stops of hosts but
+in the gradients that were computed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
+from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink
+from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
+from e2c_dl.strategies.base import Strategy
+from e2c_dl.strategies.batching import controlled
+from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, LinkModel, SharedRate, simulate
+from e2c_dl.worlds.virtual.links import RankPair
+from e2c_dl.worlds.virtual.simulate import Sink
+
+NO_TIMES = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What vectors are like: the flat parameters' type, and how long each bucket is, in order of backward."""
+
+    dtype: str
+    buckets: tuple[int, ...]
+
+    def profile(self, model: str) -> ComputeProfile:
+        """A profile of these lengths and of no time."""
+        ends = np.cumsum([0, *self.buckets]).tolist()
+        times = GradientTimes(data_s=0.0, forward_s=0.0, backward_s=(0.0,) * len(self.buckets))
+        bounds = tuple(pairwise(ends))
+        return ComputeProfile(
+            model=model, dtype=self.dtype, parameters=ends[-1], buckets=bounds, gradients={NO_TIMES: times}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredWorld:
+    """A run that can be simulated again. Nothing in it is mutated; every run in it is a function of its values."""
+
+    hosts: tuple[MeasuredHost, ...]  # by rank
+    links: Mapping[RankPair, MeasuredLink]
+    layout: Layout
+    strategy: Callable[[], Strategy]
+    batching: str
+    iterations: int
+    evaluate_every: int  # iterations of rank 0
+    seed: int
+    measured_ns: int
+    bottlenecks: tuple[SharedRate, ...] = ()
+    tcp: LinkModel = field(default_factory=LinkModel)  # whose congestion control links have
+
+    def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
+        """Run time after ``change``; laps beyond 0 have other luck. Raises: KeyError, if an element is not in the run.
+
+        TrainingError, InputError: what a strategy raises.
+        """
+        ends = TrainingEnds()
+        self.simulate(ends, change, lap)
+        return ends.run_ns
+
+    def simulate(
+        self, sink: Sink, change: WhatIf = UNCHANGED, lap: int = 0, paced: Callable[..., MeasuredPace] = MeasuredPace
+    ) -> None:
+        """Simulate the run after ``change``; its spans go to ``sink``, and each host's times come from ``paced``."""
+        simulate(
+            self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
+            bottlenecks=self.bottlenecks, sink=sink, iterations=self.iterations, seed=self.seed,
+            evaluate_every=self.evaluate_every, checked=False,
+            as_seen=lambda worker: controlled(worker, self.batching),
+        )  # fmt: skip
+
+    def runs_ns(self, changes: Sequence[WhatIf]) -> list[int]:
+        """Run time after each of ``changes``."""
+        return [self.run_ns(change) for change in changes]
+
+    @cached_property
+    def replayed_ns(self) -> int:
+        """Run time of the run simulated again as it was."""
+        return self.run_ns()
+
+    @cached_property
+    def elements(self) -> tuple[Element, ...]:
+        """Hosts in rank order, then links that carried messages."""
+        names = [host.name for host in self.hosts]
+        links = (Element(kind=ElementKind.LINK, src=names[src], dst=names[dst]) for src, dst in sorted(self.links))
+        return (*map(_host, names), *links)
+
+    @property
+    def error(self) -> float:
+        """(simulated again - measured) / measured, of the unchanged run: what the measured world leaves out."""
+        return (self.replayed_ns - self.measured_ns) / self.measured_ns
+
+    @cached_property
+    def _rank(self) -> Mapping[str, int]:
+        return MappingProxyType({host.name: rank for rank, host in enumerate(self.hosts)})
+
+    def _hosts(self, change: WhatIf, lap: int, paced: Callable[..., MeasuredPace]) -> tuple[HostModel, ...]:
+        profile = self.layout.profile("measured")
+        return tuple(
+            HostModel(
+                name=host.name, layer=host.layer, profile=profile, samples=host.samples,
+                pace=partial(paced, host, of_host(change, host.name), seed=self.seed, lap=lap),
+            )
+            for host in (each.moving() if _host(each.name) in change.moving else each for each in self.hosts)
+        )  # fmt: skip
+
+    def _links(self, change: WhatIf) -> Mapping[RankPair, LinkModel]:
+        changes: dict[RankPair, list[Change]] = {}
+        for each in change.changes:
+            if each.element.kind is ElementKind.LINK:
+                changes.setdefault(self._pair(each.element), []).append(each)
+        moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
+        return {
+            pair: link_model(link, changes.get(pair, ()), self.tcp, moving=pair in moving)
+            for pair, link in self.links.items()
+        }
+
+    def _pair(self, element: Element) -> RankPair:
+        pair = self._rank[element.src], self._rank[element.dst or ""]
+        if pair not in self.links:
+            raise KeyError(element)
+        return pair
+
+
+def of_host(change: WhatIf, host: str) -> tuple[Change, ...]:
+    """The changes of ``host``'s computing."""
+    return tuple(each for each in change.changes if each.element == _host(host))
+
+
+def _host(name: str) -> Element:
+    return Element(kind=ElementKind.HOST, src=name)
+
+
+def link_model(link: MeasuredLink, changes: Sequence[Change], like: LinkModel, *, moving: bool = False) -> LinkModel:
+    """``link``, changed, as the virtual world has it: services ``scale`` times as long are a rate that much lower.
+
+    ``moving``: it never stalls.
+    """
+    stalls = () if moving else link.stalls
+    moments = [np.ravel(stalls), link.rate_bps.starts_s, *(each.scale.starts_s for each in changes)]
+    starts_s = np.unique(np.concatenate([*moments, link.delay_s.starts_s, *(each.less_s.starts_s for each in changes)]))
+    rates_bps, delays_s = link.rate_bps.at(starts_s), link.delay_s.at(starts_s)
+    for each in changes:
+        rates_bps = rates_bps / each.scale.at(starts_s)
+        delays_s = delays_s - each.less_s.at(starts_s)
+    down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
+    steps = [
+        (at_s, replace(like, rate_bps=rate_bps, delay_s=max(0.0, delay_s), down=stalled))
+        for at_s, rate_bps, delay_s, stalled in zip(
+            starts_s.tolist(), rates_bps.tolist(), delays_s.tolist(), down, strict=True
+        )
+    ]
+    return steps[0][1] if len(steps) == 1 else replace(steps[0][1], conditions=lambda: iter(steps))

@@ -1,0 +1,159 @@
+"""The measured world: it takes the times of a trace, and predicts what a simulated re-run then shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pytest
+import virtual_world as vw
+from virtual_world import Run
+
+from e2c_dl import strategies
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
+from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
+from e2c_dl.diagnosis.resimulation.links import measured_link
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.prediction import resimulated
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
+from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.messages import join
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.pace import Segment
+
+BUCKETS = (120_000, 60_000)
+PROFILE = vw.profile(BUCKETS, per_sample_s=5e-3)
+SLOW, USUAL = LinkModel(rate_bps=10e6, delay_s=0.005), LinkModel(rate_bps=50e6, delay_s=0.005)
+CASES = [("adpsgd", {}), ("allreduce", {}), ("asyncparameterserver", {}), ("localsgd", {"period": 2})]
+
+
+def ran(name: str, *, size: int = 4, seed: int = 1, noise: float = 0.05, links=None, factors=None, **more) -> Run:
+    made = strategies.load(name)
+    links = links or vw.everywhere(size, USUAL) | {(3, 0): SLOW}
+    hosts = vw.hosts(size, of=PROFILE, noise=noise, factors=factors or [1.0, 1.0, 3.0, *[1.0] * (size - 3)])
+    chosen = more.pop("chosen", {})
+    return vw.run(partial(made, **chosen), size=size, seed=seed, links=links, on_hosts=hosts, iterations=12, **more)
+
+
+def world_of(run: Run, name: str, chosen: Mapping[str, object] = {}, **more) -> MeasuredWorld:
+    delays_ns = {pair: round(link.delay_s * 1e9) for pair, link in run.links.items()}
+    training = Retraining(
+        strategy=partial(strategies.load(name), **chosen), samples=[host.samples for host in run.hosts],
+        iterations=12, seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), **more,
+    )  # fmt: skip
+    return training.world(run.trace, join(run.trace), delays_ns)
+
+
+def host(rank: int) -> Element:
+    return Element(kind=ElementKind.HOST, src=f"edge-{rank + 1}")
+
+
+def link(src: int, dst: int) -> Element:
+    return Element(kind=ElementKind.LINK, src=f"edge-{src + 1}", dst=f"edge-{dst + 1}")
+
+
+@pytest.mark.parametrize(("name", "chosen"), CASES)
+def test_a_run_simulated_again_as_it_was_takes_as_long(name: str, chosen: Mapping[str, object]) -> None:
+    world = world_of(ran(name, chosen=chosen), name, chosen)
+    assert world.error == pytest.approx(0.0, abs=0.002)
+
+
+@pytest.mark.parametrize(("name", "chosen"), CASES)
+@pytest.mark.parametrize("element", [host(2), link(3, 0)], ids=str)
+def test_what_if_says_what_a_rerun_takes(name: str, chosen: Mapping[str, object], element: Element) -> None:
+    before = ran(name, chosen=chosen)
+    if element.kind is ElementKind.HOST:
+        after, change = ran(name, chosen=chosen, factors=[1.0] * 4), scaled(element, 1 / 3)
+    else:
+        after, change = ran(name, chosen=chosen, links=vw.everywhere(4, USUAL)), scaled(element, 1 / 5)
+    world = world_of(before, name, chosen)
+    predicted = resimulated(world, world, change, laps=2)
+    assert predicted.predicted_s == pytest.approx(after.end_s, rel=0.01)
+    assert predicted.least_s <= predicted.predicted_s <= predicted.most_s
+
+
+def test_rates_that_change_during_the_run_stay_where_they_were_in_time() -> None:
+    steps = [(0.0, USUAL), (0.5, SLOW)]
+    changing = replace(USUAL, conditions=lambda: iter(steps))
+    links = vw.everywhere(4, USUAL) | {(1, 2): changing}
+    run = ran("allreduce", links=links)
+    rows = join(run.trace).by_link()[1, 2]
+    seen = measured_link(rows, 0, 5_000_000).rate_bps
+    assert seen.values == pytest.approx([50e6, 10e6], rel=0.02)
+    assert seen.starts_s[1] == pytest.approx(0.5, abs=0.15)  # a message is every so often
+    assert world_of(run, "allreduce").error == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_link_that_stalled_once_is_not_slow_for_good() -> None:
+    cut = replace(USUAL, down=True)
+    steps = [(0.0, USUAL), (0.5, cut), (1.5, USUAL)]
+    run = ran("allreduce", links=vw.everywhere(4, USUAL) | {(1, 2): replace(USUAL, conditions=lambda: iter(steps))})
+    seen = measured_link(join(run.trace).by_link()[1, 2], 0, 5_000_000)
+    assert seen.rate_bps.values == pytest.approx([50e6], rel=0.02)
+    ((from_s, until_s),) = seen.stalls
+    assert until_s == pytest.approx(1.5, abs=0.1)
+    assert 0.3 < until_s - from_s <= 1.0
+    world = world_of(run, "allreduce")
+    assert world.error == pytest.approx(0.0, abs=0.01)
+    uncut = ran("allreduce", links=vw.everywhere(4, USUAL))
+    assert world.run_ns(WhatIf(moving=frozenset({link(1, 2)}))) / 1e9 == pytest.approx(uncut.end_s, rel=0.02)
+
+
+def test_links_of_a_bottleneck_share_what_was_measured_of_it() -> None:
+    shared = [SharedRate(rate_bps=20e6, links=((0, 1), (2, 3)))]
+    run = ran("allreduce", links=vw.everywhere(4, USUAL), bottlenecks=shared)
+    designed = [SharedRate(rate_bps=40e6, links=((0, 1), (2, 3)))]
+    world = world_of(run, "allreduce", bottlenecks=designed, own_bps={(0, 1): 50e6, (2, 3): 50e6})
+    assert world.bottlenecks[0].rate_bps == pytest.approx(20e6, rel=0.05)
+    assert world.error == pytest.approx(0.0, abs=0.03)
+
+
+def test_batches_of_a_controller_are_found_again() -> None:
+    run = ran("allreduce", size=4, batching="dynamic")
+    world = world_of(run, "allreduce", batching="dynamic", seconds_of=lambda samples: 2e-3 + samples * 5e-3)
+    assert {samples for samples, _ in world.hosts[2].gradients} != {8}  # the slow host gets less
+    assert world.error == pytest.approx(0.0, abs=0.002)
+
+
+def test_a_change_holds_for_its_phases_and_its_time() -> None:
+    measured = MeasuredHost(
+        name="a", layer="edge", samples=8, gradients=((8, (
+            Segment(Phase.DATA, -1, 0, 10), Segment(Phase.FORWARD, -1, 12, 32), Segment(Phase.BACKWARD, 0, 32, 72),
+        )),), steps_ns=(7,), evaluations_ns=(),
+    )  # fmt: skip
+    late = Piecewise(starts_s=np.array([0.0, 1.0]), values=np.array([1.0, 0.5]))
+    pace = MeasuredPace(measured, [Change(element=host(0), scale=late)], seed=1)
+    assert [tuple(each)[2:] for each in pace.gradient(8, 0)] == [(0, 10), (12, 32), (32, 72)]
+    assert [tuple(each)[2:] for each in pace.gradient(8, 2_000_000_000)] == [(0, 10), (12, 22), (22, 42)]
+    assert [tuple(each)[2:] for each in pace.gradient(16, 0)] == [(0, 20), (22, 62), (62, 142)]
+    assert (pace.stepped_ns(), pace.evaluated_ns(5)) == (7, 5)
+
+
+def test_laps_change_places_of_neighbours_and_what_comes_after_is_no_outlier() -> None:
+    lengths = [100 + n for n in range(16)] + [10**6] + [110] * 7
+    gradients = tuple((8, (Segment(Phase.FORWARD, -1, 0, each),)) for each in lengths)
+    measured = MeasuredHost(name="a", layer="edge", samples=8, gradients=gradients, steps_ns=(), evaluations_ns=())
+
+    def taken(lap: int, seed: int = 1) -> list[int]:
+        pace = MeasuredPace(measured, seed=seed, lap=lap)
+        return list(islice((pace.gradient(8, 0)[-1].end_ns for _ in range(100)), 100))
+
+    assert taken(0)[:24] == lengths
+    assert max(taken(0)[24:]) < 10**6
+    assert taken(1)[:24] != lengths
+    assert [sorted(taken(1)[n : n + 8]) for n in (0, 8, 16)] == [sorted(lengths[n : n + 8]) for n in (0, 8, 16)]
+    assert taken(1) == taken(1)
+
+
+def test_what_is_not_whole_is_refused() -> None:
+    run = ran("allreduce")
+    torn = replace(run.trace.ranks[1], complete=False)
+    trace = replace(run.trace, ranks=(run.trace.ranks[0], torn, *run.trace.ranks[2:]))
+    with pytest.raises(AnalysisError, match="trace of edge-2: it ends after 12 of 12 iterations; a run is"):
+        world_of(replace(run, trace=trace), "allreduce")
