@@ -16,8 +16,9 @@ import numpy as np
 
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome, Run, StepRecord
-from e2c_dl.diagnosis.activity import Activity, Delivery, Iteration, Lane, Piece
+from e2c_dl.diagnosis.activity import DELIVERY, ITERATION, PIECE, Activity, Lane
 from e2c_dl.diagnosis.diagnose import Diagnosis
+from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Report, SpeedUp
 from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import STATES, partition
@@ -39,7 +40,7 @@ def activity(iterations: int = 60, seed: int = 1) -> Activity:
     noise = random.Random(seed)
     now = [0.0] * len(HOSTS)
     lanes: list[dict[str, Any]] = [{"pieces": [], "iterations": []} for _ in HOSTS]
-    deliveries: list[Delivery] = []
+    deliveries: list[tuple[Any, ...]] = []
     for iteration in range(iterations):
         begun = max(now)
         for rank, host in enumerate(HOSTS):
@@ -48,9 +49,25 @@ def activity(iterations: int = 60, seed: int = 1) -> Activity:
             lanes[rank]["pieces"] += pieces
         deliveries += _ring(iteration, now, noise)
         for lane in lanes:
-            lane["iterations"].append(Iteration(iteration=iteration, start_s=begun, end_s=max(now)))
-    made = (_lane(rank, lane, deliveries) for rank, lane in enumerate(lanes))
-    return Activity(lanes=tuple(made), deliveries=tuple(deliveries))
+            lane["iterations"].append((iteration, begun, max(now)))
+    moved = np.sort(np.array(deliveries, dtype=DELIVERY), order="start_s")
+    return Activity(lanes=tuple(_lane(rank, lane, moved) for rank, lane in enumerate(lanes)), deliveries=moved)
+
+
+def heat(shown: Activity, seed: int = 1) -> Heat:
+    """One that fits ``shown``: the slow host and the slow link stand out."""
+    iterations = shown.lanes[0].iterations
+    elements = [Element(kind=ElementKind.HOST, src=host) for host in HOSTS]
+    elements += [
+        Element(kind=ElementKind.LINK, src=src, dst=dst) for src, dst in zip(HOSTS, _after(HOSTS), strict=True)
+    ]
+    slow = [3.0 if each.src == SLOW_HOST and not each.dst else 5.0 if (each.src, each.dst) == SLOW_LINK else 1.0
+            for each in elements]  # fmt: skip
+    noise = np.random.default_rng(seed).uniform(0.95, 1.15, (len(elements), len(iterations)))
+    return Heat(
+        elements=tuple(elements), slowdown=np.array(slow)[:, None] * noise, by_design=(True,) * len(elements),
+        start_s=iterations["start_s"], end_s=iterations["end_s"],
+    )  # fmt: skip
 
 
 def report(shown: Activity, healthy: bool = False) -> Report:
@@ -59,25 +76,20 @@ def report(shown: Activity, healthy: bool = False) -> Report:
     findings = () if healthy else (_link_finding(run_s), _host_finding(run_s))
     summaries = []
     for lane in shown.lanes:
-        states_s = dict.fromkeys(State, 0.0)
-        for start, end, state in lane.states:
-            states_s[state] += end - start
+        lengths = np.diff(lane.bounds_s)
+        states_s = {state: float(lengths[lane.codes == code].sum()) for code, state in enumerate(STATES)}
         summaries.append(
             HostSummary(
-                host=lane.host,
-                rank=lane.rank,
-                layer=lane.layer,
-                states_s=states_s,
-                wall_s=sum(states_s.values()),
+                host=lane.host, rank=lane.rank, layer=lane.layer, states_s=states_s, wall_s=sum(states_s.values()),
                 compute_per_iteration_s=states_s[State.COMPUTE] / len(lane.iterations),
                 complete=True,
             )
-        )
+        )  # fmt: skip
     iterations = shown.lanes[0].iterations
     return Report(
         iterations=len(iterations),
         run_s=run_s,
-        iteration_s=float(np.median([i.end_s - i.start_s for i in iterations])),
+        iteration_s=float(np.median(iterations["end_s"] - iterations["start_s"])),
         replay_error=0.0004,
         hosts=tuple(summaries),
         links=tuple(_link(shown, pair) for pair in zip(HOSTS, _after(HOSTS), strict=True)),
@@ -115,8 +127,7 @@ def links() -> tuple[dict[str, Any], ...]:
     """Rows as in links.json."""
     rows = []
     for src, dst, rate, delay in zip(HOSTS, _after(HOSTS), RATES_BPS, DELAYS_S, strict=True):
-        requested = rate * (0.2 if (src, dst) == SLOW_LINK else 1.0)
-        for a, b, requested_bps in ((src, dst, requested), (dst, src, rate)):
+        for a, b, requested_bps in ((src, dst, rate * (0.2 if (src, dst) == SLOW_LINK else 1.0)), (dst, src, rate)):
             designed = Link(rate_bps=rate, delay_s=delay)
             probed = Measured(
                 rate_bps=requested_bps * 0.985,
@@ -136,13 +147,9 @@ def links() -> tuple[dict[str, Any], ...]:
                 delay_spread_interval_s=(0.00004, 0.00006),
                 reordered=0.0,
             )
+            requested = Link(rate_bps=requested_bps, delay_s=delay)
             link = LinkFidelity(
-                src=a,
-                dst=b,
-                designed=designed,
-                requested=Link(rate_bps=requested_bps, delay_s=delay),
-                requested_round_trip_s=2 * delay,
-                measured=probed,
+                src=a, dst=b, designed=designed, requested=requested, requested_round_trip_s=2 * delay, measured=probed
             )
             rows.append(link.to_json())
     return tuple(rows)
@@ -194,7 +201,9 @@ def source(healthy: bool = False) -> Source:
     shown = activity()
     return Source(
         run=run(healthy), links=links(), progress=progress(),
-        diagnosis=Diagnosis(report=report(shown, healthy), activity=shown, changed=changed(shown.end_s)),
+        diagnosis=Diagnosis(
+            report=report(shown, healthy), activity=shown, heat=heat(shown), changed=changed(shown.end_s)
+        ),
     )  # fmt: skip
 
 
@@ -202,61 +211,54 @@ def _after(hosts: tuple[str, ...]) -> tuple[str, ...]:
     return (*hosts[1:], hosts[0])
 
 
-def _computed(begun: float, iteration: int, total: float) -> tuple[list[Piece], float]:
-    """Forward takes a third of ``total`` seconds, the buckets' backward the rest."""
+def _computed(begun: float, iteration: int, total: float) -> tuple[list[tuple[Any, ...]], float]:
+    """Rows of PIECE: forward takes a third of ``total`` seconds, the buckets' backward the rest."""
     moments = [begun, *(begun + total / 3 + total * 2 / 3 * b / BUCKETS for b in range(BUCKETS + 1))]
     phases = [Phase.FORWARD] + [Phase.BACKWARD] * BUCKETS
-    pieces = [
-        Piece(phase=phase, iteration=iteration, bucket=index - 1, start_s=moments[index], end_s=moments[index + 1])
-        for index, phase in enumerate(phases)
-    ]
+    pieces = [(phase, iteration, index - 1, moments[index], moments[index + 1]) for index, phase in enumerate(phases)]
     return pieces, moments[-1]
 
 
-def _ring(iteration: int, now: list[float], noise: random.Random) -> list[Delivery]:
-    """The messages of one all-reduce; ``now``, the ranks' clocks, is moved on."""
-    made = []
+def _ring(iteration: int, now: list[float], noise: random.Random) -> list[tuple[Any, ...]]:
+    """The messages of one all-reduce, rows of DELIVERY; ``now``, the ranks' clocks, is moved on."""
+    made: list[tuple[Any, ...]] = []
     for step in range(2 * (len(HOSTS) - 1) * BUCKETS):
         arrivals = list(now)
         for rank, (src, dst) in enumerate(zip(HOSTS, _after(HOSTS), strict=True)):
             rate = RATES_BPS[rank] * (0.2 if (src, dst) == SLOW_LINK else 1.0)
             nbytes = BUCKET_BYTES // len(HOSTS)
             end = now[rank] + DELAYS_S[rank] + nbytes * 8 / rate * noise.uniform(1.0, 1.05)
-            sent = {"iteration": iteration, "bucket": step % BUCKETS, "nbytes": nbytes}
-            made.append(Delivery(src=src, dst=dst, start_s=now[rank], end_s=end, **sent))
             target = (rank + 1) % len(HOSTS)
+            made.append((rank, target, iteration, step % BUCKETS, nbytes, now[rank], end))
             arrivals[target] = max(arrivals[target], end)
         now[:] = arrivals
     return made
 
 
-def _lane(rank: int, lane: dict[str, Any], deliveries: list[Delivery]) -> Lane:
+def _lane(rank: int, lane: dict[str, Any], deliveries: Any) -> Lane:
     host = HOSTS[rank]
-    own = [(t.start_s, t.end_s) for t in deliveries if host in (t.src, t.dst)]
-    computed = [(p.start_s, p.end_s) for p in lane["pieces"]]
-    sets = [np.rint(np.array(s) * 1e9).astype(np.int64) for s in (computed, own)]
-    end_ns = round(lane["iterations"][-1].end_s * 1e9)
-    everything = np.array([[0, end_ns]], dtype=np.int64)
-    bounds, codes = partition(0, end_ns, [*sets, everything])
-    moments = (bounds / 1e9).tolist()
-    states = [(a, b, STATES[c]) for a, b, c in zip(moments[:-1], moments[1:], codes, strict=True)]
-    pieces, iterations = tuple(lane["pieces"]), tuple(lane["iterations"])
-    return Lane(host=host, rank=rank, layer=host.split("-")[0], states=states, pieces=pieces, iterations=iterations)
+    own = deliveries[(deliveries["src"] == rank) | (deliveries["dst"] == rank)]
+    pieces, iterations = np.array(lane["pieces"], dtype=PIECE), np.array(lane["iterations"], dtype=ITERATION)
+    times = [np.stack([rows["start_s"], rows["end_s"]], axis=1) for rows in (pieces, own)]
+    sets = [np.rint(each * 1e9).astype(np.int64) for each in times]
+    end_ns = round(float(iterations["end_s"][-1]) * 1e9)
+    bounds_ns, codes = partition(0, end_ns, [*sets, np.array([[0, end_ns]], dtype=np.int64)])
+    return Lane(
+        host=host, rank=rank, layer=host.split("-")[0], bounds_s=bounds_ns / 1e9, codes=codes,
+        pieces=pieces, iterations=iterations,
+    )  # fmt: skip
 
 
 def _link(shown: Activity, pair: tuple[str, str]) -> LinkSummary:
-    own = [t for t in shown.deliveries if (t.src, t.dst) == pair]
+    own = shown.by_link[pair]
+    took_s = own["end_s"] - own["start_s"]
     delay = DELAYS_S[HOSTS.index(pair[0])]
-    total = sum(t.nbytes for t in own)
+    total = int(own["nbytes"].sum())
     return LinkSummary(
-        src=pair[0],
-        dst=pair[1],
-        messages=len(own),
-        sent_bytes=total,
-        received_bytes=total,
-        rate_bps=float(np.median([t.nbytes * 8 / (t.end_s - t.start_s - delay) for t in own])),
-        transfer_s=float(np.median([t.end_s - t.start_s for t in own])),
-    )
+        src=pair[0], dst=pair[1], messages=len(own), sent_bytes=total, received_bytes=total,
+        rate_bps=float(np.median(own["nbytes"] * 8 / (took_s - delay))),
+        transfer_s=float(np.median(took_s)),
+    )  # fmt: skip
 
 
 def _link_finding(run_s: float) -> Finding:

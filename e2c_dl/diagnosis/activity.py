@@ -1,151 +1,156 @@
-"""Content of a timeline, as plain values in seconds since the run's first moment.
+"""Content of a timeline, as arrays in seconds since the run's first moment: what any figure over time draws.
 
 ::
 
     Lane      edge-1  |compute|propagate|wait|compute| ...     one state at any time
-    Piece     edge-1   forward  b0  b1            step         computation, for the detailed window
-    Delivery  edge-1 -> fog-1      ====  ====                  one message: first byte leaves to last byte is there
+    pieces     edge-1   forward  b0  b1            step        computation, in order of its start
+    deliveries edge-1 -> fog-1      ====  ====                 one message: first byte leaves to last byte is there
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from e2c_dl.diagnosis.states import timelines
+from e2c_dl.diagnosis.states import Timeline, timelines
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, join
-from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, State, Trace
+from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Spans, Trace
 
-Interval = tuple[float, float, State]
-"""(start_s, end_s, state)."""
+Seconds = npt.NDArray[np.float64]
 
+ITERATION: np.dtype[Any] = np.dtype([("iteration", "<i4"), ("start_s", "<f8"), ("end_s", "<f8")])
+PIECE: np.dtype[Any] = np.dtype(
+    [("phase", "<u2"), ("iteration", "<i4"), ("bucket", "<i2"), ("start_s", "<f8"), ("end_s", "<f8")]
+)
+DELIVERY: np.dtype[Any] = np.dtype(
+    [
+        ("src", "<i2"),  # rank
+        ("dst", "<i2"),
+        ("iteration", "<i4"),
+        ("bucket", "<i2"),  # -1: none
+        ("nbytes", "<i8"),
+        ("start_s", "<f8"),  # first byte's departure
+        ("end_s", "<f8"),  # last byte's arrival
+    ]
+)
 
-@dataclass(frozen=True, kw_only=True)
-class Iteration:
-    """One rank's i-th iteration."""
-
-    iteration: int
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One computation of one rank; ``bucket`` is -1 where it belongs to none."""
-
-    phase: Phase
-    iteration: int
-    bucket: int
-    start_s: float
-    end_s: float
+Rows = npt.NDArray[Any]
+"""A one-dimensional structured array, in order of ``start_s``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """One message on one directed link."""
-
-    src: str
-    dst: str
-    iteration: int
-    bucket: int
-    nbytes: int
-    start_s: float  # first byte's departure
-    end_s: float  # last byte's arrival
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Lane:
-    """One worker's line. ``states`` follow each other in time and do not overlap."""
+    """One worker's line: ``codes[i]``, an index into STATES, holds from ``bounds_s[i]`` to ``bounds_s[i + 1]``."""
 
     host: str
     rank: int
     layer: str
-    states: Sequence[Interval]
-    iterations: Sequence[Iteration]
-    pieces: Sequence[Piece] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Activity:
-    """All workers' lines, in rank order, and all messages, in order of departure."""
-
-    lanes: tuple[Lane, ...]
-    deliveries: tuple[Delivery, ...] = ()
+    bounds_s: Seconds  # (k + 1,)
+    codes: npt.NDArray[np.uint8]  # (k,)
+    iterations: Rows  # of ITERATION
+    pieces: Rows = field(default_factory=lambda: np.empty(0, dtype=PIECE))
 
     @property
     def end_s(self) -> float:
-        return max((interval[1] for lane in self.lanes for interval in lane.states), default=0.0)
+        return float(self.bounds_s[-1]) if len(self.bounds_s) else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Activity:
+    """All workers' lines, in rank order, and all messages."""
+
+    lanes: tuple[Lane, ...]
+    deliveries: Rows = field(default_factory=lambda: np.empty(0, dtype=DELIVERY))
+
+    @property
+    def end_s(self) -> float:
+        return max((lane.end_s for lane in self.lanes), default=0.0)
+
+    @cached_property
+    def by_link(self) -> dict[Pair, Rows]:
+        """(source, destination) -> its messages, by their ranks; of hosts that have a line."""
+        names = {lane.rank: lane.host for lane in self.lanes}
+        keys = (self.deliveries["src"].astype(np.int64) << 16) | self.deliveries["dst"]
+        order = np.argsort(keys, kind="stable")  # stable: each link's stay in order of their start
+        found, starts = np.unique(keys[order], return_index=True)
+        parts = np.split(self.deliveries[order], starts[1:])
+        pairs = [(key >> 16, key & 0xFFFF) for key in found.tolist()]
+        return {
+            (names[src], names[dst]): rows
+            for (src, dst), rows in zip(pairs, parts, strict=False)  # split gives one part of nothing
+            if src in names and dst in names
+        }
 
     def window(self, iterations: int = 3) -> tuple[float, float]:
         """(start_s, end_s) of ``iterations`` iterations around the one of median length, of the first worker.
 
         The median is of the whole run's iterations but the first, which also pays for warming up; (0, end) without any.
         """
-        spans = self.lanes[0].iterations if self.lanes else ()
-        if not spans:
+        spans = self.lanes[0].iterations if self.lanes else np.empty(0, dtype=ITERATION)
+        if not len(spans):
             return 0.0, self.end_s
-        lengths = [i.end_s - i.start_s for i in spans]
-        candidates = range(1, len(spans)) if len(spans) > 1 else range(1)  # the first also warms up
-        middle = sorted(candidates, key=lambda i: lengths[i])[len(candidates) // 2]
-        first = max(0, min(middle - iterations // 2, len(spans) - iterations))
-        return spans[first].start_s, spans[min(first + iterations, len(spans)) - 1].end_s
+        warmed_up = 1 if len(spans) > 1 else 0
+        order = warmed_up + np.argsort((spans["end_s"] - spans["start_s"])[warmed_up:], kind="stable")
+        return self.around(int(order[len(order) // 2]), iterations)
+
+    def slowest(self, iterations: int = 3) -> tuple[float, float]:
+        """The same around the longest iteration after the first."""
+        spans = self.lanes[0].iterations if self.lanes else np.empty(0, dtype=ITERATION)
+        if len(spans) < 2:
+            return 0.0, self.end_s
+        return self.around(1 + int(np.argmax((spans["end_s"] - spans["start_s"])[1:])), iterations)
+
+    def around(self, row: int, iterations: int) -> tuple[float, float]:
+        """(start_s, end_s) of as many iterations of the first worker, the one in ``row`` in their middle."""
+        spans = self.lanes[0].iterations
+        first = max(0, min(row - iterations // 2, len(spans) - iterations))
+        last = min(first + iterations, len(spans)) - 1
+        return float(spans["start_s"][first]), float(spans["end_s"][last])
 
 
-def from_trace(trace: Trace) -> Activity:
-    """What ``trace`` shows; time 0 is the earliest start of a rank's training. Raises: AnalysisError."""
-    messages = join(trace)
+def from_trace(trace: Trace, messages: Messages | None = None) -> Activity:
+    """What ``trace`` shows; time 0 is the earliest start of a rank's training. Raises: AnalysisError.
+
+    ``messages`` are its own, joined if not given.
+    """
+    messages = messages or join(trace)
     states = timelines(trace, messages)
     origin_ns = min(int(timeline.bounds_ns[0]) for timeline in states)
-    lanes = tuple(
-        Lane(
-            host=rank.host,
-            rank=rank.rank,
-            layer=rank.layer,
-            states=timeline.intervals_s(origin_ns),
-            iterations=_iterations(rank, origin_ns),
-            pieces=_pieces(rank, origin_ns),
-        )
-        for rank, timeline in zip(trace.ranks, states, strict=True)
-    )
-    return Activity(lanes=lanes, deliveries=_deliveries(trace, messages, origin_ns))
+    lanes = tuple(_lane(rank, timeline, origin_ns) for rank, timeline in zip(trace.ranks, states, strict=True))
+    return Activity(lanes=lanes, deliveries=_deliveries(messages, origin_ns))
 
 
-def _iterations(rank: RankTrace, origin_ns: int) -> tuple[Iteration, ...]:
-    spans = np.sort(rank.spans[rank.spans["phase"] == Phase.ITERATION], order="start_ns")
-    rows = zip(spans["iteration"].tolist(), spans["start_ns"].tolist(), spans["end_ns"].tolist(), strict=True)
-    return tuple(
-        Iteration(iteration=i, start_s=(start - origin_ns) / 1e9, end_s=(end - origin_ns) / 1e9)
-        for i, start, end in rows
+def _lane(rank: RankTrace, states: Timeline, origin_ns: int) -> Lane:
+    is_computing = np.isin(rank.spans["phase"], sorted(COMPUTE))
+    return Lane(
+        host=rank.host,
+        rank=rank.rank,
+        layer=rank.layer,
+        bounds_s=(states.bounds_ns - origin_ns) / 1e9,
+        codes=states.codes,
+        iterations=_rows(rank.spans[rank.spans["phase"] == Phase.ITERATION], ITERATION, origin_ns),
+        pieces=_rows(rank.spans[is_computing], PIECE, origin_ns),
     )
 
 
-def _pieces(rank: RankTrace, origin_ns: int) -> tuple[Piece, ...]:
-    spans = rank.spans[np.isin(rank.spans["phase"], sorted(COMPUTE))]
-    return tuple(
-        Piece(
-            phase=Phase(int(span["phase"])),
-            iteration=int(span["iteration"]),
-            bucket=int(span["bucket"]),
-            start_s=(int(span["start_ns"]) - origin_ns) / 1e9,
-            end_s=(int(span["end_ns"]) - origin_ns) / 1e9,
-        )
-        for span in np.sort(spans, order="start_ns")
-    )
+def _rows(spans: Spans, dtype: np.dtype[Any], origin_ns: int) -> Rows:
+    made = np.empty(len(spans), dtype=dtype)
+    spans = spans[np.argsort(spans["start_ns"], kind="stable")]
+    for name in dtype.names or ():
+        made[name] = (spans[f"{name[:-2]}_ns"] - origin_ns) / 1e9 if name.endswith("_s") else spans[name]
+    return made
 
 
-def _deliveries(trace: Trace, messages: Messages, origin_ns: int) -> tuple[Delivery, ...]:
-    names = {rank.rank: rank.host for rank in trace.ranks}
-    return tuple(
-        Delivery(
-            src=names[int(message["src"])],
-            dst=names[int(message["dst"])],
-            iteration=int(message["iteration"]),
-            bucket=int(message["bucket"]),
-            nbytes=int(message["nbytes"]),
-            start_s=(int(message["send_start_ns"]) - origin_ns) / 1e9,
-            end_s=(int(message["recv_end_ns"]) - origin_ns) / 1e9,
-        )
-        for message in np.sort(messages.joined, order="send_start_ns")
-    )
+def _deliveries(messages: Messages, origin_ns: int) -> Rows:
+    joined = messages.joined[np.argsort(messages.joined["send_start_ns"], kind="stable")]
+    made = np.empty(len(joined), dtype=DELIVERY)
+    for name in ("src", "dst", "iteration", "bucket", "nbytes"):
+        made[name] = joined[name]
+    made["start_s"] = (joined["send_start_ns"] - origin_ns) / 1e9
+    made["end_s"] = (joined["recv_end_ns"] - origin_ns) / 1e9
+    return made

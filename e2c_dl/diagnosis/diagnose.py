@@ -4,6 +4,7 @@
 
     archive --> Trace, Reference --> Report      report.json, the verdict in words
                   |                  Activity    the timeline
+                  |                  Heat        the heat map
                   '----------------> Changed     plots of what changed or was shared
 
 The one module of diagnosis that opens files: all others are functions of values.
@@ -19,6 +20,7 @@ from e2c_dl.archive.read import ReadArchive
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.heat import Heat, heat_of
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.panels import Changed, Recorded
 from e2c_dl.diagnosis.prefix import common_prefix
@@ -27,6 +29,7 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Trace
 
 
@@ -39,6 +42,7 @@ class Diagnosis:
 
     report: Report
     activity: Activity | None = None  # None: no timeline
+    heat: Heat | None = None
     changed: Changed | None = None  # None: nothing changed or was shared while training ran
 
 
@@ -51,9 +55,12 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
     trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
     reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
+    prefix = common_prefix(trace)
+    messages = join(prefix)
     return Diagnosis(
         report=analyse(trace, reference, retraining_of(archive, scenario)),
-        activity=from_trace(common_prefix(trace)),
+        activity=from_trace(prefix, messages),
+        heat=heat_of(prefix, messages, reference),
         changed=changed_in(archive, trace),
     )
 

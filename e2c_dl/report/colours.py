@@ -29,6 +29,16 @@ NEUTRAL = "#7b8490"
 SHARES = ("#56b4e9", "#009e73", "#cc79a7", "#7a5195", "#f0e442")  # of what several carry together
 MARK = "#5b3a8c"  # where an iteration begins
 
+HEAT = ("#eef1f4", "#fbe3b5", "#f5b35c", "#e2762c", "#bd3524", "#6d0f2b")
+"""From as expected to six times slower and more: the darker, the slower, to people with any colour vision."""
+
+DARK: Mapping[str, str] = MappingProxyType(
+    {STATES[State.COMPUTE]: "#3d9bdc", STATES[State.WAIT]: "#4d555f", STATES[State.OTHER]: "#8d97a3",
+     PHASES[Phase.FORWARD]: "#1e6ea8", PHASES[Phase.EVALUATE]: "#a77cc0", CULPRIT: "#ff7469", MARK: "#b99be6"}
+)  # fmt: skip
+"""What stands for a colour on a dark page, where it would not be seen or would glare; the others stay."""
+DARK_HEAT = ("#262c34", "#5b4a26", "#97661f", "#d08023", "#f0603c", "#ffb3a0")
+
 STATE_TEXT: Mapping[State, str] = MappingProxyType(
     {State.COMPUTE: "#ffffff", State.PROPAGATE: "#1b1f24", State.WAIT: "#1b1f24", State.OTHER: "#ffffff"}
 )

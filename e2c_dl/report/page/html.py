@@ -1,32 +1,35 @@
 """A self-contained page: the verdict, what it rests on, and every figure with its definition. Opens offline.
 
-Nothing is fetched: Plotly's script is embedded once, and a content policy forbids the page to load anything. Every
-string that comes from a scenario or a host is escaped; figures travel as JSON that cannot end its script element.
+Nothing is fetched: Plotly's script is embedded once, compressed, and a content policy forbids the page to load
+anything. Every string that comes from a scenario or a host is escaped, or drawn as text; figures travel as JSON that
+cannot end its script element.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from e2c_dl import codec, formatting
+from e2c_dl import codec
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Run
 from e2c_dl.archive.write import amend
 from e2c_dl.beneath import Place
-from e2c_dl.diagnosis.activity import Activity
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind
-from e2c_dl.report.page import figures, matrix, schedules, sections
+from e2c_dl.report.page import figures, heat, matrix, schedules, sections
 from e2c_dl.report.page.map import topology
-from e2c_dl.report.page.style import CSS, SCRIPT
+from e2c_dl.report.page.style import css, script
 from e2c_dl.report.page.timeline import timeline
 from e2c_dl.report.rows import bottleneck_rows, link_rows
 
@@ -90,17 +93,23 @@ def build(source: Source) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{title}</title>
-<style>{CSS}</style>
-<script>{get_plotlyjs()}</script>
+<style>{css()}</style>
 </head>
 <body>
 <main>
 {"".join(body)}
 </main>
-<script>{SCRIPT}</script>
+<script type="application/octet-stream" id="plotly-data">{_plotly()}</script>
+<script>{script()}</script>
 </body>
 </html>
 """
+
+
+@cache
+def _plotly() -> str:
+    """Plotly's script, a third as long: the page opens it when the first of its figures comes into view."""
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)).decode()
 
 
 def _figures(source: Source) -> list[str]:
@@ -114,8 +123,9 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
         made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
+    made.append(heat.section(source.diagnosis.heat, {finding.element for finding in report.culprits}))
     if activity is not None and activity.lanes:
-        made.append(_timeline(activity, hosts, links))
+        made.append(sections.timeline(timeline(activity, hosts, links)))
     if rows:
         made.append(sections.links(rows, links))
     measured = [row.fidelity for row in rows if row.fidelity is not None]
@@ -128,17 +138,6 @@ def _figures(source: Source) -> list[str]:
         curves = embedded("progress", figures.progress(source.progress), "Loss and accuracy")
         made.append(sections.section(*sections.LEARNING, curves))
     return made
-
-
-def _timeline(activity: Activity, hosts: set[str], links: set[tuple[str, str]]) -> str:
-    drawn = timeline(activity, hosts, links)
-    ranges = {"whole run": (0.0, drawn.end_s), "three iterations around the median": drawn.window_s}
-    buttons = "".join(
-        f'<button data-figure="timeline" data-range="[{low:.9g}, {high:.9g}]">{name}</button>'
-        for name, (low, high) in ranges.items()
-    )
-    figure = embedded("timeline", drawn.figure, "Timeline of workers and links")
-    return sections.timeline(buttons + figure, " ".join(drawn.left_out), formatting.seconds(drawn.end_s))
 
 
 def embedded(name: str, figure: Any, title: str) -> str:

@@ -13,6 +13,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
+from e2c_dl.report.page.timeline import Drawn
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 
@@ -109,7 +110,13 @@ def header(run: Run) -> str:
         **{name: str(version) for name, version in run.versions.items()},
     }
     shown = "".join(f"<span>{escape(name)} <b>{escape(text)}</b></span>" for name, text in chips.items() if text)
-    return f'<h1>{escape(run.scenario or "Run " + run.run_id)}</h1><div class="chips">{shown}</div>'
+    themes = "".join(
+        f'<button type="button" data-theme-is="{name}" aria-pressed="false">{name}</button>'
+        for name in ("auto", "light", "dark")
+    )
+    title = f"<h1>{escape(run.scenario or 'Run ' + run.run_id)}</h1>"
+    switch = f'<div class="themes" role="group" aria-label="Theme">{themes}</div>'
+    return f'<div class="top">{title}{switch}</div><div class="chips">{shown}</div>'
 
 
 def verdict(run: Run, report: Report) -> str:
@@ -170,14 +177,32 @@ def _state(spent_s: float, wall_s: float) -> str:
     return f"{formatting.seconds(spent_s)} · {share}"
 
 
-def timeline(figure: str, left_out: str, length: str) -> str:
-    """The timeline and its buttons."""
+def timeline(drawn: Drawn) -> str:
+    """The timeline, its buttons and its key."""
     caption = (
-        f"The run lasted {length}. Drag to zoom into any part, double-click to come back. Per worker: state (thick), "
+        f"The run lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
+        "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "
         "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
-        f"byte's arrival. {escape(left_out)}"
+        f"byte's arrival. Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"
     )
-    return section("Timeline", caption, figure)
+    windows = "".join(
+        f'<button type="button" data-window="[{low:.9g}, {high:.9g}]">{name}</button>'
+        for name, (low, high) in drawn.windows_s.items()
+    )
+    zooms = "".join(
+        f'<button type="button" data-zoom="{factor}" aria-label="{name}">{sign}</button>'
+        for factor, name, sign in ((0.5, "closer", "+"), (2, "farther", "−"))
+    )
+    keys = [(f"s{code}", state.value) for code, state in enumerate(State)]
+    keys += [(f"p{int(phase)}", phase.name.lower()) for phase in drawn.phases] + [("m", "message")]
+    key = "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in keys)
+    canvases = (
+        '<canvas class="overview" aria-hidden="true"></canvas>'
+        '<canvas class="lanes" tabindex="0" role="img" aria-label="Timeline of workers and links"></canvas>'
+    )
+    plot = f'<div class="tools">{windows}{zooms}</div>{canvases}<div class="tip" hidden></div>'
+    figure = f'<div class="plot" id="timeline">{plot}</div><div class="legend">{key}</div>{drawn.content}'
+    return section("Timeline", escape(caption), figure)
 
 
 def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:

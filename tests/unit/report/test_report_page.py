@@ -21,8 +21,9 @@ from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, HostSummary, LinkSummary, Report
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import images, rows
-from e2c_dl.report.page import figures, html
+from e2c_dl.report.page import figures, html, style
 from e2c_dl.report.page.html import Source, build, write_report
+from e2c_dl.report.page.packed import unpacked
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&$x$"
 
@@ -61,11 +62,16 @@ class Page(HTMLParser):
         figure: dict[str, Any] = json.loads(self.scripts[index])
         return figure
 
+    def packed(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(facts, columns) of what the page draws by itself."""
+        found = [attrs.get("id") for tag, attrs in self.elements if tag == "script"]
+        return unpacked(self.scripts[found.index(f"{name}-data")])
+
 
 @pytest.fixture(autouse=True)
 def light_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plotly's four megabytes would be parsed by every test."""
-    monkeypatch.setattr(html, "get_plotlyjs", lambda: "/* plotly */")
+    """Plotly's four megabytes would be compressed and parsed by every test."""
+    monkeypatch.setattr(html, "_plotly", lambda: "cGxvdGx5")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def activity() -> Activity:
 @pytest.fixture
 def source(activity: Activity) -> Source:
     report = sample.report(activity)
-    diagnosis = Diagnosis(report=report, activity=activity)
+    diagnosis = Diagnosis(report=report, activity=activity, heat=sample.heat(activity))
     return Source(run=sample.run(), diagnosis=diagnosis, links=sample.links(), progress=sample.progress(6))
 
 
@@ -101,7 +107,8 @@ def hostile(source: Source) -> Source:
     assert activity is not None
     findings = tuple(replace(f, element=element(f.element), evidence=HOSTILE) for f in report.findings)
     lanes = tuple(replace(lane, host=renamed(lane.host, old)) for lane in activity.lanes)
-    moved = tuple(replace(t, src=renamed(t.src, old), dst=renamed(t.dst, old)) for t in activity.deliveries)
+    heat = source.diagnosis.heat
+    assert heat is not None
     return Source(
         run=replace(
             source.run,
@@ -124,7 +131,8 @@ def hostile(source: Source) -> Source:
                 bottlenecks=tuple(replace(b, element=element(b.element)) for b in report.bottlenecks),
                 limitations=(HOSTILE,),
             ),
-            activity=replace(activity, lanes=lanes, deliveries=moved),
+            activity=replace(activity, lanes=lanes),
+            heat=replace(heat, elements=tuple(map(element, heat.elements))),
         ),
         links=[{**row, "src": renamed(row["src"], old), "dst": renamed(row["dst"], old)} for row in source.links],
         progress=source.progress,
@@ -136,8 +144,10 @@ def test_the_page_answers_and_shows_every_figure(source: Source) -> None:
     text = " ".join(page.texts)
     assert "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed" in text
     assert "e2c-dl deploy experiments/first-light artifacts --on local" in text
-    for name in ("states", "topology", "timeline", "bottlenecks", "progress"):
+    for name in ("states", "topology", "bottlenecks", "progress"):
         assert page.figure(name)["data"]
+    assert len(page.packed("timeline")[0]["lanes"]) == 6
+    assert len(page.packed("heat")[0]["rows"]) == 12
 
 
 def test_nothing_is_fetched(source: Source) -> None:
@@ -157,7 +167,14 @@ def test_no_figure_can_be_sent_to_anybody(source: Source) -> None:
 
 
 def test_plotly_is_embedded_once(source: Source) -> None:
-    assert build(source).count("/* plotly */") == 1
+    assert build(source).count("cGxvdGx5") == 1
+
+
+def test_the_page_makes_no_markup_of_names(source: Source) -> None:
+    """All that its own scripts show goes through canvases and textContent."""
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", style.script()
+    )
 
 
 def test_hostile_names_cannot_act(source: Source) -> None:
@@ -167,7 +184,8 @@ def test_hostile_names_cannot_act(source: Source) -> None:
     ]
     assert not [attrs for _, attrs in wild.elements if any(name.startswith("on") for name in attrs)]
     assert HOSTILE in " ".join(wild.texts)
-    for name in ("states", "topology", "timeline", "bottlenecks"):
+    assert HOSTILE in [lane["name"] for lane in wild.packed("timeline")[0]["lanes"]]  # drawn as text
+    for name in ("states", "topology", "bottlenecks"):
         shown = json.dumps(wild.figure(name))
         assert "<img" not in shown
         assert "&lt;img" in shown
@@ -193,9 +211,10 @@ def test_a_run_that_broke_off_before_training_has_a_page() -> None:
 
 def test_culprits_are_marked_and_only_they(source: Source) -> None:
     page = Page(build(source))
-    ticks = page.figure("timeline")["layout"]["yaxis"]["ticktext"]
-    marked = [re.sub("<[^>]*>", "", tick) for tick in ticks if "<b>" in tick]
-    assert marked == ["fog-2", "cloud-1 → cloud-2"]
+    timeline, _ = page.packed("timeline")
+    heat, _ = page.packed("heat")
+    for shown in ([*timeline["lanes"], *timeline["links"]], heat["rows"]):
+        assert [row["name"] for row in shown if row["marked"]] == ["fog-2", "cloud-1 → cloud-2"]
 
 
 def test_rows_of_another_version_are_refused(source: Source) -> None:

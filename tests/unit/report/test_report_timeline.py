@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import sample_report as sample
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Ring, simulate
 
-from e2c_dl.diagnosis.activity import Activity, Interval, from_trace
+from e2c_dl.diagnosis.activity import ITERATION, Activity, from_trace
+from e2c_dl.diagnosis.states import STATES
 from e2c_dl.report.page import timeline
+from e2c_dl.report.page.lines import LAST, MIXED, WHOLE, Line, stepped
+from e2c_dl.report.page.packed import packed, ticks, unpacked
 from e2c_dl.topology import Link
-from e2c_dl.trace.model import Phase, State
-
-
-def spent(intervals: list[Interval]) -> dict[State, float]:
-    return {state: sum(b - a for a, b, s in intervals if s is state) for state in State}
+from e2c_dl.trace.model import Phase
 
 
 @pytest.fixture(scope="module")
@@ -29,99 +28,157 @@ def traced() -> Activity:
     return from_trace(simulate(Ring(compute_s=(0.05, 0.1, 0.05), links=(link,) * 3, bucket_bytes=(40_000, 90_000))))
 
 
+def content(made: timeline.Drawn) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    return unpacked(made.content.partition(">")[2].partition("<")[0])
+
+
+def drawn_s(made: timeline.Drawn, name: str = "s", kinds: int = 4) -> list[list[float]]:
+    """Seconds of each kind, line by line, as the page adds them up."""
+    facts, columns = content(made)
+    bounds = np.cumsum(columns[f"{name}_bounds"].astype(np.int64)) * facts["tick_s"]
+    first, codes, shares = (columns[f"{name}_{what}"] for what in ("first", "codes", "shares"))
+    used, found = 0, []
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        assert codes[high - 1] == LAST
+        spent = [0.0] * kinds
+        for row in range(low, high - 1):
+            length = bounds[row + 1] - bounds[row]
+            if codes[row] == MIXED:
+                own = (shares[used : used + kinds - 1] / WHOLE).tolist()
+                used += kinds - 1
+                for kind, share in enumerate([*own, 1 - sum(own)]):
+                    spent[kind] += length * share
+            else:
+                spent[codes[row]] += length
+        found.append(spent)
+    return found
+
+
+def true_s(shown: Activity) -> list[list[float]]:
+    return [[float(np.diff(lane.bounds_s)[lane.codes == code].sum()) for code in range(4)] for lane in shown.lanes]
+
+
 def test_a_trace_becomes_lanes_in_rank_order_that_begin_at_zero(traced: Activity) -> None:
     assert [lane.rank for lane in traced.lanes] == [0, 1, 2]
-    assert min(lane.states[0][0] for lane in traced.lanes) == 0.0
+    assert min(lane.bounds_s[0] for lane in traced.lanes) == 0.0
     for lane in traced.lanes:
-        assert [i.iteration for i in lane.iterations] == list(range(12))
-        assert all(a[1] == b[0] for a, b in pairwise(lane.states))
+        assert lane.iterations["iteration"].tolist() == list(range(12))
+        assert (np.diff(lane.bounds_s) > 0).all()
+        assert len(lane.bounds_s) == len(lane.codes) + 1
     assert len(traced.deliveries) == 12 * 3 * 2 * (2 * 2)  # iterations, ranks, buckets, steps of the ring
-    assert all(t.end_s > t.start_s for t in traced.deliveries)
+    assert (traced.deliveries["end_s"] > traced.deliveries["start_s"]).all()
+    assert sum(map(len, traced.by_link.values())) == len(traced.deliveries)
+    assert set(traced.by_link) == {("edge-1", "edge-2"), ("edge-2", "edge-3"), ("edge-3", "edge-1")}
 
 
 def test_the_window_is_of_median_iterations_and_not_the_first(traced: Activity) -> None:
     low, high = traced.window(3)
     iterations = traced.lanes[0].iterations
-    assert low in [i.start_s for i in iterations]
-    assert high - low == pytest.approx(3 * np.median([i.end_s - i.start_s for i in iterations]), rel=0.2)
-    assert traced.window(1)[0] > iterations[0].start_s
+    assert low in iterations["start_s"]
+    assert high - low == pytest.approx(3 * np.median(iterations["end_s"] - iterations["start_s"]), rel=0.2)
+    assert traced.window(1)[0] > iterations["start_s"][0]
+
+
+def test_the_slowest_iteration_is_found_and_the_first_is_not_it() -> None:
+    shown = sample.activity(iterations=4)
+    rows = np.array([(0, 0, 9), (1, 9, 10), (2, 10, 14), (3, 14, 15)], dtype=ITERATION)
+    slow = replace(shown, lanes=(replace(shown.lanes[0], iterations=rows), *shown.lanes[1:]))
+    assert slow.slowest(1) == (10.0, 14.0)
 
 
 def test_the_window_of_few_iterations_is_all_of_them() -> None:
     shown = sample.activity(iterations=2)
-    assert shown.window(3) == (shown.lanes[0].iterations[0].start_s, shown.lanes[0].iterations[-1].end_s)
-    bare = Activity(lanes=tuple(replace(lane, iterations=()) for lane in shown.lanes))
-    assert bare.window(3) == (0.0, bare.end_s)
-
-
-def drawn_seconds(figure: Any, name: str, points: int) -> float:
-    """The length of all strokes of the traces called ``name``, without the breaks between them."""
-    total = 0.0
-    for trace in figure.data:
-        if trace.name == name:
-            strokes = np.asarray(trace.x, dtype=float).reshape(-1, points + 1)
-            assert np.isnan(strokes[:, -1]).all()
-            total += float((strokes[:, -2] - strokes[:, 0]).sum())
-    return total
+    rows = shown.lanes[0].iterations
+    assert shown.window(3) == (rows["start_s"][0], rows["end_s"][-1])
+    none = np.empty(0, dtype=ITERATION)
+    bare = Activity(lanes=tuple(replace(lane, iterations=none) for lane in shown.lanes))
+    assert bare.window(3) == bare.slowest(3) == (0.0, bare.end_s)
 
 
 def test_every_interval_and_message_is_drawn_once(traced: Activity) -> None:
     made = timeline.timeline(traced)
     assert made.left_out == ()
-    for state in State:
-        expected = sum(spent(list(lane.states))[state] for lane in traced.lanes)
-        assert drawn_seconds(made.figure, state.value, 2) == pytest.approx(expected)
-    expected = sum(t.end_s - t.start_s for t in traced.deliveries)
-    assert drawn_seconds(made.figure, "message", 3) == pytest.approx(expected)
-    pieces = [p for lane in traced.lanes for p in lane.pieces if p.phase is Phase.BACKWARD]
-    assert drawn_seconds(made.figure, "backward", 3) == pytest.approx(sum(p.end_s - p.start_s for p in pieces))
+    assert np.array(drawn_s(made)) == pytest.approx(np.array(true_s(traced)), abs=1e-4)
+    facts, columns = content(made)
+    lasted_s = traced.deliveries["end_s"] - traced.deliveries["start_s"]
+    assert columns["m_length"].sum() * facts["tick_s"] == pytest.approx(lasted_s.sum(), rel=1e-3)
+    assert columns["m_bytes"].sum() == traced.deliveries["nbytes"].sum()
+    assert len(columns["p_phase"]) == sum(len(lane.pieces) for lane in traced.lanes)
+    assert set(made.phases) == {Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP}
+
+
+def test_a_link_is_busy_while_any_message_is_under_way(traced: Activity) -> None:
+    for (busy_s, idle_s), rows in zip(drawn_s(timeline.timeline(traced), "l", 2), traced.by_link.values(), strict=True):
+        assert busy_s + idle_s == pytest.approx(traced.end_s, rel=1e-4)
+        assert 0 < busy_s <= (rows["end_s"] - rows["start_s"]).sum() + 1e-6
 
 
 def test_too_many_details_are_left_out_and_told(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "MOST_DETAILS", 10)
     monkeypatch.setattr(timeline, "DETAILED_ITERATIONS", 2)
     made = timeline.timeline(traced)
-    assert made.left_out[0].startswith("Computations and messages are drawn between ")
-    assert 0 < drawn_seconds(made.figure, "message", 3) < sum(t.end_s - t.start_s for t in traced.deliveries)
+    assert made.left_out[0].startswith("Single computations and messages are drawn from ")
+    facts, columns = content(made)
+    assert 0 < len(columns["m_bytes"]) < len(traced.deliveries)
+    assert traced.window(2)[0] >= facts["detailed"][0][0]
 
 
 def test_too_many_intervals_are_drawn_in_steps_and_told(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "MOST_INTERVALS", 10)
-    monkeypatch.setattr(timeline, "STEPS_PER_LANE", 500)
+    monkeypatch.setattr(timeline, "STEPS", 50)
+    monkeypatch.setattr(timeline, "DETAILED_ITERATIONS", 2)
     made = timeline.timeline(traced)
     assert made.left_out[0].startswith("States are drawn in steps of ")
-    total = sum(drawn_seconds(made.figure, state.value, 2) for state in State)
-    assert total == pytest.approx(sum(lane.states[-1][1] - lane.states[0][0] for lane in traced.lanes))
-    compute = sum(spent(list(lane.states))[State.COMPUTE] for lane in traced.lanes)
-    assert drawn_seconds(made.figure, "compute", 2) == pytest.approx(compute, rel=0.05)
+    assert np.array(drawn_s(made)) == pytest.approx(np.array(true_s(traced)), rel=0.02, abs=0.01)
+    assert (content(made)[1]["s_codes"] == MIXED).any()
 
 
 def test_too_many_workers_are_left_out_but_no_culprit(traced: Activity) -> None:
-    many = Activity(lanes=tuple(replace(traced.lanes[0], host=f"edge-{i}", rank=i) for i in range(40)))
-    made = timeline.timeline(many, hosts={"edge-39"})
-    assert made.left_out[0].startswith("24 of 40 workers are drawn")
-    ticks = made.figure.layout.yaxis.ticktext
-    assert len(ticks) == 24
-    assert "edge-39" in ticks[-1]
+    many = Activity(lanes=tuple(replace(traced.lanes[0], host=f"edge-{i}", rank=i) for i in range(60)))
+    made = timeline.timeline(many, hosts={"edge-59"})
+    assert made.left_out[0].startswith("48 of 60 workers are drawn")
+    lanes = content(made)[0]["lanes"]
+    assert len(lanes) == 48
+    assert [lane["name"] for lane in lanes if lane["marked"]] == ["edge-59"]
+
+
+def test_too_many_links_are_left_out_but_no_culprit(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "MOST_LINKS", 1)
+    made = timeline.timeline(traced, links={("edge-3", "edge-1")})
+    assert made.left_out[0].startswith("1 of 3 links are drawn")
+    assert [link["name"] for link in content(made)[0]["links"]] == ["edge-3 → edge-1"]
 
 
 @given(
     lengths=st.lists(st.floats(0.01, 1.0), min_size=1, max_size=30),
-    states=st.lists(st.sampled_from(list(State)), min_size=30, max_size=30),
+    codes=st.lists(st.integers(0, 3), min_size=30, max_size=30),
     steps=st.integers(1, 50),
+    exact=st.tuples(st.floats(0, 15), st.floats(0, 15)).map(lambda ends: (min(ends), max(ends))),
 )
-def test_steps_cover_the_same_time_and_show_what_took_most(
-    lengths: list[float], states: list[State], steps: int
+def test_steps_cover_the_same_time_with_the_same_shares(
+    lengths: list[float], codes: list[int], steps: int, exact: tuple[float, float]
 ) -> None:
-    bounds = np.cumsum([0.5, *lengths]).tolist()
-    exact: list[Interval] = list(zip(bounds[:-1], bounds[1:], states[: len(lengths)], strict=True))
-    coarse = timeline.dominant(exact, steps)
-    assert coarse[0][0] == pytest.approx(exact[0][0])
-    assert coarse[-1][1] == pytest.approx(exact[-1][1])
-    assert all(a[1] == b[0] and a[2] is not b[2] for a, b in pairwise(coarse))
-    step = (bounds[-1] - bounds[0]) / steps
-    for start, end, state in coarse:
-        for low in np.arange(start, end - step / 2, step):
-            inside = [(max(a, low), min(b, low + step), s) for a, b, s in exact if b > low and a < low + step]
-            totals = spent(inside)
-            assert totals[state] >= max(totals.values()) - 1e-9
+    bounds = np.cumsum([0.5, *lengths])
+    line = Line(bounds_s=bounds, codes=np.array(codes[: len(lengths)], dtype=np.uint8), shares=np.empty((0, 4)))
+    coarse = stepped(line, len(STATES), np.linspace(bounds[0], bounds[-1], steps + 1), [exact])
+    assert coarse.bounds_s[0] == bounds[0]
+    assert coarse.bounds_s[-1] == bounds[-1]
+    assert (coarse.codes == MIXED).sum() == len(coarse.shares)
+    widths = np.diff(coarse.bounds_s)
+    for code in range(4):
+        mixed = (widths[coarse.codes == MIXED] * coarse.shares[:, code]).sum()
+        expected = np.diff(bounds)[line.codes == code].sum()
+        assert widths[coarse.codes == code].sum() + mixed == pytest.approx(expected, abs=1e-5)
+    middles = (coarse.bounds_s[:-1] + coarse.bounds_s[1:]) / 2
+    assert not ((coarse.codes == MIXED) & (middles > exact[0]) & (middles < exact[1])).any()
+
+
+@given(st.lists(st.floats(0, 1e5), max_size=20).map(sorted), st.text(max_size=40))
+def test_what_is_packed_comes_back(seconds: list[float], name: str) -> None:
+    text = packed("x", {"name": name}, {"t": ticks(seconds, 1e-3), "b": np.array([7], dtype=np.uint8)})
+    inside = text.partition(">")[2].partition("<")[0]
+    assert text == f'<script type="application/octet-stream" id="x-data">{inside}</script>'
+    facts, columns = unpacked(inside)
+    assert facts == {"name": name}
+    assert columns["b"].tolist() == [7]
+    assert np.cumsum(columns["t"]) * 1e-3 == pytest.approx(seconds, abs=1e-3)

@@ -1,0 +1,130 @@
+"""How slow every host and every link was in every iteration: what a heat map over the run draws.
+
+::
+
+    host   seconds of computation, the gradient's as on a host of factor 1 / the median of its class, or its own in a
+           small one
+    link   time its messages took, waiting for each other apart / what their sizes take by design, or its own median
+
+1.0 is as expected, 2.0 twice as slow. It judges nobody: one iteration's value may be noise, which the verdict weighs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.departures import low_median, warm_up
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.hosts import MIN_PEERS
+from e2c_dl.diagnosis.link_departures import carried_by_link
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.prefix import common_iterations
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.trace.messages import Messages
+from e2c_dl.trace.model import Phase, RankTrace, Trace
+
+PACED = (Phase.FORWARD, Phase.BACKWARD)  # what the scenario slows
+UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP)  # an evaluation is not in every iteration
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Heat:
+    """Times slower than expected, a row per element, a column per iteration; NaN: nothing was done in it."""
+
+    elements: tuple[Element, ...]  # hosts in rank order, then links
+    slowdown: Floats  # (elements, iterations)
+    by_design: tuple[bool, ...]  # against what was designed of it, or what its peers do; else against its own median
+    start_s: Floats  # (iterations,): the first worker to begin, since the run's first moment
+    end_s: Floats  # the last worker to end
+
+
+def heat_of(prefix: Trace, messages: Messages, reference: Reference) -> Heat:
+    """The heat of ``prefix``, a common one, whose messages are ``messages``. Raises: AnalysisError."""
+    iterations = common_iterations(prefix)
+    design = Design.of(prefix, reference)
+    links = carried_by_link(prefix, messages, iterations, design)
+    rows = [*_hosts(prefix.ranks, iterations, design), *(_link(link, iterations) for link in links)]
+    start_ns, end_ns = _bounds_ns(prefix, iterations)
+    return Heat(
+        elements=(
+            *(Element(kind=ElementKind.HOST, src=host) for host in prefix.hosts),
+            *(each.element for each in links),
+        ),
+        slowdown=np.array([row for row, _ in rows]).reshape(len(rows), iterations),
+        by_design=tuple(by_design for _, by_design in rows),
+        start_s=(start_ns - start_ns[0]) / 1e9,
+        end_s=(end_ns - start_ns[0]) / 1e9,
+    )
+
+
+Row = tuple[Floats, bool]
+"""(times slower in each iteration, whether by design)."""
+
+
+def _hosts(ranks: Sequence[RankTrace], iterations: int, design: Design) -> list[Row]:
+    normal = [_normal_s(rank, iterations, design) for rank in ranks]
+    first = warm_up(iterations)
+    medians = [_median(own[first:]) for own in normal]
+    reference = design.reference
+    classes = [(reference.hardware.get(rank.host, ""), reference.batch_sizes.get(rank.host, 1)) for rank in ranks]
+    rows = []
+    for own, median, kind in zip(normal, medians, classes, strict=True):
+        peers = [other for other, its in zip(medians, classes, strict=True) if its == kind and other > 0]
+        by_design = len(peers) >= MIN_PEERS and reference.compute_valid and not reference.batches_change
+        rows.append((_over(own, low_median(peers) if by_design else median), by_design))
+    return rows
+
+
+def _normal_s(rank: RankTrace, iterations: int, design: Design) -> Floats:
+    """Seconds that a host computed, its gradients as they would be on one of factor 1; NaN in an iteration without."""
+    spans = rank.spans[np.isin(rank.spans["phase"], [*PACED, *UNPACED])]
+    spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
+    begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+    speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
+    normal_s = np.where(np.isin(spans["phase"], PACED), speed.total(end_s) - speed.total(begin_s), end_s - begin_s)
+    spent = np.bincount(spans["iteration"], weights=normal_s, minlength=iterations)
+    return np.where(spent > 0, spent, np.nan)
+
+
+def _link(link: ObservedLink, iterations: int) -> Row:
+    """Of one link; where no rate is designed, or segments are lost by design, against its own median."""
+    kept = (link.rows["iteration"] >= 0) & (link.rows["iteration"] < iterations)
+    number = link.rows["iteration"][kept]
+    spent = np.bincount(number, weights=(link.services_ns + link.delay_ns)[kept], minlength=iterations)
+    took_ns = np.where(np.bincount(number, minlength=iterations) > 0, spent, math.nan).astype(np.float64)
+    if not link.judgeable:
+        return _over(took_ns, _median(took_ns[warm_up(iterations) :])), False
+    expected = (link.expected_ns + link.designed_delay_ns)[kept]
+    expected_ns = np.bincount(number, weights=expected, minlength=iterations).astype(np.float64)
+    return _over(took_ns, expected_ns), True
+
+
+def _over(above: Floats, below: Floats | float) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.asarray(above / below)
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def _median(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _bounds_ns(prefix: Trace, iterations: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """When the first worker began each iteration, and when the last ended it."""
+    start_ns = np.full(iterations, np.iinfo(np.int64).max)
+    end_ns = np.full(iterations, np.iinfo(np.int64).min)
+    for rank in prefix.ranks:
+        spans = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+        spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
+        np.minimum.at(start_ns, spans["iteration"], spans["start_ns"])
+        np.maximum.at(end_ns, spans["iteration"], spans["end_ns"])
+    return start_ns, end_ns

@@ -1,0 +1,47 @@
+// Opens what e2c_dl/report/page/packed.py packed: {facts, columns}.
+async function unpacked(name) {
+  const text = document.getElementById(name + "-data").textContent;
+  const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const opened = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const content = await new Response(opened).arrayBuffer();
+  const length = new DataView(content).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
+  const arrays = { Uint8Array, Uint16Array, Int16Array, Int32Array, Uint32Array, Float32Array, Float64Array };
+  const columns = {};
+  for (const [key, [type, offset, count]] of Object.entries(header.columns)) {
+    columns[key] = new arrays[type](content, 4 + length + offset, count);
+  }
+  return { facts: header.facts, columns };
+}
+
+// Seconds, of differences in ticks.
+function seconds(differences, tick) {
+  const made = new Float64Array(differences.length);
+  for (let i = 0, at = 0; i < made.length; i++) { at += differences[i]; made[i] = at * tick; }
+  return made;
+}
+
+// The sums so far, of differences.
+function summed(differences) {
+  const made = new Int32Array(differences.length);
+  for (let i = 0, at = 0; i < made.length; i++) { at += differences[i]; made[i] = at; }
+  return made;
+}
+
+// The last i in [low, high) with values[i] <= at; low if there is none.
+function lastUpTo(values, at, low, high) {
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= at) low = middle; else high = middle;
+  }
+  return low;
+}
+
+// As formatting.seconds says it: three digits and a unit.
+function inWords(s) {
+  const size = Math.abs(s);
+  if (size === 0) return "0 s";
+  if (size >= 120) return (s / 60).toPrecision(size >= 6000 ? 4 : 3) + " min";
+  if (size >= 1) return s.toPrecision(size >= 1000 ? 4 : 3) + " s";
+  return size >= 1e-3 ? (s * 1e3).toPrecision(3) + " ms" : (s * 1e6).toPrecision(3) + " µs";
+}
