@@ -14,7 +14,8 @@ from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Setting, Stra
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
-from e2c_dl.worlds.live import IterationDone, LiveWorker, Network, SocketOptions
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.live import IterationDone, LiveWorker, Network, OwnShare, Share, SocketOptions
 
 LARGEST = 1 << 24
 KEY = b"a key that all ranks of these tests share"
@@ -99,8 +100,12 @@ def train(
     layers: Sequence[str] | None = None,
     batching: str = "fixed",
     seed: int = 1,
+    shares: Callable[[], Sequence[Share]] | None = None,
 ) -> list[Spans]:
-    """Run ``strategy`` on all ranks to its end; each rank's spans. The computes hold the result."""
+    """Run ``strategy`` on all ranks to its end; each rank's spans. The computes hold the result.
+
+    ``shares`` makes each rank's share of a budget, in the event loop; without, each has ``iterations``.
+    """
     where = layers or ["edge"] * len(computes)
     made = [strategy(**(settings or {})) for _ in computes]
 
@@ -110,18 +115,21 @@ def train(
             opened = networks(stack, written)
             await connected(opened, made[0].used_links(where))
             everybody = Everybody(len(computes))
+            own = shares() if shares else [
+                OwnShare(Equal(iterations), rank, recorder.clock) for rank, recorder in enumerate(written)
+            ]  # fmt: skip
             workers = [
                 LiveWorker(
                     network=opened[rank], compute=compute, thread=stack.enter_context(ThreadPoolExecutor(1)),
                     recorder=written[rank], samples=batch_sizes[rank], total_samples=sum(batch_sizes),
-                    layers=where, seed=seed, iterations=iterations, evaluate_every=evaluate_every,
+                    layers=where, seed=seed, budget=own[rank], evaluate_every=evaluate_every,
                     on_progress=on_progress,
                 )
                 for rank, compute in enumerate(computes)
             ]  # fmt: skip
             await asyncio.gather(*(
-                worker.run(own, everybody.here, lambda seen: controlled(seen, batching))
-                for worker, own in zip(workers, made, strict=True)
+                worker.run(each, everybody.here, lambda seen: controlled(seen, batching))
+                for worker, each in zip(workers, made, strict=True)
             ))  # fmt: skip
             await asyncio.gather(*(network.close() for network in opened))
 

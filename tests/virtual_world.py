@@ -17,6 +17,7 @@ from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
+from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual import (
     ComputeProfile,
     GradientTimes,
@@ -129,7 +130,7 @@ def run(
     links: Mapping[tuple[int, int], LinkModel] | None = None, bottlenecks: Sequence[SharedRate] = (),
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
     on_progress: Callable[[SimulatedIteration], None] | None = None, on_iteration: OnIteration | None = None,
-    unsteady: Collection[tuple[int, int]] = (), batching: str = "fixed",
+    unsteady: Collection[tuple[int, int]] = (), batching: str = "fixed", allotment: Allotment | None = None,
 ) -> Run:  # fmt: skip
     """Run ``strategy()`` on every rank to its end. Without ``links``, random ones by ``seed``.
 
@@ -144,6 +145,7 @@ def run(
         strategy, hosts=on_hosts, links=links, bottlenecks=bottlenecks, computes=computes, sink=sink,
         iterations=iterations, seed=seed, evaluate_every=evaluate_every, on_progress=on_progress,
         on_iteration=on_iteration, unsteady=unsteady, as_seen=lambda worker: controlled(worker, batching),
+        allotment=allotment,
     )  # fmt: skip
     return Run(result=result, trace=trace(sink, on_hosts), hosts=tuple(on_hosts), links=links)
 

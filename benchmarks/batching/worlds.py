@@ -16,7 +16,8 @@ from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recorder import Recorder, read_spans
-from e2c_dl.worlds.live import LiveWorker, Network
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.live import LiveWorker, Network, OwnShare
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InMemory, LinkModel, simulate
 
 SIZE = len(SPEEDS)
@@ -89,7 +90,8 @@ async def _train(directory: Path, computes: list[Sleeping], controller: str, ite
             LiveWorker(
                 network=networks[rank], compute=compute, thread=stack.enter_context(ThreadPoolExecutor(1)),
                 recorder=recorders[rank], samples=BATCH, total_samples=SIZE * BATCH, layers=["edge"] * SIZE, seed=0,
-                iterations=iterations, evaluate_every=0, on_progress=lambda _: None,
+                budget=OwnShare(Equal(iterations), rank, recorders[rank].clock), evaluate_every=0,
+                on_progress=lambda _: None,
             )
             for rank, compute in enumerate(computes)
         ]  # fmt: skip

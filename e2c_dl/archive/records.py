@@ -99,7 +99,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     rank: int = 0
     iteration: int  # finished ones
-    iterations: int
+    iterations: int  # of this rank in all; 0: not known beforehand
     loss: float | None = None
     test_loss: float | None = None
     accuracy: float | None = None  # of the last evaluation, 0..1
@@ -107,17 +107,17 @@ class Progress(Struct, frozen=True, kw_only=True):
     remaining_s: float | None = None
 
     @classmethod
-    def at(cls, iteration: int, iterations: int, elapsed_s: float, **known: Any) -> Progress:
-        """After ``iteration`` iterations in ``elapsed_s``: the others are expected to take as long as these.
+    def at(cls, iteration: int, iterations: int, elapsed_s: float, used: float, **known: Any) -> Progress:
+        """After ``iteration`` iterations in ``elapsed_s``, when ``used`` (0..1) of the budget is: the rest is expected
+        to take as long as that.
 
         What is not a number, as losses of shapes are, is not known.
         """
         known = {name: value for name, value in known.items() if value is None or not math.isnan(value)}
-        remaining_s = elapsed_s / max(1, iteration) * (iterations - iteration)
+        remaining_s = round(elapsed_s * (1 - used) / used, 6) if used > 0 else None
         return cls(
-            iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6),
-            remaining_s=round(remaining_s, 6), **known,
-        )  # fmt: skip
+            iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6), remaining_s=remaining_s, **known
+        )
 
 
 class Doing(Struct, frozen=True, kw_only=True):

@@ -88,7 +88,7 @@ def stage(simulation: Simulation) -> None:
         versions=versions(),
         emulation=inputs.emulation_facts(scenario),
         hosts=[{"name": h.name, "layer": h.layer, "rank": h.rank, "role": h.role} for h in scenario.topology.ranks],
-        facts={"training": vars(scenario.training), "mathematics": SHAPES if simulation.shapes_only else REAL},
+        facts={"training": scenario.training.recorded(), "mathematics": SHAPES if simulation.shapes_only else REAL},
     )
     simulation.console.begun(run_id, path)
     for sentence in (*(NOT_TRAINED if simulation.shapes_only else ()), *inputs.not_honoured(scenario)):

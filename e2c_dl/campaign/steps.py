@@ -60,7 +60,7 @@ def stage(campaign: Campaign) -> None:
         versions=versions(),
         emulation=testbed.facts(),
         facts={
-            "training": vars(scenario.training), "mathematics": scenario.training.mathematics,
+            "training": scenario.training.recorded(), "mathematics": scenario.training.mathematics,
             "strict": request.strict, "only_probe": request.only_probe, "kernel": platform.release(),
         },
     )  # fmt: skip

@@ -60,7 +60,7 @@ class PlainConsole:
 
     def progress(self, progress: Where) -> None:
         now = time.monotonic()
-        if now - self._last_s < _PLAIN_EVERY_S and progress.iteration < progress.iterations:
+        if now - self._last_s < _PLAIN_EVERY_S and progress.iteration != progress.iterations:  # the last, if known
             return
         self._last_s = now
         self._line(f"{'train':<9} {described(progress)}")
@@ -146,7 +146,7 @@ class LiveConsole(PlainConsole):
 
 def described(progress: Where) -> str:
     """``progress`` in one line: iteration, loss, accuracy, time left."""
-    parts = [f"iteration {progress.iteration}/{progress.iterations}"]
+    parts = [f"iteration {progress.iteration}" + (f"/{progress.iterations}" if progress.iterations else "")]
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.3f}")
     if progress.accuracy is not None:

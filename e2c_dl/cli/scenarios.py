@@ -49,7 +49,7 @@ def check(scenario: Path, testbed: str) -> None:
     training = loaded.training
     click.echo(
         f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; "
-        f"{training.strategy} over {len(topology.ranks)} ranks for {training.iterations} iterations"
+        f"{training.strategy} over {len(topology.ranks)} ranks for {training.ends.described()}"
     )
 
 

@@ -120,7 +120,11 @@ def _about_completeness(
     if broken:
         figures = f"figures are of the {iterations} iterations all finished"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
-    elif messages.unmatched:  # of a trace that breaks off, some must be
+    counts = [int((rank.spans["phase"] == Phase.ITERATION).sum()) for rank in trace.ranks]
+    if not broken and max(counts) > iterations:
+        unlike = f"Ranks trained {iterations} to {max(counts)} iterations, each at its own pace"
+        yield Limitation(sentence=f"{unlike}: figures are of the first {iterations} of each.")
+    elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
         yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
 
 

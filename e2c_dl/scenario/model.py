@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Link, Pair, Topology
@@ -30,7 +32,7 @@ class Training:
     dataset: str  # as e2c_dl.scenario.data spells them: digits, cifar10, images:64 ...
     data_dir: str | None = None  # where its files stand, on every host; None for data sets that need none
     mathematics: str = REAL  # or shapes: vectors of the right sizes that hold zeros, and times by the stored profile
-    iterations: int
+    iterations: int  # of each rank; where ``budget`` ends training, the most that one rank may come to
     batch_sizes: tuple[int, ...]  # by rank
     optimizer: str = "sgd"  # or adamw
     learning_rate: float
@@ -43,6 +45,16 @@ class Training:
     dtype: str  # float32 or float64
     evaluate_every: int  # iterations; 0: only at the end
     bucket_bytes: int  # a bucket is closed when it holds at least this much
+    budget: Budget | None = None  # what ends training instead of ``iterations``
+
+    @property
+    def ends(self) -> Budget:
+        """What ends training."""
+        return self.budget or Budget(unit=Unit.ITERATIONS, amount=self.iterations)
+
+    def recorded(self) -> dict[str, Any]:
+        """All of it as numbers and text, for run.json."""
+        return {**vars(self), "budget": {self.ends.unit.value: self.ends.amount}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,12 @@ from typing import Any
 
 from e2c_dl import strategies, units
 from e2c_dl.errors import InputError
+from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.data import IN_FOLDERS, is_import_path, parse_dataset, parse_partition
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.keys import integer, number, one_of
 from e2c_dl.scenario.model import REAL, SHAPES, Training
+from e2c_dl.strategies import batching
 from e2c_dl.strategies.base import Setting
 
 MODELS = ("cnn", "mlp", "resnet", "transformer")
@@ -23,7 +25,12 @@ OPTIMIZERS = ("sgd", "adamw")
 BATCHINGS = ("fixed", "proportional", "dynamic")
 DTYPES = ("float32", "float64")
 MAX_ITERATIONS = 10_000_000
+MAX_UPDATES = MAX_ITERATIONS * 1000
+MAX_SAMPLES = 10**15
+MAX_SECONDS = 1_000_000
 MAX_BUCKET_BYTES = 2**30
+
+_BUDGETS = ("updates", "samples", "seconds")  # instead of iterations
 
 
 def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Findings) -> Training | None:
@@ -44,13 +51,27 @@ def read_training(trainers: tuple[Field, ...], names: frozenset[str], found: Fin
     if own.errors:
         return None
     by_rank = [settings[id(trainer.required("env").value)] for trainer in trainers]
-    shared = {key: value for key, value in by_rank[0].items() if key != "batch_size"}
-    return Training(**shared, batch_sizes=tuple(each["batch_size"] for each in by_rank))
+    shared = {key: value for key, value in by_rank[0].items() if key not in ("batch_size", *_BUDGETS)}
+    training = Training(**shared, batch_sizes=tuple(each["batch_size"] for each in by_rank))
+    given = next((key for key in _BUDGETS if by_rank[0][key] is not None), None)
+    return training if given is None else found.attempt(_budgeted, training, trainers[0].required("env"), given)
+
+
+def _budgeted(training: Training, env: Field, key: str) -> Training:
+    """``training``, ended by the budget at ``key``. Raises: ScenarioError, if not every rank gets an iteration."""
+    field, sizes = env.required(key), training.batch_sizes
+    budget = Budget(unit=Unit(key), amount=float(field.number(lambda _: True, "above 0")))
+    if budget.amount < sum(budget.costs(sizes)):
+        problem = f"an iteration of each of the {len(sizes)} ranks takes {sum(budget.costs(sizes))} {key}"
+        raise field.error(problem, "write at least that many")
+    own_pace = batching.own_pace(strategies.load(training.strategy), training.batching)
+    most = budget.most(sizes) if own_pace else budget.in_step(sizes)
+    return replace(training, budget=budget, iterations=MAX_ITERATIONS if most is None else most)
 
 
 def default_training(strategy: str) -> Training:
     """The training of one host whose ``env:`` says nothing but its strategy."""
-    shared = {key: value for key, value in DEFAULTS.items() if key not in ("batch_size", "bucket_bytes")}
+    shared = {key: value for key, value in DEFAULTS.items() if key not in ("batch_size", "bucket_bytes", *_BUDGETS)}
     bucket_bytes = units.parse_size(DEFAULTS["bucket_bytes"])
     return Training(strategy=strategy, **shared, batch_sizes=(DEFAULTS["batch_size"],), bucket_bytes=bucket_bytes)
 
@@ -59,6 +80,7 @@ def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, A
     """Every key's value, defaults included; notes in ``found`` what is wrong."""
     readers = {"strategy": one_of(sorted(names)).read, **{key: read for key, (_, read) in _ENV.items() if read}}
     fields = env.keys(found, known=KEYS, required=["strategy"])
+    found.attempt(_check_one_end, fields)
     # A default stands where the key would: an error about it, such as a missing data_dir, names a line that is there.
     absent = {key: replace(env, path=(*env.path, key), value=DEFAULTS[key]) for key in DEFAULTS if key not in fields}
     asked = {key: field for key in KEYS if (field := fields.get(key) or absent.get(key))}
@@ -104,6 +126,18 @@ def _bucket_bytes(field: Field) -> int:
     return size
 
 
+def _check_one_end(fields: Mapping[str, Field]) -> None:
+    """Raises: ScenarioError, if more than one key says when training ends."""
+    given = [key for key in ("iterations", *_BUDGETS) if key in fields and fields[key].value is not None]
+    if len(given) > 1:
+        raise fields[given[1]].error(f"{' and '.join(given)} each say when training ends", "keep one of them")
+
+
+def _optional(read: Callable[[Field], object]) -> Callable[[Field], object]:
+    """As ``read`` does; nothing where nothing is said."""
+    return lambda field: None if field.value is None else read(field)
+
+
 # Key -> what holds where ``env:`` says nothing, and how its value is read. Behind the readers, which it names.
 _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "strategy_settings": ({}, None),
@@ -112,7 +146,10 @@ _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "data_dir": (None, _data_dir),
     "partition": ("iid", _spelled(parse_partition)),
     "mathematics": (REAL, one_of((REAL, SHAPES)).read),
-    "iterations": (100, integer(1, MAX_ITERATIONS).read),
+    "iterations": (100, integer(1, MAX_ITERATIONS).read),  # of each rank
+    "updates": (None, _optional(integer(1, MAX_UPDATES).read)),  # gradients applied, of all ranks together
+    "samples": (None, _optional(integer(1, MAX_SAMPLES).read)),  # trained on, of all ranks together
+    "seconds": (None, _optional(number(0, MAX_SECONDS, above=True).read)),  # of training
     "batch_size": (32, integer(1, 1_000_000).read),  # samples of this host, per iteration
     "batching": ("fixed", one_of(BATCHINGS).read),
     "optimizer": ("sgd", one_of(OPTIMIZERS).read),

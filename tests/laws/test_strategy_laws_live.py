@@ -3,7 +3,10 @@ to the bit as in the virtual world."""
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import live_world
 import numpy as np
@@ -12,7 +15,10 @@ import virtual_world
 from quadratic import Problem, Quadratic
 
 from e2c_dl import strategies
+from e2c_dl.drivers.live.budget.account import CountAccount
+from e2c_dl.drivers.live.budget.shares import GrantedShare
 from e2c_dl.strategies.base import Setting
+from e2c_dl.trace.model import Phase
 
 SIZE, ITERATIONS = 4, 9
 LAYERS = ("edge", "edge", "fog", "fog")
@@ -54,3 +60,26 @@ def test_batches_by_speed_over_sockets(tmp_path: Path, name: str, chosen: dict[s
     computes = live(tmp_path, name, chosen, "dynamic")
     by_iteration = np.array([compute.history for compute in computes])
     assert np.all(by_iteration.sum(axis=0) == sum(Problem(SIZE, 1).samples))
+
+
+@pytest.mark.parametrize("name", [name for name in strategies.names() if strategies.load(name).asynchronous])
+def test_ranks_share_a_budget_over_sockets(tmp_path: Path, name: str) -> None:
+    problem = Problem(SIZE, 1, dtype=np.float32)
+    computes = problem.computes()
+
+    def shares() -> list[GrantedShare]:
+        loop, account = asyncio.get_running_loop(), CountAccount(40, [1] * SIZE)
+
+        def heard(rank: int, said: dict[str, Any]) -> None:
+            for ranks, answer in account.hear(rank, said):
+                for each in ranks:
+                    loop.call_soon(made[each].hear, answer)
+
+        made = [GrantedShare(partial(loop.call_soon, heard, rank)) for rank in range(SIZE)]
+        return made
+
+    traces = live_world.train(tmp_path, strategies.load(name), computes, problem.samples, 0, shares=shares)
+    counts = [int((spans["phase"] == Phase.ITERATION).sum()) for spans in traces]
+    assert sum(counts) == 40
+    assert min(counts) >= 1
+    assert [len(compute.history) for compute in computes] == counts

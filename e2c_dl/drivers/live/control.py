@@ -7,6 +7,7 @@
             <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank
             -> {"op": "fail", "reason": ..., "cause": ..., "exit_code": ..., "lost": r}
             <- {"op": "abort", "rank": r, "reason": ..., "cause": ..., "exit_code": ...}   nobody goes on
+            -> {"op": "budget", "said": {...}}   <- {"op": "budget", "said": {...}}   see e2c_dl.drivers.live.budget
             -> {"op": "leave"}                                    the orderly end
 
 A connection that ends without leaving is a lost rank. The first cause that reaches the coordinator is the one all are
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from e2c_dl.archive.records import Cause
@@ -51,6 +52,7 @@ class Control:
         self.rank = rank
         self._reader, self._writer, self._coordinator = reader, writer, coordinator
         self._gathering: dict[str, asyncio.Future[list[Any]]] = {}
+        self.on_budget: Callable[[dict[str, Any]], None] = lambda _: None
         self._ended: asyncio.Future[Aborted] = asyncio.get_running_loop().create_future()
         self._listening = asyncio.get_running_loop().create_task(self._listen())
 
@@ -124,6 +126,10 @@ class Control:
         await asyncio.wait({self._ended}, timeout=_VERDICT_WITHIN_S)
         return self._ended.result() if self._ended.done() else None
 
+    def say_budget(self, said: dict[str, Any]) -> None:
+        """Tell the budget's account, whose answers ``on_budget`` hears."""
+        self._say(op="budget", said=said)
+
     async def leave(self) -> None:
         self._say(op="leave")
         await self._writer.drain()  # so that the end of the connection does not overtake it
@@ -144,6 +150,8 @@ class Control:
                 if heard["op"] == "abort":
                     cause = Cause(heard["cause"])
                     self._end(Aborted(heard["rank"], heard["reason"], cause=cause, exit_code=heard["exit_code"]))
+                elif heard["op"] == "budget":
+                    self.on_budget(heard["said"])
                 else:
                     self._gathering.pop(heard["name"]).set_result(heard["values"])
         except (OSError, ValueError, KeyError) as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2c_dl.archive.records import Cause, Doing
+from e2c_dl.drivers.live.budget.account import Account, Answers
 from e2c_dl.drivers.live.control import LARGEST_LINE_BYTES
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.deadlines import Deadline
@@ -42,13 +43,19 @@ class _Gathering:
 class Coordinator:
     """Serves the ranks called ``names`` (hosts, by rank) from the running event loop, until closed.
 
-    ``tell`` hears who has joined, and who has come to each gathering that is in ``SAID``.
+    ``tell`` hears who has joined, and who has come to each gathering that is in ``SAID``. ``account`` is that of a
+    budget that ranks share.
     """
 
-    def __init__(self, names: Sequence[str], key: bytes, tell: Callable[[Doing], None] = lambda _: None) -> None:
+    def __init__(
+        self, names: Sequence[str], key: bytes, tell: Callable[[Doing], None] = lambda _: None,
+        account: Account | None = None,
+    ) -> None:  # fmt: skip
         self._names = names
         self._key = key
         self._say = tell
+        self._account = account
+        self._time: asyncio.TimerHandle | None = None  # the budget's, from the first iteration on
         self._joined: set[int] = set()  # ranks
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._gatherings: dict[str, _Gathering] = {}
@@ -83,6 +90,8 @@ class Coordinator:
         for gathering in self._gatherings.values():
             if gathering.timer is not None:
                 gathering.timer.cancel()  # else it would end a run that is over
+        if self._time is not None:
+            self._time.cancel()
         for writer in self._writers.values():
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for writer in self._writers.values()), return_exceptions=True)
@@ -112,9 +121,23 @@ class Coordinator:
         """Act on ``line`` of ``rank``; True if it leaves."""
         if line["op"] == "gather":
             self._gather(rank, line["name"], line["value"], line["within_s"])
+        elif line["op"] == "budget" and self._account is not None:
+            self._answer(self._account.hear(rank, line["said"]))
+            if self._time is None and self._account.seconds is not None:
+                loop = asyncio.get_running_loop()
+                self._time = loop.call_later(self._account.seconds, self._time_is_over, self._account)
         elif line["op"] == "fail":
             self._failed(rank, line)
         return bool(line["op"] in {"leave", "fail"})
+
+    def _time_is_over(self, account: Account) -> None:
+        self._answer(account.time_is_over())
+
+    def _answer(self, answers: Answers) -> None:
+        for ranks, said in answers:
+            for rank in ranks:
+                if rank in self._writers:
+                    self._writers[rank].write(_line(op="budget", said=said))
 
     def _failed(self, rank: int, line: dict[str, Any]) -> None:
         """``rank`` cannot go on, because of itself, or because it lost another."""

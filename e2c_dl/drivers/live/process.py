@@ -58,7 +58,7 @@ def _worked(run_dir: Path, service_id: str) -> tuple[WorkerOutcome, int]:
         )
         _write(run_dir, ended)
         return ended, error.exit_code
-    progress = ProgressLog(assignment.records, assignment.rank, assignment.scenario.training.iterations)
+    progress = ProgressLog(assignment.records, assignment.rank)
     ending, evaluation = _attempt(assignment, progress)
     ended_s = time.time()  # of failures, the earliest is the cause
     ended = WorkerOutcome.of(

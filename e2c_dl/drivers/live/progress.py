@@ -36,9 +36,10 @@ class SetupLog:
 class ProgressLog:
     """Appends a :class:`~e2c_dl.archive.records.Progress` per iteration, and one of the final evaluation."""
 
-    def __init__(self, records: HostRecords, rank: int, iterations: int) -> None:
+    def __init__(self, records: HostRecords, rank: int) -> None:
         self.iterations_done = 0
-        self._rank, self._iterations = rank, iterations
+        self._rank = rank
+        self._share: live.Share | None = None
         self._path = records.progress_file
         self._begin = self._last = time.monotonic()  # not wall clock, which may be set meanwhile
         self._file = _opened(self._path)
@@ -48,7 +49,9 @@ class ProgressLog:
         """From the start of training to the last report."""
         return self._last - self._begin
 
-    def begin(self) -> None:
+    def begin(self, share: live.Share) -> None:
+        """Training begins, until ``share`` is used."""
+        self._share = share
         self._begin = self._last = time.monotonic()
 
     def report(self, progress: live.IterationDone) -> None:
@@ -65,7 +68,10 @@ class ProgressLog:
         self._file.close()
 
     def _append(self, **known: Any) -> None:
-        line = Progress.at(self.iterations_done, self._iterations, self.seconds, rank=self._rank, **known)
+        done, share = self.iterations_done, self._share
+        used = share.used(done, self.seconds) if share else 0.0
+        iterations = share.iterations or 0 if share else 0
+        line = Progress.at(done, iterations, self.seconds, used, rank=self._rank, **known)
         try:
             self._file.write(report_line(line))
         except OSError as error:

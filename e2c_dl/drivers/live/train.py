@@ -12,6 +12,8 @@ import numpy as np
 from e2c_dl import strategies
 from e2c_dl.archive.records import Cause
 from e2c_dl.drivers.live import mathematics
+from e2c_dl.drivers.live.budget.account import account_of
+from e2c_dl.drivers.live.budget.shares import AskedShare, share_of
 from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.clocks import Clocks
@@ -83,7 +85,7 @@ async def _join(assignment: Assignment, resources: AsyncExitStack, key: bytes, t
     names = [member.name for member in assignment.members]
     first = assignment.members[0]
     if assignment.rank == 0:
-        coordinator = Coordinator(names, key, tell)
+        coordinator = Coordinator(names, key, tell, account_of(assignment.scenario.training))
         resources.push_async_callback(coordinator.close)  # before it listens: if that fails, it is closed all the same
         await coordinator.listen(first.address, first.control_port)
     control = await Control.join(first.address, first.control_port, rank=assignment.rank, names=names, key=key)
@@ -119,15 +121,18 @@ async def _steps(
     network = _listen(assignment, recorder, key, compute.parameters.nbytes)
     resources.callback(network.abort)  # after close(): no effect
     await _connect(assignment, control, network, strategy.used_links(layers))
+    share = share_of(training, assignment.rank, recorder.clock, control.say_budget)
+    if isinstance(share, AskedShare):
+        control.on_budget = share.hear
     worker = LiveWorker(
         network=network, compute=compute, thread=thread, recorder=recorder,
         samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
-        seed=training.seed, iterations=training.iterations, evaluate_every=training.evaluate_every,
+        seed=training.seed, budget=share, evaluate_every=training.evaluate_every,
         on_progress=progress.report, on_iteration=emulation.iteration,
     )  # fmt: skip
     await control.barrier("start")  # all links are open, everywhere
     emulation.began()
-    progress.begin()  # set-up is no part of training
+    progress.begin(share)  # set-up is no part of training
     trained = worker.run(
         strategy,
         everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes

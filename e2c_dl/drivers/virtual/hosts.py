@@ -17,6 +17,7 @@ from e2c_dl.archive.records import Cause, ComputeFacts, HostFacts, Progress, Wor
 from e2c_dl.scenario.model import REAL, SHAPES, Scenario
 from e2c_dl.strategies.base import Evaluation
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual.profile import HostModel
 
 
@@ -49,8 +50,8 @@ def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
 class ProgressFiles:
     """Every rank's progress.jsonl, a line per iteration; times are virtual seconds of training."""
 
-    def __init__(self, hosts: Sequence[HostRecords], iterations: int) -> None:
-        self._hosts, self._iterations = hosts, iterations
+    def __init__(self, hosts: Sequence[HostRecords], allotment: Allotment) -> None:
+        self._hosts, self._allotment = hosts, allotment
         self._pending: list[list[Progress]] = [[] for _ in hosts]
         self.done = [0] * len(hosts)  # iterations, by rank
         self.elapsed_s = [0.0] * len(hosts)
@@ -71,7 +72,9 @@ class ProgressFiles:
             lines.clear()
 
     def _add(self, rank: int, **known: float | None) -> None:
-        line = Progress.at(self.done[rank], self._iterations, self.elapsed_s[rank], rank=rank, **known)
+        done, elapsed_s = self.done[rank], self.elapsed_s[rank]
+        used = self._allotment.used(done, elapsed_s)
+        line = Progress.at(done, self._allotment.iterations or 0, elapsed_s, used, rank=rank, **known)
         self._pending[rank].append(line)
 
 

@@ -15,6 +15,7 @@ from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.strategies.batching import controlled
+from e2c_dl.worlds.allotment import allotted
 from e2c_dl.worlds.virtual import HostModel, InFiles, SimulatedIteration, simulate
 
 FLUSH_EVERY = 50
@@ -31,7 +32,8 @@ class SimulatedRun:
         self._scenario, self._models, self._archive, self._tell = scenario, models, archive, tell
         self._records = hosts.records(archive, scenario)
         self._spans = InFiles([each.spans for each in self._records])
-        self._progress = hosts.ProgressFiles(self._records, scenario.training.iterations)
+        self._allotment = allotted(scenario.training)
+        self._progress = hosts.ProgressFiles(self._records, self._allotment)
         self._changes = RunChanges(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
         self._finished = False
@@ -53,7 +55,7 @@ class SimulatedRun:
             on_iteration=self._changes.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
-            on_end=self._on_end,
+            on_end=self._on_end, allotment=self._allotment,
         )  # fmt: skip
         self._finished = True
 

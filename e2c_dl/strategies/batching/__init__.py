@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Worker
+from e2c_dl.strategies.base import Strategy, Worker
 from e2c_dl.strategies.batching.controllers import divided, dynamic, fixed, proportional
 
-__all__ = ["CONTROLLERS", "controlled", "divided"]
+__all__ = ["CONTROLLERS", "controlled", "divided", "own_pace"]
 
 CONTROLLERS: Mapping[str, Callable[[Worker], Worker]] = MappingProxyType({
     "dynamic": dynamic,
@@ -37,3 +37,11 @@ def controlled(worker: Worker, name: str) -> Worker:
         close = difflib.get_close_matches(name, CONTROLLERS, n=1) or sorted(CONTROLLERS)
         raise InputError(f"batching {name!r} does not exist; write {' or '.join(close)}")
     return CONTROLLERS[name](worker)
+
+
+def own_pace(strategy: type[Strategy], name: str) -> bool:
+    """Whether ranks go at their own pace, so that they may have unlike numbers of iterations.
+
+    Those under a controller that exchanges speeds wait for each other, whatever the strategy.
+    """
+    return strategy.asynchronous and name == "fixed"

@@ -10,7 +10,8 @@ Everything but the compute thread runs in one asyncio loop, so that messages lea
 """
 
 from e2c_dl.worlds.live.network import Address, Network
+from e2c_dl.worlds.live.share import OwnShare, Share
 from e2c_dl.worlds.live.sockets import SocketOptions
 from e2c_dl.worlds.live.worker import IterationDone, LiveWorker
 
-__all__ = ["Address", "IterationDone", "LiveWorker", "Network", "SocketOptions"]
+__all__ = ["Address", "IterationDone", "LiveWorker", "Network", "OwnShare", "Share", "SocketOptions"]

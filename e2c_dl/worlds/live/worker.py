@@ -28,6 +28,7 @@ from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live.mailbox import Mail, MailKey
 from e2c_dl.worlds.live.network import Network
+from e2c_dl.worlds.live.share import Share
 from e2c_dl.worlds.live.tasks import StrategyTasks, Traced
 
 T = TypeVar("T")
@@ -98,6 +99,7 @@ class LiveWorker:
     """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
 
     ``thread`` runs the gradient and the evaluation: it has exactly one thread. ``layers`` are all ranks', by rank.
+    ``budget`` is this rank's share of what ends training.
     Rank 0 evaluates every ``evaluate_every`` iterations (0: never), but for the last: whoever asked for training
     evaluates its end. ``on_iteration`` is called when an iteration begins, ``on_progress`` when it has ended, both in
     the event loop.
@@ -105,7 +107,7 @@ class LiveWorker:
 
     def __init__(
         self, *, network: Network, compute: Compute, thread: Executor, recorder: Recorder, samples: int,
-        total_samples: int, layers: Sequence[str], seed: int, iterations: int, evaluate_every: int,
+        total_samples: int, layers: Sequence[str], seed: int, budget: Share, evaluate_every: int,
         on_progress: Callable[[IterationDone], None], on_iteration: Callable[[int], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.rank, self.size = network.rank, network.size
@@ -118,7 +120,7 @@ class LiveWorker:
         self._compute = compute
         self._computing = Computing(compute, thread, recorder)
         self._recorder = recorder
-        self._iterations = iterations
+        self._budget = budget
         self._evaluate_every = evaluate_every
         self._on_progress, self._on_iteration = on_progress, on_iteration
         self._deadlines: dict[str, Deadline] = {}
@@ -144,7 +146,8 @@ class LiveWorker:
 
     async def iterations(self) -> AsyncIterator[int]:
         begin_ns = start_ns = self._recorder.clock()
-        for iteration in range(self._iterations):
+        iteration = 0
+        while await self._budget.begins(iteration):
             _ITERATION.set(iteration)
             self._on_iteration(iteration)
             yield iteration
@@ -154,6 +157,7 @@ class LiveWorker:
             start_ns = end_ns
             loss = self._computing.loss
             self._on_progress(IterationDone(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
+            iteration += 1
         _ITERATION.set(-1)  # what follows, such as the last evaluation, belongs to no iteration
         self._record(Phase.TRAINING, begin_ns, begin_ns, start_ns)
 
@@ -264,7 +268,7 @@ class LiveWorker:
     async def _evaluate_if_due(self, iteration: int) -> float | None:
         """The accuracy, if this iteration is one after which this rank evaluates."""
         done = iteration + 1
-        if self.rank != 0 or not self._evaluate_every or done % self._evaluate_every or done == self._iterations:
+        if self.rank != 0 or not self._evaluate_every or done % self._evaluate_every or done == self._budget.iterations:
             return None
         return (await self.evaluate()).accuracy
 

@@ -23,6 +23,7 @@ import numpy as np
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
 from e2c_dl.trace.model import SPAN, Spans, header
+from e2c_dl.worlds.allotment import Allotment, Equal
 from e2c_dl.worlds.virtual.computing import pace_of
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
@@ -116,6 +117,7 @@ def simulate(
     evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[SimulatedIteration], None] | None = None,
     as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[RankPair] = (), on_end: Callable[[int], None] | None = None,
+    allotment: Allotment | None = None,
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
@@ -127,8 +129,9 @@ def simulate(
         simulate(Allreduce, hosts=hosts, links=links, sink=spans, iterations=10, seed=1).end_ns   e.g. 1_204_000_000
         spans.spans(0)                                                                            rank 0's records
 
-    ``on_iteration`` says what begins with an iteration of a rank; links that it ever names are ``unsteady``, and so are
-    those from ranks that it ever pauses.
+    ``allotment`` says who may begin another iteration, instead of ``iterations`` for each. ``on_iteration`` says what
+    begins with an iteration of a rank; links that it ever names are ``unsteady``, and so are those from ranks that it
+    ever pauses.
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
     parameters that change while their gradient is computed, are errors: they would train differently live. ``on_end``
     hears at what time, in ns, the run ended, also of one that fails.
@@ -140,8 +143,8 @@ def simulate(
         raise InputError(f"a world of {len(hosts)} hosts: name 1 to {MOST_RANKS}, and as many computes, if any")
     setting = Setting(
         layers=tuple(host.layer for host in hosts), samples=tuple(host.samples for host in hosts),
-        iterations=iterations, evaluate_every=evaluate_every, seed=seed, checked=checked, on_progress=on_progress,
-        on_iteration=on_iteration,
+        allotment=Equal(iterations) if allotment is None else allotment,
+        evaluate_every=evaluate_every, seed=seed, checked=checked, on_progress=on_progress, on_iteration=on_iteration,
     )  # fmt: skip
     sink.open([(host.name, host.layer) for host in hosts])
     simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)

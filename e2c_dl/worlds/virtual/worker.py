@@ -15,6 +15,7 @@ import numpy as np
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
 from e2c_dl.trace.model import RECORD, Phase
+from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
@@ -58,7 +59,7 @@ class Setting:
 
     layers: Sequence[str]  # by rank
     samples: Sequence[int]  # by rank
-    iterations: int
+    allotment: Allotment  # who may begin another iteration
     evaluate_every: int  # rank 0, after so many iterations, but for the last; 0: never
     seed: int
     checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
@@ -138,7 +139,8 @@ class VirtualWorker(Messenger):
         kernel, setting = self.kernel, self._setting
         begin_ns = start_ns = kernel.now_ns
         task = kernel.current
-        for iteration in range(setting.iterations):
+        iteration = 0
+        while setting.allotment.begins(self.rank, iteration, kernel.now_ns / 1e9):
             task.iteration = iteration
             if setting.on_iteration is not None:
                 self._onset(setting.on_iteration(self.rank, iteration, kernel.now_ns))
@@ -155,6 +157,7 @@ class VirtualWorker(Messenger):
                 setting.on_progress(SimulatedIteration(
                     rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy,
                 ))  # fmt: skip
+            iteration += 1
         task.iteration = -1
         self.span(Phase.TRAINING, begin_ns, begin_ns, start_ns, task)
 
@@ -248,7 +251,7 @@ class VirtualWorker(Messenger):
 
     async def _evaluate(self, done: int) -> float | None:
         """The accuracy, if this rank evaluates after ``done`` iterations, and there is something to evaluate."""
-        if self.rank != 0 or done % self._setting.evaluate_every or done == self._setting.iterations:
+        if self.rank != 0 or done % self._setting.evaluate_every or done == self._setting.allotment.iterations:
             return None
         accuracy = (await self.evaluate()).accuracy
         return None if self.shapes else accuracy

@@ -12,19 +12,22 @@ from loopback import free_port
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
+from e2c_dl.drivers.live.budget.account import Account, CountAccount, TimeAccount
+from e2c_dl.drivers.live.budget.shares import GrantedShare, LimitedShare
 from e2c_dl.drivers.live.control import Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
 from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.worlds.allotment import SharedTime
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
 KEY = bytes(range(32))
 
 
-def play(scene: Callable[[list[Control]], Awaitable[None]]) -> None:
+def play(scene: Callable[[list[Control]], Awaitable[None]], account: Account | None = None) -> None:
     async def run() -> None:
         port = free_port()
-        coordinator = Coordinator(NAMES, KEY)
+        coordinator = Coordinator(NAMES, KEY, account=account)
         await coordinator.listen("127.0.0.1", port)
         ranks = [await Control.join("127.0.0.1", port, rank=rank, names=NAMES, key=KEY) for rank in range(3)]
         try:
@@ -46,6 +49,42 @@ def test_gather_is_by_rank_and_broadcast_is_rank_0s() -> None:
         )
 
     play(scene)
+
+
+def test_a_shared_budget_is_granted_over_the_control_connections() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        shares = [GrantedShare(control.say_budget) for control in ranks]
+        for control, share in zip(ranks, shares, strict=True):
+            control.on_budget = share.hear
+
+        async def train(share: GrantedShare) -> int:
+            done = 0
+            while await share.begins(done):
+                done += 1
+            return done
+
+        done = await asyncio.gather(*map(train, shares))
+        assert sum(done) == 20
+        assert min(done) >= 1
+
+    play(scene, CountAccount(20, [1, 1, 1]))
+
+
+def test_all_ranks_hear_when_a_budget_of_time_is_over() -> None:
+    async def scene(ranks: list[Control]) -> None:
+        shares = [LimitedShare(control.say_budget, SharedTime(0.05)) for control in ranks]
+        for control, share in zip(ranks, shares, strict=True):
+            control.on_budget = share.hear
+        done = [0, 0, 0]
+        going = True
+        while going:  # in step
+            going, *same = await asyncio.gather(
+                *(share.begins(iteration) for share, iteration in zip(shares, done, strict=True))
+            )
+            assert same == [going, going]
+            done = [each + going for each in done]
+
+    play(scene, TimeAccount(0.05, 3))
 
 
 def test_a_lost_rank_ends_work_and_waiting_of_the_others() -> None:

@@ -13,7 +13,7 @@ from e2c_dl.errors import ScenarioError
 from e2c_dl.scenario.data import DataSource, Partition, parse_dataset, parse_partition
 from e2c_dl.scenario.load import load, problems
 from e2c_dl.scenario.model import Training
-from e2c_dl.scenario.training import DEFAULTS, KEYS, default_training
+from e2c_dl.scenario.training import DEFAULTS, KEYS, MAX_ITERATIONS, default_training
 
 STRATEGIES = frozenset({"allreduce", "localsgd", "diloco", "parameterserver"})
 SERVICES = frozenset({"Trainer", "Default"})
@@ -55,15 +55,20 @@ def test_what_is_not_written_is_as_it_always_was(tmp_path: Path) -> None:
     assert (came.strategy_settings, came.data_dir) == ({}, None)
     assert came.batch_sizes == (32, 32, 32)
     alone = default_training("localsgd")
+    own = [key for key in KEYS if key not in ("batch_size", "updates", "samples", "seconds")]
     assert (alone.batch_sizes, alone.bucket_bytes) == ((32,), came.bucket_bytes)
-    assert {key: getattr(alone, key) for key in KEYS if key != "batch_size"} == {
-        key: getattr(came, key) for key in KEYS if key != "batch_size"
-    }
+    assert {key: getattr(alone, key) for key in own} == {key: getattr(came, key) for key in own}
 
 
 @pytest.mark.parametrize(
     ("more", "key", "problem"),
     [
+        ("updates: 0", "updates", "0 is out of range; write a whole number from 1 to"),
+        ("seconds: -1", "seconds", "-1 is out of range; write a number above 0"),
+        ("iterations: 9, updates: 30", "updates", "iterations and updates each say when training ends; keep one"),
+        ("samples: 9, seconds: 30", "seconds", "samples and seconds each say when training ends; keep one of them"),
+        ("updates: 2", "updates", "an iteration of each of the 3 ranks takes 3 updates; write at least that many"),
+        ("samples: 95", "samples", "an iteration of each of the 3 ranks takes 96 samples; write at least that many"),
         ("optimizer: adam", "optimizer", "'adam' is not known; did you mean 'adamw'?"),
         ("optimizer: adamw, momentum: 0.9", "momentum", "optimizer adamw has no momentum; remove it, or write sgd"),
         ("weight_decay: -1", "weight_decay", "-1 is out of range; write a number from 0 to 1000"),
@@ -129,7 +134,8 @@ def test_trainers_must_agree_on_the_strategys_settings_too(tmp_path: Path) -> No
 
 def test_every_default_is_a_field() -> None:
     fields = set(Training.__dataclass_fields__)
-    assert set(DEFAULTS) - {"batch_size"} == fields - {"strategy", "batch_sizes"}
+    budgets = {"updates", "samples", "seconds"}  # all are read into one field
+    assert set(DEFAULTS) - {"batch_size"} - budgets == fields - {"strategy", "batch_sizes", "budget"}
 
 
 @pytest.mark.parametrize(
@@ -159,3 +165,26 @@ def test_parsers_return_or_say_what_to_write(text: str) -> None:
         except ValueError as error:
             told = str(error)
         assert not told or "; write " in told
+
+
+@pytest.mark.parametrize(
+    ("more", "in_step", "most", "said"),
+    [
+        ("iterations: 7", 7, 7, "7 iterations"),
+        ("updates: 10", 4, 8, "10 updates of all ranks together"),
+        ("samples: 97", 2, 2, "97 samples of all ranks together"),
+        ("seconds: 90", None, None, "90.0 s"),
+    ],
+)
+def test_budgets_count_for_all_ranks_together(
+    tmp_path: Path, more: str, in_step: int | None, most: int | None, said: str
+) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    asynchronous = load(written(tmp_path / "a", more, "adpsgd"), SERVICES, strategies=STRATEGIES | {"adpsgd"}).training
+    together = training(tmp_path / "b", more)
+    assert together.iterations == (in_step or MAX_ITERATIONS)
+    assert asynchronous.iterations == (most or MAX_ITERATIONS)
+    assert together.ends.described() == asynchronous.ends.described() == said
+    of_speed = written(tmp_path / "c", f"{more}, batching: dynamic", "adpsgd")  # speeds are exchanged: in step
+    assert load(of_speed, SERVICES, strategies=STRATEGIES | {"adpsgd"}).training.iterations == together.iterations
