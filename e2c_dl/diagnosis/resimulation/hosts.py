@@ -77,14 +77,12 @@ class MeasuredPace:
         self._gradients = _taken(host.gradients, _gradient_ns, draw, lap)
         self._steps = _taken(host.steps_ns or _NOT_MEASURED, float, draw, lap)
         self._evaluations = _taken(host.evaluations_ns or _NOT_MEASURED, float, draw, lap)
-        self._begin_ns = 0
         self.pauses = Pauses()
         cost = host.vector_ns_per_byte * self._scale(Phase.REDUCE, 0)
         self.copy_ns_per_byte = self.accumulate_ns_per_byte = self.scale_ns_per_byte = cost
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
-        self._begin_ns = begin_ns
         of_samples, measured = next(self._gradients)
         scale = self._host.seconds_of(samples) / self._host.seconds_of(of_samples) if samples != of_samples else 1.0
         if scale == 1.0 and not self._changes:
@@ -96,8 +94,8 @@ class MeasuredPace:
             shift_ns += length_ns - (end_ns - start_ns)
         return found
 
-    def stepped_ns(self) -> int:
-        return self._changed_ns(Phase.STEP, next(self._steps), self._begin_ns)  # near enough: a step has no begin here
+    def stepped_ns(self, begin_ns: int) -> int:
+        return self._changed_ns(Phase.STEP, next(self._steps), begin_ns)
 
     def evaluated_ns(self, begin_ns: int) -> int:
         return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations), begin_ns)

@@ -6,8 +6,9 @@
     loop             | step |  | accumulate |  | copy |                                   one after another
 
 The two run beside each other, as in the live world; that they may compete for one core is not modelled. Noise is drawn
-once per gradient from a generator of its own, so that it changes no strategy's draws. While the process is stopped,
-neither takes a step; a changing speed is asked as if there were no pause, and what it says is moved on by it.
+once per gradient and once per step, from generators of their own, so that it changes no strategy's draws. While the
+process is stopped, neither takes a step; a changing speed is asked as if there were no pause, and what it says is moved
+on by it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class HostPace:
     def __init__(self, host: HostModel, *, rank: int, seed: int) -> None:
         self._host, self._profile = host, host.profile
         self._noise = random.Random(f"{seed} noise {rank}") if host.noise else None
+        self._step_noise = random.Random(f"{seed} noise of steps {rank}") if host.noise else None
         self._segments: dict[int, tuple[Segment, ...]] = {}
         self.pauses = Pauses(host.pauses)
-        self._step_ns = round(self._profile.step_s * host.vector_factor * 1e9)
+        self._step_ns = self._profile.step_s * host.vector_factor * 1e9
         ns_per_byte = 1e9 * host.vector_factor
         self.copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
         self.accumulate_ns_per_byte = self._profile.accumulate_s_per_byte * ns_per_byte
@@ -56,6 +58,8 @@ class HostPace:
                 Segment(phase, bucket, round(start_ns * noise), round(end_ns * noise))
                 for phase, bucket, start_ns, end_ns in segments
             ]
+        if self._host.slower:
+            segments = self._slowed(segments, begin_ns)
         if self.pauses:
             ends_ns = self.pauses.ends_ns
             segments = [
@@ -64,9 +68,13 @@ class HostPace:
             ]
         return segments
 
-    def stepped_ns(self) -> int:
-        """How long a step of the optimizer takes."""
-        return self._step_ns
+    def stepped_ns(self, begin_ns: int) -> int:
+        """How long a step that begins at ``begin_ns`` takes."""
+        slower = self._host.slower.get(Phase.STEP)
+        times = 1.0 if slower is None else slower.at(begin_ns / 1e9)
+        if self._step_noise is not None:
+            times *= self._step_noise.lognormvariate(0.0, self._host.noise)
+        return round(self._step_ns * times)
 
     def evaluated_ns(self, begin_ns: int) -> int:
         """When an evaluation that begins at ``begin_ns`` ends."""
@@ -86,6 +94,15 @@ class HostPace:
             start_ns = end_ns
         speed.finished(begin_ns, cpu_s)
         return segments
+
+    def _slowed(self, segments: Sequence[Segment], begin_ns: int) -> Sequence[Segment]:
+        slowed, end_ns = [], 0
+        for phase, bucket, from_ns, to_ns in segments:
+            start_ns, slower = end_ns, self._host.slower.get(phase)
+            times = 1.0 if slower is None else slower.at((begin_ns + start_ns) / 1e9)
+            end_ns = start_ns + round((to_ns - from_ns) * times)
+            slowed.append(Segment(phase, bucket, start_ns, end_ns))
+        return slowed
 
     def _pieces(self, samples: int) -> list[tuple[Phase, int, float]]:
         """(phase, bucket, seconds of the profile)."""

@@ -36,8 +36,8 @@ class Pace(Protocol):
         """A gradient of ``samples`` samples that begins at ``begin_ns``, piece by piece."""
         ...
 
-    def stepped_ns(self) -> int:
-        """How long the next step of the optimizer takes."""
+    def stepped_ns(self, begin_ns: int) -> int:
+        """How long the next step of the optimizer, which begins at ``begin_ns``, takes."""
         ...
 
     def evaluated_ns(self, begin_ns: int) -> int:

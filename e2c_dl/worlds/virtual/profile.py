@@ -16,7 +16,7 @@ import difflib
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,8 @@ import msgspec
 from e2c_dl.codec import convert
 from e2c_dl.dynamics.speed import Speed
 from e2c_dl.errors import InputError
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual.pace import Pace
 
 FIXED = "fixed"
@@ -139,7 +141,9 @@ class HostModel:
     """(from s, until s): its process is stopped. It computes, posts and receives nothing; its kernel still sends what
     it has, and keeps what arrives, however much, until the process goes on."""
     noise: float = 0.0
-    """Relative standard deviation of a gradient's time, log-normal with median 1."""
+    """Relative standard deviation of a gradient's time, and of a step's, each log-normal with median 1."""
+    slower: Mapping[Phase, Schedule] = field(default_factory=dict)
+    """Phase -> times slower on top of all else, as it is when a piece of it begins: DATA, FORWARD, BACKWARD or STEP."""
     killed_at_s: float | None = None
     """When its process is killed, if it is."""
     pace: Callable[[], Pace] | None = None

@@ -201,7 +201,7 @@ class VirtualWorker(Messenger):
 
     async def step(self) -> None:
         self._compute.step()
-        await self._in_loop(Phase.STEP, self._pace.stepped_ns())
+        await self._in_loop(Phase.STEP, self._pace.stepped_ns(self.kernel.now_ns))
 
     async def evaluate(self) -> Evaluation:
         """Loss and accuracy on the test samples, as the parameters are now."""

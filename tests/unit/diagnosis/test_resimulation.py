@@ -132,7 +132,7 @@ def test_a_change_holds_for_its_phases_and_its_time() -> None:
     assert [tuple(each)[2:] for each in pace.gradient(8, 0)] == [(0, 10), (12, 32), (32, 72)]
     assert [tuple(each)[2:] for each in pace.gradient(8, 2_000_000_000)] == [(0, 10), (12, 22), (22, 42)]
     assert [tuple(each)[2:] for each in pace.gradient(16, 0)] == [(0, 20), (22, 62), (62, 142)]
-    assert (pace.stepped_ns(), pace.evaluated_ns(5)) == (7, 5)
+    assert (pace.stepped_ns(5), pace.evaluated_ns(5)) == (7, 5)
 
 
 def test_laps_change_places_of_neighbours_and_what_comes_after_is_no_outlier() -> None:

@@ -9,7 +9,10 @@ import pytest
 import virtual_world
 
 from e2c_dl.errors import InputError, TrainingError
-from e2c_dl.worlds.virtual import ComputeProfile
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import ComputeProfile, HostModel
+from e2c_dl.worlds.virtual.computing import HostPace
 from e2c_dl.worlds.virtual.shape import shape
 
 
@@ -62,3 +65,13 @@ def test_a_profile_of_one_batch_size_does_not_guess() -> None:
     one = replace(profile, gradients={64: profile.gradients[64]})
     with pytest.raises(InputError, match="at least two batch sizes"):
         one.gradient(32)
+
+
+def test_one_phase_is_slower_from_a_moment_on() -> None:
+    slower = {Phase.DATA: Schedule.constant(2.0), Phase.STEP: Schedule(points=((0.0, 1.0), (1.0, 3.0)))}
+    host = HostModel(name="edge-1", profile=virtual_world.profile(), samples=8)
+    usual, slow = (HostPace(each, rank=0, seed=1) for each in (host, replace(host, slower=slower)))
+    for before, after in zip(usual.gradient(8, 0), slow.gradient(8, 0), strict=True):
+        times = 2 if before.phase is Phase.DATA else 1
+        assert after.end_ns - after.start_ns == times * (before.end_ns - before.start_ns)
+    assert [slow.stepped_ns(at_ns) for at_ns in (0, 10**9)] == [usual.stepped_ns(0), 3 * usual.stepped_ns(0)]

@@ -1,0 +1,76 @@
+"""Draws runs with and without departures, has each diagnosed, and judges the reports; exit status 1 if a bar is missed.
+
+``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--run N --keep DIR] [--write]``
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from benchmarks import written
+from benchmarks.diagnosis import bars, campaign
+from benchmarks.diagnosis.drawn import drawn
+from benchmarks.diagnosis.injections import What
+from benchmarks.diagnosis.judging import Outcome
+from benchmarks.diagnosis.table import described, text
+from benchmarks.diagnosis.truth import truth
+
+HELD_OUT, TUNING = 1, 2
+KINDS = (*(what.value for what in What), "none")
+
+
+@click.command()
+@click.option("--runs", default=bars.LEAST_RUNS, show_default=True, help="Material runs, and as many clean ones.")
+@click.option(
+    "--seed", default=HELD_OUT, show_default=True, help="What they are drawn by: odd are held out, tune by even ones."
+)
+@click.option("--run", "number", type=int, help="This run of the campaign alone, told in full.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(KINDS), help="Runs that meet one of these alone, so many in all."
+)
+@click.option("--lanes", default=2, show_default=True, help="Processes side by side.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the report of --run, and its truth.")
+@written.options(runs=4)
+def main(
+    *, runs: int, seed: int, number: int | None, only: tuple[str, ...], lanes: int, keep: Path | None, write: bool
+) -> None:
+    """Is the diagnosis exactly right, on runs of the virtual world whose truth is known?"""
+    if number is not None:
+        one_run(seed, number, keep)
+        return
+    begun_s = time.monotonic()
+    done: list[Outcome] = []
+    for outcome in campaign.campaign(seed, runs, lanes, only):
+        done.append(outcome)
+        if not outcome.right:
+            click.echo("\n".join(described(outcome)), err=True)
+    said = f"{len(done)} runs of seed {seed} in {time.monotonic() - begun_s:.0f} s.\n\n{text(done)}"
+    click.echo(said)
+    if write:
+        values = {"seed": seed, "repeats": 1, "runs": [one.plain() for one in done]}
+        written.write("diagnosis", title="Diagnosis beside the truth", text=said, values=values)
+    missed = [bar.name for bar in bars.bars(done) if not bar.held]
+    if missed:
+        raise click.ClickException(f"missed: {'; '.join(missed)}")
+
+
+def one_run(seed: int, number: int, keep: Path | None) -> None:
+    """Judge one run and say all of it; what its report says goes to ``keep``, if there is one."""
+    one = drawn(seed, number)
+    told = truth(one)
+    outcome = campaign.of(one, told)
+    click.echo(json.dumps(outcome.plain(), indent=1))
+    click.echo("\n".join(described(outcome)))
+    if keep is not None:
+        campaign.keep(one, told, keep)
+        click.echo(f"report.json and trace: {keep}")
+    if not outcome.right:
+        raise click.ClickException("this run is not right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Runs of the campaign, several processes side by side, judged in the order of their numbers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from pathlib import Path
+
+from benchmarks.diagnosis.drawn import NONE, Drawn, drawn, planned
+from benchmarks.diagnosis.judging import CLEAN, MATERIAL, Outcome, failed, judged
+from benchmarks.diagnosis.rules import named_by_rules
+from benchmarks.diagnosis.truth import Truth, truth
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.errors import E2cDlError
+from e2c_dl.trace.model import header
+
+AHEAD = 8  # runs per lane that are begun before the first of them is asked for
+
+
+def judged_run(seed: int, number: int) -> Outcome:
+    """Run ``number`` of the campaign of ``seed``, simulated and judged."""
+    return of(drawn(seed, number))
+
+
+def of(one: Drawn, known: Truth | None = None) -> Outcome:
+    """``one``, judged by the truth, which is simulated if it is not ``known``."""
+    begun_s = time.perf_counter()
+    told = known or truth(one)
+    try:
+        report = analyse(told.trace, one.system.reference(told.trace))
+    except E2cDlError as error:
+        return failed(one, str(error), time.perf_counter() - begun_s)
+    rules = named_by_rules(told.trace)
+    return judged(one, told, report, rules, time.perf_counter() - begun_s)
+
+
+def campaign(seed: int, runs: int, lanes: int, only: tuple[str, ...]) -> Iterator[Outcome]:
+    """Outcomes by number, until ``runs`` of them are material and as many are clean.
+
+    ``only``: runs into which one of these is injected alone (``none``: nothing is), until there are ``runs`` in all.
+    """
+    left = {MATERIAL: runs, CLEAN: runs}
+    numbers = (number for number in count() if not only or _meets(seed, number, only))
+    context = multiprocessing.get_context("spawn")  # forks of a process with threads may hang
+    with ProcessPoolExecutor(lanes, mp_context=context) as pool:
+        pending = [pool.submit(judged_run, seed, next(numbers)) for _ in range(lanes * AHEAD)]
+        done = 0
+        while True:
+            outcome = pending.pop(0).result()
+            yield outcome
+            done += 1
+            if outcome.kind in left:
+                left[outcome.kind] -= 1
+            if (done >= runs) if only else all(each <= 0 for each in left.values()):
+                pool.shutdown(cancel_futures=True)
+                return
+            pending.append(pool.submit(judged_run, seed, next(numbers)))
+
+
+def _meets(seed: int, number: int, only: tuple[str, ...]) -> bool:
+    plan = planned(random.Random(f"{seed}/{number}"))
+    return bool({each.what.value for each in plan or ()} & set(only)) or (not plan and NONE in only)
+
+
+def keep(one: Drawn, told: Truth, folder: Path) -> None:
+    """Leave the trace (one file per host, as workers write them) and the report of ``one`` in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in told.trace.ranks:
+        content = header(rank.rank, rank.host, rank.layer) + rank.spans.tobytes()
+        (folder / f"{rank.host}.spans").write_bytes(content)
+    report = analyse(told.trace, one.system.reference(told.trace))
+    (folder / "report.json").write_bytes(report.to_json())

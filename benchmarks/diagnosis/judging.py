@@ -1,0 +1,151 @@
+"""A Report beside the truth: who was named, whether that is exactly who was material, and as what.
+
+*Exactly right*: the material injections are named, each by its element (a line as that line, a layer by all of its
+members or as a group) and its part (compute, data, step; rate, delay, loss), and nobody else is: no immaterial one, no
+element that nothing was done to. Who is named as two parts for lack of evidence is right if one of them is it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.diagnosis.drawn import Drawn
+from benchmarks.diagnosis.injections import Injection, What
+from benchmarks.diagnosis.truth import Cost, Truth
+from e2c_dl.diagnosis.model import ElementKind, Finding, Report
+from e2c_dl.trace.model import Phase
+
+MATERIAL, CLEAN, EDGE = "material", "clean", "edge"
+_OF_PHASE = {
+    Phase.FORWARD: What.COMPUTE, Phase.BACKWARD: What.COMPUTE, Phase.DATA: What.DATA, Phase.STEP: What.STEP,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit:
+    """One injection and what became of it; plain values."""
+
+    what: str
+    when: str
+    factor: float
+    said: str  # in words
+    names: tuple[str, ...]
+    layer: bool
+    speedup: float  # true
+    material: bool
+    edge: bool
+    named: bool  # all of it, as an element
+    part_right: bool
+    onset: int | None  # iteration; None: persistent
+    onset_found: int | None
+    predicted_error: float | None  # |saving predicted - saving when run again| / run time; None: none predicted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One run of the campaign, judged."""
+
+    seed: int
+    number: int
+    strategy: str
+    hosts: int
+    run_s: float  # of virtual or real training
+    kind: str  # MATERIAL, CLEAN, or EDGE: all that could matter is too near the bar
+    right: bool
+    culprits: tuple[Culprit, ...]
+    named: tuple[str, ...]
+    falsely: tuple[str, ...]  # named, and not material
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another's rule -> the hosts that it names
+    seconds: float = 0.0  # that simulating and judging it took
+    failed: str = ""  # what the analysis raised, if it did
+
+    @property
+    def material(self) -> tuple[Culprit, ...]:
+        return tuple(one for one in self.culprits if one.material and not one.edge)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judged(drawn: Drawn, truth: Truth, report: Report, rules: Mapping[str, tuple[str, ...]], seconds: float) -> Outcome:
+    """What ``report`` says of ``drawn`` beside ``truth``."""
+    named = frozenset(name for finding in report.culprits for name in names_of(finding))
+    culprits = tuple(_culprit(cost, report, truth.run_s) for cost in truth.costs)
+    allowed = {name for one in culprits if one.material or one.edge for name in one.names}
+    falsely = named - allowed
+    right = not falsely and all(one.named and one.part_right for one in culprits if one.material and not one.edge)
+    training = drawn.system.scenario.training
+    return Outcome(
+        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.profiles),
+        run_s=truth.run_s, kind=kind_of(culprits), right=right, culprits=culprits, named=tuple(sorted(named)),
+        falsely=tuple(sorted(falsely)), rules=dict(rules), seconds=seconds,
+    )  # fmt: skip
+
+
+def kind_of(culprits: Iterable[Culprit]) -> str:
+    """Whether a run counts among the material, the clean, or neither."""
+    counted = [one for one in culprits if one.material or one.edge]
+    if any(one.material and not one.edge for one in counted):
+        return MATERIAL
+    return EDGE if counted else CLEAN
+
+
+def failed(drawn: Drawn, why: str, seconds: float, culprits: tuple[Culprit, ...] = ()) -> Outcome:
+    """A run whose analysis raised ``why``: wrong, whatever it was."""
+    training = drawn.system.scenario.training
+    return Outcome(
+        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.profiles), run_s=0.0,
+        kind=MATERIAL if any(drawn.tries) else CLEAN, right=False, culprits=culprits, named=(), falsely=(),
+        seconds=seconds, failed=why,
+    )  # fmt: skip
+
+
+def names_of(finding: Finding) -> tuple[str, ...]:
+    """The elements that ``finding`` names: its own, or the members of its group."""
+    members: Sequence[Any] = getattr(finding, "members", ())
+    return tuple(str(member) for member in members) or (str(finding.element),)
+
+
+def parts_of(finding: Finding) -> frozenset[What]:
+    """The parts that ``finding`` names: several where it says that no evidence separates them."""
+    said = getattr(finding, "part", None)
+    if said is None:  # a report that knows no parts means these
+        return frozenset({What.COMPUTE if finding.element.kind is ElementKind.HOST else What.RATE})
+    found = set()
+    for one in said if isinstance(said, (tuple, list, set, frozenset)) else (said,):
+        if isinstance(one, Phase):
+            found |= {_OF_PHASE[one]} if one in _OF_PHASE else set()
+        else:
+            text = str(getattr(one, "value", one)).lower()
+            found |= {what for what in What if what.value in text}
+            found |= {_OF_PHASE[phase] for phase in _OF_PHASE if phase.name.lower() in text}
+    return frozenset(found)
+
+
+def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
+    injection = cost.injection
+    own = _findings(injection, report)
+    foremost = {name: finding for finding in reversed(own) for name in names_of(finding)}  # the most saving of each
+    named = set(injection.names) <= {name for finding in own if finding.material for name in names_of(finding)}
+    onsets = [getattr(finding, "onset_iteration", None) for finding in own]
+    predicted = _predicted_s(injection, own)
+    return Culprit(
+        what=injection.what.value, when=injection.when.value, factor=injection.factor, said=str(injection),
+        names=injection.names, layer=injection.layer is not None, speedup=cost.speedup, material=cost.material,
+        edge=cost.edge, named=named,
+        part_right=named and all(injection.what in parts_of(foremost[name]) for name in injection.names),
+        onset=cost.onset_iteration, onset_found=next((onset for onset in onsets if onset is not None), None),
+        predicted_error=None if predicted is None else abs(predicted - (whole_s - cost.without_s)) / whole_s,
+    )  # fmt: skip
+
+
+def _findings(injection: Injection, report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if set(names_of(finding)) & set(injection.names)]
+
+
+def _predicted_s(injection: Injection, own: Sequence[Finding]) -> float | None:
+    """What restoring all of ``injection``, and nothing else, is said to save; None if no one finding says it."""
+    whole = [finding for finding in own if set(names_of(finding)) == set(injection.names)]
+    return whole[0].saved_s if whole else None

@@ -1,0 +1,112 @@
+"""What an injection cost: the same run, by the same seed, simulated again without it.
+
+Two may hide each other, so that each is held against the run with all of them and against the undisturbed one, as a
+Finding's ``speedup`` and ``joint_speedup`` are::
+
+    alone    T(all injected) / T(all but this)
+    jointly  T(this only) / T(none)
+    material: the greater of both is at least MATERIAL_SPEEDUP
+
+One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
+injection may be named or not, and counts for nothing (``EDGE``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.diagnosis.drawn import Drawn
+from benchmarks.diagnosis.injections import Injection, When
+from benchmarks.diagnosis.system import System, run_s
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP
+from e2c_dl.trace.model import Phase, Trace
+
+EDGE = 0.01
+"""Of a run's time: how near the bar nothing is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one injection cost, and when it began."""
+
+    injection: Injection
+    without_s: float  # the run without it, all else as it was
+    alone: float
+    jointly: float
+    onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
+
+    @property
+    def speedup(self) -> float:
+        return max(self.alone, self.jointly)
+
+    @property
+    def material(self) -> bool:
+        return self.speedup >= MATERIAL_SPEEDUP
+
+    @property
+    def edge(self) -> bool:
+        """Whether it is too near the bar to say."""
+        return abs(self.speedup - MATERIAL_SPEEDUP) < EDGE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A run with everything injected, and what each injection cost."""
+
+    trace: Trace
+    run_s: float
+    undisturbed_s: float
+    costs: tuple[Cost, ...]
+
+
+def truth(drawn: Drawn) -> Truth:
+    """Simulate ``drawn`` undisturbed, disturbed, and without each of its injections, until a try is material."""
+    undisturbed = drawn.system.run()
+    undisturbed_s = run_s(undisturbed)
+    found = Truth(trace=undisturbed, run_s=undisturbed_s, undisturbed_s=undisturbed_s, costs=())
+    for injections in drawn.tries:
+        told = _tried(drawn.system, injections, found)
+        if injections and all(cost.material and not cost.edge for cost in told.costs):
+            return told
+        if _material(told) >= _material(found):
+            found = told  # of those that cost nothing the last: something was injected
+    return found
+
+
+def _material(told: Truth) -> int:
+    return sum(cost.material for cost in told.costs)
+
+
+def _tried(system: System, injections: tuple[Injection, ...], clean: Truth) -> Truth:
+    """What ``injections`` cost; of ``clean`` only how long it took undisturbed is read."""
+    trace = system.run(injections, clean.undisturbed_s)
+    times_s = {injections: run_s(trace), (): clean.undisturbed_s}  # by what was in force
+
+    def took_s(*in_force: Injection) -> float:
+        if in_force not in times_s:
+            times_s[in_force] = run_s(system.run(in_force, clean.undisturbed_s))
+        return times_s[in_force]
+
+    costs = []
+    for injection in injections:
+        without_s = took_s(*(other for other in injections if other is not injection))
+        costs.append(
+            Cost(
+                injection=injection, without_s=without_s, alone=took_s(*injections) / without_s,
+                jointly=took_s(injection) / took_s(),
+                onset_iteration=_onset(system, trace, injection, clean.undisturbed_s),
+            )
+        )  # fmt: skip
+    return Truth(trace=trace, run_s=took_s(*injections), undisturbed_s=clean.undisturbed_s, costs=tuple(costs))
+
+
+def _onset(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
+    if injection.when is When.PERSISTENT:
+        return None
+    sources: Sequence[str] = injection.hosts or [src for src, _ in injection.links]
+    spans = trace.ranks[system.ranks[sources[0]]].spans
+    ends_ns = spans["end_ns"][spans["phase"] == Phase.ITERATION]
+    return int(np.searchsorted(ends_ns, round(injection.onset_s(undisturbed_s) * 1e9), side="right"))
