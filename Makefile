@@ -29,6 +29,10 @@ setup-docker: ## setup, and what hosts as containers need: docker.io, debootstra
 setup-uml: ## setup, and what tests of tc need: user-mode-linux, a kernel with netem that runs as a program
 	@scripts/setup --uml
 
+.PHONY: setup-browser
+setup-browser: ## setup, and what tests of the page need: chromium, Debian's (100 MB)
+	@scripts/setup --browser
+
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
 	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
@@ -49,7 +53,7 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-uml lint ## what test-fast does, and real runs on this machine; as root (about 25 minutes)
+test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 25 minutes)
 	@echo '== unit tests and laws, beside them tc in User-Mode Linux'
 	@E2CDL_FUZZ_SECONDS=60 $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz tests/uml
 	@echo '== runs on this machine, two at a time'
@@ -58,7 +62,7 @@ test: setup-docker setup-uml lint ## what test-fast does, and real runs on this 
 	@$(BIN)/python -m pytest -m alone tests/local
 
 .PHONY: bench
-bench: setup-uml ## side-by-side measurements, as root (about two hours); results go to benchmarks/results
+bench: setup-uml setup-browser ## side-by-side measurements, as root (about two hours); results go to benchmarks/results
 	@missed=; for entry in benchmarks/*/__main__.py; do \
 		name=$$(basename "$$(dirname "$$entry")"); echo "== $$name"; \
 		$(BIN)/python -m "benchmarks.$$name" --write || missed="$$missed $$name"; \

@@ -50,6 +50,7 @@ class Timeline {
     from = Math.min(Math.max(0, from), this.facts.end_s - length);
     this.from = from;
     this.to = from + length;
+    this.canvas.setAttribute("aria-label", "Timeline of workers and links from " + at_s(this.from) + " to " + at_s(this.to));
     this.draw();
     document.dispatchEvent(new CustomEvent("shown", { detail: { from: this.from, to: this.to } }));
   }

@@ -1,0 +1,1 @@
+"""The page: how large it is, how soon it is drawn."""
