@@ -1,0 +1,1 @@
+"""Straggler metrics beside the program of those who defined them."""
