@@ -11,7 +11,7 @@ from e2c_dl.diagnosis.link_departures import carried_by_link
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld

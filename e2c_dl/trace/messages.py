@@ -12,6 +12,7 @@ by ``recv_end``. A message is known by (src, dst, seq); one that lacks a half (a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,7 @@ def join(trace: Trace) -> Messages:
     """All messages of ``trace``. Raises: AnalysisError, if a rank names one message twice."""
     sends = _spans_of(trace, Phase.SEND, "src")
     receives = _spans_of(trace, Phase.RECEIVE, "dst")
-    send_keys, receive_keys = _keys(sends), _keys(receives)
+    send_keys, receive_keys = keys(sends), keys(receives)
     _, s, r = np.intersect1d(send_keys, receive_keys, assume_unique=True, return_indices=True)
     joined = np.zeros(len(s), dtype=MESSAGE)
     for name in ("seq", "src", "dst", "iteration", "bucket", "nbytes"):
@@ -117,9 +118,9 @@ def _spans_of(trace: Trace, phase: Phase, own: str) -> Spans:
     """All spans of ``phase`` whose ``own`` end is the rank that recorded them, sorted by (src, dst, seq)."""
     parts = [r.spans[(r.spans["phase"] == phase) & (r.spans[own] == r.rank)] for r in trace.ranks]
     spans = np.concatenate(parts)
-    keys = _keys(spans)
-    spans = spans[np.argsort(keys, kind="stable")]
-    repeated = np.flatnonzero(np.diff(np.sort(keys)) == 0)
+    of_spans = keys(spans)
+    spans = spans[np.argsort(of_spans, kind="stable")]
+    repeated = np.flatnonzero(np.diff(np.sort(of_spans)) == 0)
     if len(repeated):
         row = spans[repeated[0]]
         raise AnalysisError(
@@ -129,7 +130,7 @@ def _spans_of(trace: Trace, phase: Phase, own: str) -> Spans:
     return spans
 
 
-def _keys(spans: Spans) -> npt.NDArray[np.int64]:
+def keys(spans: Spans | Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """(src, dst, seq) as one number that sorts like the triple."""
     pair = (spans["src"].astype(np.int64) << 15) | spans["dst"].astype(np.int64)  # ranks are 16 bits with a sign
     return np.asarray((pair << _SEQ_BITS) | spans["seq"])

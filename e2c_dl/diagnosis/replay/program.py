@@ -5,175 +5,230 @@
     task  0   |SPAWN 7|...|AWAIT_TASK 7........|STEP|        one moment per event: an instant's time, else its end;
     task  7           |REDUCE||SEND||AWAIT_MESSAGE|          a SEND or SPAWN takes no time in its task
 
-RECEIVE, ITERATION and TRAINING are no events of a program: they accompany it. Host i (the i-th rank) is element i of
-the graph, and its computing spans are its services. A task may be begun more than once (the compute thread, -1, is,
-in every iteration): each SPAWN comes before the task's first event posted after it.
+RECEIVE, ITERATION and TRAINING are no events of a program: they accompany it. Computing spans are the services of
+their rank's host. A task may be begun more than once (the compute thread, -1, is, in every iteration): each SPAWN comes
+before the task's first event posted after it, at a moment of its own, as the event may follow two others already.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from e2c_dl.diagnosis.replay.graph import ORIGIN, Sketch
-from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Spans, Trace
+from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Bools, Doubles, Longs, Moments
+from e2c_dl.diagnosis.replay.compiled import compiled
+from e2c_dl.trace.messages import keys
+from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Trace
 
-INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
-_PROGRAM = sorted(COMPUTE | WAIT | INSTANT)
-
-MessageKey = tuple[int, int, int]
-"""src rank, dst rank, seq."""
+Column = npt.NDArray[np.integer]
 
 SpanKey = tuple[int, int, int, int]
 """rank, phase, iteration, bucket."""
 
+INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
+_FIELDS = ("posted_ns", "start_ns", "end_ns", "seq", "iteration", "task", "peer_task", "bucket", "src", "dst", "phase")
 
-class _Event(NamedTuple):
-    """One row of a rank's program; the names are those of SPAN."""
 
-    task: int
-    phase: int
-    posted_ns: int
-    start_ns: int
-    end_ns: int
-    iteration: int
-    bucket: int
-    peer_task: int
-    src: int
-    dst: int
-    seq: int
+def _table(phases: frozenset[Phase]) -> Bools:
+    """Whether a phase is one of ``phases``, by its number."""
+    found = np.zeros(max(Phase) + 1, dtype=bool)
+    found[sorted(phases)] = True
+    return found
+
+
+IS_COMPUTE, IS_WAIT, IS_INSTANT = _table(COMPUTE), _table(WAIT), _table(INSTANT)
+_IN_PROGRAM = IS_COMPUTE | IS_WAIT | IS_INSTANT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The events of all tasks in program order, rank after rank and task after task, and the moments they make."""
+
+    events: Mapping[str, Column]  # by event, the fields of SPAN in _FIELDS, and "host", the place of the rank
+    moment: Longs  # of each event
+    starts: Longs  # of each task, its first event
+    begun_by: Longs  # of each event the SPAWN that it follows, as an event; NONE
+    last_of_main: Longs  # of each rank the last moment of its main task; ORIGIN if it has none
 
     @property
-    def message(self) -> MessageKey:
-        return self.src, self.dst, self.seq
+    def count(self) -> int:
+        """How many moments there are: the origin, the events, beginnings of tasks, ends of ranks."""
+        return 1 + len(self.moment) + int((self.begun_by >= 0).sum()) + len(self.last_of_main)
+
+    @property
+    def first_moments(self) -> Longs:
+        """The first moment of each task: its first event's, or that event's beginning."""
+        return self.moment[self.starts] - (self.begun_by[self.starts] >= 0)
+
+    @property
+    def free_ns(self) -> Column:
+        """When the task of each event was free again."""
+        events = self.events
+        return np.where(IS_INSTANT[events["phase"]], events["posted_ns"], events["end_ns"])
+
+    def first_of_task(self) -> Bools:
+        """Which events are their task's first."""
+        first = np.zeros(len(self.moment), dtype=bool)
+        first[self.starts] = True
+        return first
 
 
-@dataclass(kw_only=True)
-class _Task:
-    """One task's events in program order: when each was posted, and its moment."""
-
-    posted_ns: list[int] = field(default_factory=list)
-    moments: list[int] = field(default_factory=list)
-
-    def last_until(self, time_ns: int) -> int | None:
-        """The moment of the last event posted until ``time_ns``."""
-        place = bisect_right(self.posted_ns, time_ns)
-        return self.moments[place - 1] if place else None
-
-
-@dataclass(kw_only=True)
-class Programs:
-    """The moments of all tasks, by what others need to find them. Filled by :func:`sketch_programs` and the links."""
-
-    tasks: dict[tuple[int, int], _Task] = field(default_factory=dict)  # rank, task
-    buckets: dict[tuple[int, int, int], int] = field(default_factory=dict)  # rank, iteration, bucket: BACKWARD's end
-    posted: dict[MessageKey, int] = field(default_factory=dict)
-    sent: dict[MessageKey, int] = field(default_factory=dict)
-    arrived: dict[MessageKey, int] = field(default_factory=dict)
-    waits: list[tuple[int, int, _Event]] = field(default_factory=list)  # moment of its end, rank, the wait
-    last_of_main: list[int] = field(default_factory=list)  # by place of the rank in the trace
-    unexplained: int = 0  # tasks without a SPAWN, waits without a cause
-
-    def connect_waits(self, sketch: Sketch) -> None:
-        """Lets every wait's end follow its cause; counts those whose cause is not in the trace."""
-        for moment, rank, wait in self.waits:
-            cause = self._cause(rank, wait)
-            if cause is None:
-                self.unexplained += 1
-            else:
-                sketch.also_after(moment, cause)
-
-    def _cause(self, rank: int, wait: _Event) -> int | None:
-        if wait.phase == Phase.AWAIT_MESSAGE:
-            return self.arrived.get(wait.message)
-        if wait.phase == Phase.AWAIT_SENT:
-            return self.sent.get(wait.message)
-        if wait.phase == Phase.AWAIT_BUCKET:
-            return self.buckets.get((rank, wait.iteration, wait.bucket))
-        task = self.tasks.get((rank, wait.peer_task))
-        return task.last_until(wait.end_ns) if task else None
+def program_of(trace: Trace) -> Program:
+    """The program order of ``trace``."""
+    parts = [_events(rank) for rank in trace.ranks]
+    events = {name: np.concatenate([part[name] for part in parts]) for name in _FIELDS}
+    events["host"] = np.repeat(np.arange(len(parts)), [len(part["task"]) for part in parts])
+    changes = (np.diff(events["task"], prepend=0) != 0) | (np.diff(events["host"], prepend=NONE) != 0)
+    starts = np.flatnonzero(changes)
+    begun_by = _begun_by(events, starts)
+    moment = 1 + np.arange(len(changes)) + np.cumsum(begun_by >= 0)
+    last_of_main = np.full(len(parts), ORIGIN)
+    stops = np.append(starts, len(changes))[1:]
+    main = events["task"][starts] == 0
+    last_of_main[events["host"][starts[main]]] = moment[stops[main] - 1]
+    return Program(events=events, moment=moment, starts=starts, begun_by=begun_by, last_of_main=last_of_main)
 
 
-def sketch_programs(sketch: Sketch, trace: Trace, stalled_ns: Mapping[SpanKey, int]) -> Programs:
-    """Adds the moments of all tasks to ``sketch``; their waits are not connected yet.
+def _events(rank: RankTrace) -> dict[str, Column]:
+    """The events of one rank, by task, in program order."""
+    spans = rank.spans
+    rows = np.flatnonzero(_IN_PROGRAM[spans["phase"]])
+    columns = {name: spans[name][rows] for name in _FIELDS}
+    free_ns = np.where(IS_INSTANT[columns["phase"]], columns["posted_ns"], columns["end_ns"])
+    order = np.lexsort((free_ns, columns["posted_ns"], columns["task"]))  # at one moment, what was over first
+    return {name: column[order] for name, column in columns.items()}
 
-    ``stalled_ns``: segments of gradients in which the host stalled -> for how long.
+
+def _begun_by(events: Mapping[str, Column], starts: Longs) -> Longs:
+    """Of each event the SPAWN, an event too, that it follows as the first of its task since; NONE."""
+    begun_by = np.full(len(events["task"]), NONE)
+    spawns = np.flatnonzero(events["phase"] == Phase.SPAWN)
+    spawns = spawns[np.argsort(events["posted_ns"][spawns], kind="stable")]  # of two, the later one counts
+    task, known = _tasks(events, starts, events["host"][spawns], events["peer_task"][spawns])
+    spawns, stops = spawns[known], np.append(starts, len(begun_by))[1:]
+    first = _until(events["posted_ns"], starts[task], stops[task], events["posted_ns"][spawns] - 1)
+    begins = first < stops[task]
+    begun_by[first[begins]] = spawns[begins]
+    return begun_by
+
+
+def _tasks(events: Mapping[str, Column], starts: Longs, host: Column, task: Column) -> tuple[Longs, Bools]:
+    """Which tasks those of ``host`` called ``task`` are, shape (known,), and which of them there are."""
+    own = _task_keys(events["host"][starts], events["task"][starts])
+    asked = _task_keys(host, task)
+    place = np.minimum(np.searchsorted(own, asked), len(own) - 1)
+    known = np.asarray(own[place] == asked) if len(own) else np.zeros(len(asked), dtype=bool)
+    return place[known], known
+
+
+def _task_keys(host: Column, task: Column) -> Longs:
+    return np.asarray((host.astype(np.int64) << 33) + task)
+
+
+def posted(program: Program, message_keys: Longs) -> Longs:
+    """The moment at which each message was posted."""
+    sends = np.flatnonzero(program.events["phase"] == Phase.SEND)
+    own = keys({name: program.events[name][sends] for name in ("src", "dst", "seq")})
+    order = np.argsort(own, kind="stable")
+    return program.moment[sends[order[np.searchsorted(own[order], message_keys)]]]
+
+
+def causes(program: Program, message_keys: Longs, sent: Longs, arrived: Longs) -> Longs:
+    """Of each event the value that it waits for, NONE if that is not in the trace or it is no wait.
+
+    ``message_keys``, rising: of all messages, and the values at which each was ``sent`` and ``arrived``.
     """
-    programs = Programs()
-    for host, rank in enumerate(trace.ranks):
-        _sketch_rank(sketch, programs, host, rank, stalled_ns)
-        main = programs.tasks.get((rank.rank, 0))
-        programs.last_of_main.append(main.moments[-1] if main else ORIGIN)
-    return programs
-
-
-def _sketch_rank(
-    sketch: Sketch, programs: Programs, host: int, rank: RankTrace, stalled_ns: Mapping[SpanKey, int]
-) -> None:
-    spans = rank.spans[np.isin(rank.spans["phase"], _PROGRAM)]
-    free_ns = np.where(np.isin(spans["phase"], sorted(INSTANT)), spans["posted_ns"], spans["end_ns"])
-    spans = spans[np.lexsort((free_ns, spans["posted_ns"], spans["task"]))]  # at one moment, what was over first
-    events = [_Event(*row) for row in zip(*(spans[name].tolist() for name in _Event._fields), strict=True)]
-    begun = _first_after_spawn(spans)
-    spawns: dict[int, int] = {}  # row of a SPAWN -> its moment
-    beginnings: list[tuple[int, int]] = []  # moment that begins a task, row of its SPAWN
-    task, free = None, ORIGIN
-    for row, event in enumerate(events):
-        if event.task != task:
-            task, free = event.task, ORIGIN
-            programs.unexplained += task != 0 and row not in begun  # nobody begins the main task
-        if row in begun:  # a moment of its own: the event itself may follow two others already
-            free = sketch.add(event.posted_ns, free)
-            beginnings.append((free, begun[row]))
-        free = _sketch_event(sketch, event, free, host)
-        if event.phase in COMPUTE and (key := (rank.rank, event.phase, event.iteration, event.bucket)) in stalled_ns:
-            sketch.stalled_ns[free] = stalled_ns[key]
-        _file(programs, rank.rank, event, free)
-        if event.phase == Phase.SPAWN:
-            spawns[row] = free
-    for moment, row in beginnings:
-        sketch.also_after(moment, spawns[row])
-
-
-def _sketch_event(sketch: Sketch, event: _Event, free: int, host: int) -> int:
-    """The moment at which the task of ``event``, free since moment ``free``, is free again."""
-    before_ns = sketch.observed_ns[free]
-    if event.phase in INSTANT:
-        return sketch.add(event.posted_ns, free, lag_ns=event.posted_ns - before_ns)
-    if event.phase in COMPUTE:
-        service_ns = max(0, event.end_ns - event.start_ns)
-        lag_ns = event.start_ns - before_ns
-        return sketch.add(event.end_ns, free, lag_ns=lag_ns, service_ns=service_ns, element=host, phase=event.phase)
-    # A wait may end as soon as it is asked for; what it waits for is connected later.
-    return sketch.add(event.end_ns, free, lag_ns=event.posted_ns - before_ns)
-
-
-def _file(programs: Programs, rank: int, event: _Event, moment: int) -> None:
-    """Notes where the moment of ``event`` is to be found."""
-    task = programs.tasks.setdefault((rank, event.task), _Task())
-    task.posted_ns.append(event.posted_ns)
-    task.moments.append(moment)
-    if event.phase == Phase.SEND:
-        programs.posted[event.message] = moment
-    elif event.phase == Phase.BACKWARD:
-        programs.buckets[rank, event.iteration, event.bucket] = moment
-    elif event.phase in WAIT:
-        programs.waits.append((moment, rank, event))
-
-
-def _first_after_spawn(spans: Spans) -> dict[int, int]:
-    """Row of the first event of a task -> row of the SPAWN that it follows, for every beginning of every task."""
-    posted_ns = spans["posted_ns"]
-    spawns = np.flatnonzero(spans["phase"] == Phase.SPAWN)
-    found: dict[int, int] = {}
-    for spawn in spawns[np.argsort(posted_ns[spawns], kind="stable")].tolist():
-        child = int(spans["peer_task"][spawn])
-        start, stop = np.searchsorted(spans["task"], [child, child + 1]).tolist()
-        first = bisect_left(posted_ns, posted_ns[spawn], start, stop)
-        if first < stop:
-            found[first] = spawn
+    events, phase = program.events, program.events["phase"]
+    found = np.full(len(phase), NONE)
+    for kind, value in ((Phase.AWAIT_MESSAGE, arrived), (Phase.AWAIT_SENT, sent)):
+        waits = np.flatnonzero(phase == kind)
+        place, known = looked_up(message_keys, keys({name: events[name][waits] for name in ("src", "dst", "seq")}))
+        found[waits[known]] = value[place]
+    waits, ends = np.flatnonzero(phase == Phase.AWAIT_BUCKET), np.flatnonzero(phase == Phase.BACKWARD)
+    backward = _bucket_keys(events, ends)
+    order = np.argsort(backward, kind="stable")
+    place, known = looked_up(backward[order], _bucket_keys(events, waits))
+    found[waits[known]] = program.moment[ends[order[place]]]
+    waits = np.flatnonzero(phase == Phase.AWAIT_TASK)
+    task, known = _tasks(events, program.starts, events["host"][waits], events["peer_task"][waits])
+    waits, stops = waits[known], np.append(program.starts, len(phase))[1:]
+    last = _until(events["posted_ns"], program.starts[task], stops[task], events["end_ns"][waits]) - 1
+    there = last >= program.starts[task]
+    found[waits[there]] = program.moment[last[there]]
     return found
+
+
+def _bucket_keys(events: Mapping[str, Column], rows: Longs) -> Longs:
+    host, iteration, bucket = (events[name][rows].astype(np.int64) for name in ("host", "iteration", "bucket"))
+    return np.asarray((host << 49) + ((iteration + 1) << 17) + bucket + 1)
+
+
+def looked_up(rising: Longs, asked: Longs) -> tuple[Longs, Bools]:
+    """Where in ``rising`` those of ``asked`` are (the last, of equal ones) that there are, and which of them are."""
+    place = np.searchsorted(rising, asked, side="right") - 1
+    known = np.asarray(rising[place] == asked) if len(rising) else np.zeros(len(asked), dtype=bool)
+    known &= place >= 0
+    return place[known], known
+
+
+@compiled(lambda posted_ns, starts, stops, at_ns: len(starts))
+def _until(posted_ns: Column, starts: Longs, stops: Longs, at_ns: Column) -> Longs:
+    """Of each stretch of ``posted_ns``, in which it rises, the first event that is after ``at_ns``, or its stop."""
+    found = np.empty(len(starts), dtype=np.int64)
+    for row in range(len(starts)):
+        low, high = starts[row], stops[row]
+        while low < high:
+            middle = (low + high) // 2
+            if posted_ns[middle] > at_ns[row]:
+                high = middle
+            else:
+                low = middle + 1
+        found[row] = low
+    return found
+
+
+def moments_of(program: Program, cause: Longs, of_messages_ns: Doubles, start_ns: int, ends_ns: Longs) -> Moments:
+    """The moments of ``program``, whose events wait for ``cause``; the last are the ranks' ends, at ``ends_ns``.
+
+    ``of_messages_ns``: the values that come after the moments. ``start_ns``: the origin.
+    """
+    events, event = program.events, program.moment
+    begun = np.flatnonzero(program.begun_by >= 0)
+    beginning = event[begun] - 1
+    before = np.where(program.first_of_task(), ORIGIN, np.roll(event, 1))
+    blank = np.zeros(program.count, dtype=np.int32)
+    observed_ns, lag_ns, service_ns = np.zeros((3, program.count))
+    observed_ns[event] = program.free_ns - start_ns
+    observed_ns[beginning] = events["posted_ns"][begun] - start_ns
+    ends = slice(program.count - len(ends_ns), None)
+    observed_ns[ends] = ends_ns - start_ns
+    first, second = blank + ORIGIN, blank + ORIGIN
+    first[event], first[beginning] = before, before[begun]
+    first[event[begun]] = beginning
+    second[event] = np.where(cause == NONE, ORIGIN, cause)
+    second[beginning], second[ends] = event[program.begun_by[begun]], program.last_of_main
+    computes = IS_COMPUTE[events["phase"]]
+    asked_ns = np.where(computes, events["start_ns"], events["posted_ns"]) - start_ns
+    lag_ns[event] = asked_ns - observed_ns[first[event]]
+    service_ns[event] = np.where(computes, np.maximum(0, events["end_ns"] - events["start_ns"]), 0)
+    values_ns = np.concatenate([observed_ns, of_messages_ns])
+    latest_ns = np.maximum(observed_ns[first] + lag_ns, values_ns[second])
+    host, phase, iteration, bucket = blank + NONE, blank.copy(), blank + NONE, blank + NONE
+    host[event] = np.where(computes, events["host"], NONE)
+    for column, name in ((phase, "phase"), (iteration, "iteration"), (bucket, "bucket")):
+        column[event] = events[name]
+    return Moments(
+        observed_ns=observed_ns, first=first, second=second, lag_ns=lag_ns, service_ns=service_ns,
+        residual_ns=observed_ns - service_ns - latest_ns,
+        host=host, phase=phase, iteration=iteration, bucket=bucket,
+    )  # fmt: skip
+
+
+def unexplained(program: Program, cause: Longs) -> int:
+    """How many waits have no cause in the trace, and tasks no beginning: they keep their times."""
+    waits = IS_WAIT[program.events["phase"]] & (cause == NONE)
+    spawned = program.starts[program.events["task"][program.starts] != 0]  # nobody begins the main task
+    return int(waits.sum()) + int((program.begun_by[spawned] == NONE).sum())

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.links import in_service_order, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import MessageArray
 

@@ -18,7 +18,7 @@ import numpy as np
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.graph import Longs
+from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent

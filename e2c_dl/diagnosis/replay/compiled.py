@@ -1,0 +1,41 @@
+"""Loops over the moments of a run: compiled where there are many, run as they stand where there are few.
+
+Compiling takes seconds, once per machine: Numba keeps what it made beside the module or, where that may not be written,
+in the user's cache. Loading Numba takes half a second: a run of some thousand spans is done by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FEW = 100_000
+"""Steps of a loop that Python is done with in the time that loading Numba takes: some 3 us each."""
+
+
+def compiled(size: Callable[P, int], few: int = FEW) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Makes a loop over arrays one that is compiled where it takes more than ``few`` steps, as ``size`` counts them."""
+
+    def decorated(loop: Callable[P, R]) -> Callable[P, R]:
+        @wraps(loop)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            made = _made(loop) if size(*args, **kwargs) > few else loop
+            return made(*args, **kwargs)
+
+        return call
+
+    return decorated
+
+
+@cache
+def _made(loop: Callable[P, R]) -> Callable[P, R]:
+    import numba
+
+    try:
+        return cast("Callable[P, R]", numba.njit(cache=True)(loop))
+    except RuntimeError:  # nowhere to keep it
+        return cast("Callable[P, R]", numba.njit(loop))

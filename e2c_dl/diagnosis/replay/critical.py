@@ -1,0 +1,119 @@
+"""Critical path of a run as observed, walked back once: what bounds every saving, and what it leaves unexplained.
+
+::
+
+    rank 0   |==FORWARD==|==BACKWARD==|.                          the longest chain of what waited for what; its
+    link                               |--delay--|===service===|  parts sum to the run's time
+    rank 1                                                      |~wake-up~|==STEP==|
+
+A run is a maximum over all paths of sums along each. So after any what-if it lasts at least as long as *this* path does
+then, and saves at most what this path loses: a bound that costs one sum, where the replay costs a pass over the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.replay.columns import Bools, Doubles, Ints, Longs, Moments, Queue, values_ns
+from e2c_dl.diagnosis.replay.compiled import compiled
+from e2c_dl.diagnosis.replay.services import Services, carried_ns, computed_ns, delayed_ns
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+
+# Edges of a path, by what they follow; the first two are of moments, the others of messages.
+BY_PROGRAM, BY_CAUSE, BY_START, BY_ARRIVAL, SENT_BY_START, SENT_BY_ARRIVAL, STARTED = range(7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticalPath:
+    """The path's edges that carry a service or a delay, sorted by element; and how much of it nothing explains."""
+
+    services: Services
+    element: Ints  # of each edge
+    unit: Longs
+    is_host: Bools
+    service_ns: Doubles  # 0.0 where the edge carries none
+    delay_ns: Doubles
+    delays: Longs  # how often the edge carries it: 1, 0; -1: from a message's arrival back to when it was sent
+    ahead_ns: Doubles  # of the latter, taken off; else 0.0
+    unexplained_ns: float  # gaps between a task's events, waking up, residuals: all without their signs
+
+    def most_saved_ns(self, whatif: WhatIf) -> float:
+        """What ``whatif`` takes off the path: it saves no more. Raises: KeyError, if an element is not in the run."""
+        off_ns = self.services.off_ns(self.unit, whatif)
+        touched = self.services.touched(whatif).items()
+        return sum(self._less_ns(element, changes, off_ns) for element, changes in touched)
+
+    def _less_ns(self, element: int, changes: Sequence[Change], off_ns: Doubles) -> float:
+        """By how much the edges of ``element`` are shorter in sum after ``changes``."""
+        own = slice(*np.searchsorted(self.element, [element, element + 1]).tolist())
+        service_ns, delay_ns, ahead_ns = self.service_ns[own], self.delay_ns[own], self.ahead_ns[own]
+        scale, less_ns = self.services.effect(changes, self.unit[own])
+        then_ns = computed_ns(service_ns, off_ns[own], scale, np.where(self.is_host[own], less_ns, 0.0))
+        delay_then_ns = delayed_ns(delay_ns, less_ns)
+        ahead_then_ns = carried_ns(ahead_ns, off_ns[own], scale)
+        saved_ns = service_ns - then_ns + self.delays[own] * (delay_ns - delay_then_ns) - (ahead_ns - ahead_then_ns)
+        return float(saved_ns.sum())
+
+
+def critical_path(moments: Moments, queue: Queue, end: int, services: Services) -> CriticalPath:
+    """The path that ends at moment ``end`` of a run as it was observed."""
+    count = len(moments.first)
+    value, edge = _walked_back(moments, queue, values_ns(moments, queue), end)
+    by_program, of_moment = edge == BY_PROGRAM, edge <= BY_CAUSE
+    moment, message = value[of_moment], (value[~of_moment] - count) % len(queue.link) if len(queue.link) else value[:0]
+    kind = edge[~of_moment]
+    unexplained_ns = (
+        np.abs(moments.lag_ns[value[by_program]]).sum() + np.abs(moments.residual_ns[moment]).sum()
+        + np.abs(queue.start_residual_ns[message[kind == STARTED]]).sum()
+        + np.abs(queue.sent_residual_ns[message[(kind == SENT_BY_START) | (kind == SENT_BY_ARRIVAL)]]).sum()
+    )  # fmt: skip
+    arrives, back = np.isin(kind, (BY_START, BY_ARRIVAL)), kind == SENT_BY_ARRIVAL
+    blank = np.zeros(len(moment))
+    unit = np.append(moment, message + count)
+    columns: tuple[npt.NDArray[Any], ...] = (
+        unit, np.append(moments.service_ns[moment], np.where(arrives, queue.service_ns[message], 0.0)),
+        np.append(blank, queue.delay_ns[message]),
+        np.append(blank, (kind == BY_START) * 1 - back * 1).astype(np.int64),
+        np.append(blank, np.where(back, queue.ahead_ns[message], 0.0)),
+    )  # fmt: skip
+    element = services.element[unit]
+    order = np.argsort(element, kind="stable")
+    unit, service_ns, delay_ns, delays, ahead_ns = (column[order] for column in columns)
+    return CriticalPath(
+        services=services, element=element[order], unit=unit, is_host=unit < count, service_ns=service_ns,
+        delay_ns=delay_ns, delays=delays, ahead_ns=ahead_ns, unexplained_ns=float(unexplained_ns),
+    )  # fmt: skip
+
+
+@compiled(lambda moments, queue, at_ns, end: len(at_ns))
+def _walked_back(moments: Moments, queue: Queue, at_ns: Doubles, end: int) -> tuple[Longs, Longs]:
+    """From value ``end`` back to the origin: each value, and by which edge it follows the next."""
+    count, messages = len(moments.first), len(queue.link)
+    values, edges = np.empty(len(at_ns), dtype=np.int64), np.empty(len(at_ns), dtype=np.int64)
+    length, value = 0, end
+    while value != 0 and length < len(at_ns):  # a trace that contradicts itself may hold a circle
+        message = (value - count) % messages if value >= count else 0
+        values[length] = value
+        if value < count:
+            first, second = moments.first[value], moments.second[value]
+            by_first = at_ns[first] + moments.lag_ns[value] >= at_ns[second]
+            edges[length], value = (0, first) if by_first else (1, second)
+        elif value < count + messages:
+            after, start = queue.arrived_after[message], value + 2 * messages
+            by_start = after < 0 or at_ns[start] + queue.delay_ns[message] >= at_ns[count + after]
+            edges[length], value = (2, start) if by_start else (3, count + after)
+        elif value < count + 2 * messages:
+            left_ns = queue.arrived_ns[message] - queue.delay_ns[message] - queue.ahead_ns[message]
+            by_start = not queue.held_back[message] or left_ns <= queue.start_ns[message]
+            edges[length], value = (4, value + messages) if by_start else (5, value - messages)
+        else:
+            after, posted = queue.sent_after[message], queue.posted[message]
+            by_posted = after < 0 or at_ns[posted] >= at_ns[count + messages + after]
+            edges[length], value = (6, posted if by_posted else count + messages + after)
+        length += 1
+    return values[:length], edges[:length]
