@@ -20,6 +20,7 @@ from e2c_dl.diagnosis.stalls import with_stalls
 from e2c_dl.diagnosis.states import timeline
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.staleness import staleness
 
 MAX_REPLAY_ERROR = 0.01  # a fifth of what makes a departure material
 MAX_WORLD_ERROR = 0.05
@@ -60,6 +61,7 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
         limitations=tuple(each.sentence for each in limitations),
+        staleness=staleness(trace),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 

@@ -22,6 +22,7 @@ import msgspec
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
+from e2c_dl.trace.staleness import Staleness
 
 REPORT_FORMAT = 2
 """Of report.json; one more whenever a key changes its meaning or name."""
@@ -146,6 +147,8 @@ class Report:
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
     concerned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """A limitation that names only some -> all links or hosts that it concerns."""
+    staleness: tuple[Staleness, ...] = ()
+    """Of whole ranks' updates, in rank order; none where no update can be stale."""
 
     def to_json(self) -> bytes:
         """report.json: field names, enums by value; numbers that JSON cannot write (infinite, none) become null."""

@@ -110,11 +110,15 @@ def _states(report: Report) -> Table:
     for state in State:
         table.add_column(state.value, justify="right", overflow="fold")
     table.add_column("compute / iteration", justify="right", overflow="fold")
+    stale = words.stale(report)
+    if stale:
+        table.add_column("staleness (median)", justify="right", overflow="fold")
     for host in report.hosts[:TABLE_WORKERS]:
         table.add_row(
             Text(host.host if host.complete else f"{host.host} (breaks off)"),  # Text, as brackets in a str are markup
             *(_spent(host, state) for state in State),
             formatting.seconds(host.compute_per_iteration_s),
+            *([stale.get(host.host, formatting.DASH)] if stale else []),
             style="red" if host.host in culprits else None,
         )
     hidden = len(report.hosts) - TABLE_WORKERS

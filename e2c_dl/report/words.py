@@ -34,6 +34,11 @@ class Verdict:
     asides: tuple[str, ...] = ()  # what departs but cost next to nothing: to be shown dimmed
 
 
+def stale(report: Report) -> dict[str, str]:
+    """Host -> staleness of its updates: ``3, at most 11``; empty where no update can be stale."""
+    return {each.host: f"{each.median:g}, at most {each.most}" for each in report.staleness}
+
+
 def verdict(report: Report) -> Verdict:
     """The answer to "what slowed this run down?"."""
     if not report.iterations or not report.hosts:

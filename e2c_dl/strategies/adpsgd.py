@@ -14,6 +14,9 @@ wait for one another. Of an odd number of ranks, the first and the last (both ev
 4. the active rank adds it: x_i <- x_i + d.
 5. When the gradient and the exchange are done: x_i <- x_i + u.
 
+The staleness of an update is how many averages have changed the model between its snapshot and the update. (The paper
+counts all updates of all ranks since then: nobody knows these while training.)
+
 Laws: an average preserves the mean of all models, whatever happens beside it, for it adds to one what it takes off the
 other; no deadlock; a slow rank slows its neighbours down only by its answers' way.
 
@@ -59,6 +62,7 @@ class _Rank:
         self._worker = worker
         self._neighbours = neighbours(worker.rank, worker.size)
         self._trained = False
+        self._averages = 0  # that changed the model since the parameters were taken from it
 
     async def train(self) -> None:
         worker, update, leaving = self._worker, self._worker.zeros(), self._worker.zeros()
@@ -70,7 +74,9 @@ class _Rank:
             await local_update(worker, update, worker.size * worker.samples / worker.total_samples)
             if average is not None:
                 await average
-            await worker.accumulate(self.model, update)  # added, not copied: averages changed the model meanwhile
+            # added, not copied: averages changed the model meanwhile
+            await worker.apply(self.model, update, src=worker.rank, staleness=self._averages)
+            self._averages = 0
             await worker.copy(worker.parameters, self.model)
         self._trained = True  # no gradient reads the parameters any more: answers may change them
         await worker.copy(worker.parameters, self.model)
@@ -92,6 +98,7 @@ class _Rank:
         await worker.copy(leaving, self.model)
         sent = worker.send(other, Message(kind="ask", iteration=iteration, payload=leaving))
         came = await worker.receive("answer", src=other, iteration=iteration)
+        self._averages += 1
         await worker.accumulate(self.model, came.vector)
         await sent  # ``leaving`` is written again by the next
 
@@ -101,6 +108,7 @@ class _Rank:
         await worker.copy(half, self.model)
         await worker.accumulate(half, asked, -1.0)
         await worker.scale(half, 0.5)
+        self._averages += 1
         await worker.accumulate(self.model, half, -1.0)  # what one gives the other gets: the mean of all stays
         if self._trained:
             await worker.copy(worker.parameters, self.model)

@@ -7,8 +7,11 @@ Idea: what many workers share lives in one place; an update counts at once, whoe
 2. Push u, weighted by b_i / sum(b). The server adds it to the master copy at once, while it trains itself.
 3. Pull: the server answers each push with the master copy as it is then.
 
+The staleness of an update is how many others the server has applied between the pull that its gradient was computed at
+and itself.
+
 Laws: the master copy ends at the first parameters plus all updates; no worker waits for another but through the
-server's link.
+server's link; between two updates of a rank, its staleness counts those of all others that were applied meanwhile.
 
 Differences from the paper: one server, which is also a worker; whole vectors instead of key ranges. Workers push
 updates of the configured optimizer rather than gradients (for SGD without momentum the same but for eta), so that what
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from e2c_dl.strategies.base import Message, Worker
+from e2c_dl.strategies.base import Message, Vector, Worker
 from e2c_dl.strategies.collectives.averaging import local_update
 from e2c_dl.strategies.collectives.server import Served
 
@@ -50,6 +53,8 @@ class _Master:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._copy = worker.zeros()
+        self._updates = 0  # that were applied to the copy
+        self._read = [0] * worker.size  # by rank: how many the copy had when that rank's parameters were taken from it
         self._trained = False  # until then the parameters are read by gradients, which must not see them change
 
     async def run(self) -> None:
@@ -58,7 +63,8 @@ class _Master:
         worker.spawn(self._serve(), background=True)  # beside its own gradients: pushes wait for no iteration
         async for _ in worker.iterations():
             await local_update(worker, update, worker.samples / worker.total_samples)
-            await worker.accumulate(self._copy, update)  # added: pushes changed the copy meanwhile
+            await self._apply(update, worker.rank)  # added: pushes changed the copy meanwhile
+            self._read[worker.rank] = self._updates
             await worker.copy(worker.parameters, self._copy)
         self._trained = True
         await worker.copy(worker.parameters, self._copy)
@@ -70,9 +76,15 @@ class _Master:
             pushed = await worker.receive_any("push", sources=others)
             if pushed is None:  # after a timeout alone, and none is given
                 continue
-            await worker.accumulate(self._copy, pushed.vector)
+            await self._apply(pushed.vector, pushed.src)
             if self._trained:  # what is evaluated in the end holds every update
                 await worker.copy(worker.parameters, self._copy)
             answer = worker.zeros()  # its own: the copy goes on changing while this one leaves
+            self._read[pushed.src] = self._updates
             await worker.copy(answer, self._copy)
             worker.send(pushed.src, Message(kind="pull", iteration=pushed.iteration, payload=answer))
+
+    async def _apply(self, update: Vector, src: int) -> None:
+        staleness = self._updates - self._read[src]
+        self._updates += 1  # before it is awaited: the copy changes at once, and others may read it meanwhile
+        await self._worker.apply(self._copy, update, src=src, staleness=staleness)

@@ -231,6 +231,13 @@ class Worker(Protocol):
         """``vector *= factor``."""
         ...
 
+    async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
+        """``into += update``, which rank ``src`` has computed from what ``into`` was ``staleness`` updates ago.
+
+        As :meth:`accumulate`, and the trace tells whose update it was, and how stale.
+        """
+        ...
+
 
 class Strategy(ABC):
     """One algorithm. Subclasses stand in one file each, named like their ``name``.

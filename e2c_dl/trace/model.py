@@ -47,13 +47,16 @@ SPAN: np.dtype[Any] = np.dtype(
         ("task", "<i4"),  # 0 the strategy's main coroutine, -1 the compute thread, > 0 spawned; -2 none: RECEIVE
         ("peer_task", "<i4"),  # SPAWN: the task begun; AWAIT_TASK: the task waited for; else -2
         ("bucket", "<i2"),  # -1: none
-        ("src", "<i2"),  # rank, SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT; else -1
+        ("src", "<i2"),  # rank, SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT; REDUCE: whose update it applies; else -1
         ("dst", "<i2"),
-        ("staleness", "<i2"),  # iterations between reading and applying; 0 in synchronous strategies
+        ("staleness", "<i2"),  # updates between reading and applying; 0 in synchronous strategies
         ("phase", "<u2"),  # Phase
         ("reserved", "<u2"),
     ]
 )
+
+MOST_STALENESS = (1 << 15) - 1
+"""What a span can tell; what is staler is told as this."""
 
 MOST_NS = 1 << 61
 """Furthest from 0 that any time is, in either direction: 73 years, and sums of three fit in 64 bits."""

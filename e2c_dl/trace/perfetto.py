@@ -29,7 +29,7 @@ from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
 
 Event = dict[str, Any]
 
-_ARGUMENTS = ("iteration", "bucket", "nbytes", "seq", "staleness", "task")
+_ARGUMENTS = ("iteration", "bucket", "nbytes", "seq", "src", "staleness", "task")
 _COMPUTE_TASK = -1
 _THREADS_PER_GROUP = 1000  # numbers apart, so that lanes of two groups never share one
 
@@ -152,6 +152,8 @@ def _label(phase: Phase, row: dict[str, int]) -> str:
     name = phase.name.lower().replace("_", " ")
     if phase is Phase.ITERATION:
         return f"{name} {row['iteration']}"
+    if phase is Phase.REDUCE and row["src"] >= 0:
+        return f"apply update of rank {row['src']}"
     return f"{name} b{row['bucket']}" if row["bucket"] >= 0 else name
 
 

@@ -161,14 +161,19 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
 def states(report: Report, figure: str, culprits: Collection[str]) -> str:
     """Where each worker's time went: figure and table."""
     head = [("worker", ""), ("layer", ""), *((state.value, "n") for state in State), ("compute / iteration", "n")]
-    rows = []
+    stale, rows = words.stale(report), []
+    if stale:
+        head.append(("staleness (median)", "n"))
     for host in report.hosts:
         spent = [_state(host.states_s.get(state, 0.0), host.wall_s) for state in State]
         per_iteration = formatting.seconds(host.compute_per_iteration_s)
         name = host.host if host.complete else f"{host.host} (trace breaks off)"  # its figures are of a part
-        cells = [(name, ""), (host.layer, ""), *((text, "n") for text in (*spent, per_iteration))]
+        figures = [*spent, per_iteration, *([stale.get(host.host, formatting.DASH)] if stale else [])]
+        cells = [(name, ""), (host.layer, ""), *((text, "n") for text in figures)]
         rows.append(("marked" if host.host in culprits else "", cells))
     caption = "Each worker is in exactly one state at any time. Culprits are red."
+    if stale:
+        caption += " Staleness: updates that were applied between the reading of parameters and what came of them."
     return section("Where the time went", caption, figure + table(head, rows))
 
 

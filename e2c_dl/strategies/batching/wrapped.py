@@ -98,3 +98,6 @@ class Wrapped:
 
     async def scale(self, vector: Vector, factor: float) -> None:
         await self._worker.scale(vector, factor)
+
+    async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
+        await self._worker.apply(into, update, src=src, staleness=staleness)

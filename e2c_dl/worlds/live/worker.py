@@ -23,7 +23,7 @@ import numpy as np
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Worker
-from e2c_dl.trace.model import Phase
+from e2c_dl.trace.model import MOST_STALENESS, Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live.mailbox import Mail, MailKey
@@ -257,6 +257,12 @@ class LiveWorker:
         start_ns = self._recorder.clock()
         vector *= factor
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
+
+    async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
+        start_ns = self._recorder.clock()
+        into += update
+        told = min(staleness, MOST_STALENESS)
+        self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock(), src=src, staleness=told)
 
     def _received(self, mail: Mail, posted_ns: int) -> Message:
         self._record(

@@ -161,11 +161,12 @@ class Messenger:
 
     def span(
         self, phase: Phase, posted_ns: int, start_ns: int, end_ns: int, task: Task, *, bucket: int = -1, src: int = -1,
-        dst: int = -1, seq: int = -1, peer_task: int = NO_TASK,
+        dst: int = -1, seq: int = -1, peer_task: int = NO_TASK, staleness: int = 0,
     ) -> None:  # fmt: skip
         """Leave a span of ``task``, in its iteration."""
         self.record(_pack(
-            posted_ns, start_ns, end_ns, 0, seq, task.iteration, task.number, peer_task, bucket, src, dst, 0, phase, 0,
+            posted_ns, start_ns, end_ns, 0, seq, task.iteration, task.number, peer_task, bucket, src, dst, staleness,
+            phase, 0,
         ))  # fmt: skip
 
     def _go_on(self, _: object) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
-from e2c_dl.trace.model import RECORD, Phase
+from e2c_dl.trace.model import MOST_STALENESS, RECORD, Phase
 from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
@@ -237,6 +237,12 @@ class VirtualWorker(Messenger):
             vector *= factor
         await self._in_loop(Phase.REDUCE, round(vector.nbytes * self._pace.scale_ns_per_byte))
 
+    async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
+        if not self.shapes:
+            into += update
+        cost_ns = round(into.nbytes * self._pace.accumulate_ns_per_byte)
+        await self._in_loop(Phase.REDUCE, cost_ns, src=src, staleness=min(staleness, MOST_STALENESS))
+
     def _onset(self, onset: Onset | None) -> None:
         if onset is None:
             return
@@ -256,13 +262,13 @@ class VirtualWorker(Messenger):
         accuracy = (await self.evaluate()).accuracy
         return None if self.shapes else accuracy
 
-    async def _in_loop(self, phase: Phase, cost_ns: int) -> None:
+    async def _in_loop(self, phase: Phase, cost_ns: int, **told: int) -> None:
         """Spend ``cost_ns`` in the rank's loop, one thing at a time."""
         kernel = self.kernel
         task, now_ns = kernel.current, kernel.now_ns
         start_ns = max(now_ns, self._loop_free_ns)
         self._loop_free_ns = end_ns = self.pauses.ends_ns(start_ns, cost_ns)
-        self.span(phase, now_ns, start_ns, end_ns, task)
+        self.span(phase, now_ns, start_ns, end_ns, task, **told)
         if end_ns > now_ns:
             kernel.resume_at(end_ns, task)
             await suspend()

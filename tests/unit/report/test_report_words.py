@@ -17,6 +17,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
+from e2c_dl.trace.staleness import Staleness
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +161,15 @@ def test_a_report_for_programs_is_json_whatever_it_holds(sick: Report) -> None:
 )
 def test_amounts(made: str, said: str) -> None:
     assert made == said
+
+
+def test_staleness_stands_beside_the_workers_it_is_of(sick: Report) -> None:
+    first, *others = [host.host for host in sick.hosts]
+    stale = replace(sick, staleness=(Staleness(host=first, updates=9, median=2.5, most=117),))
+    assert words.stale(stale) == {first: "2.5, at most 117"}
+    assert words.stale(sick) == {}
+    line = next(line for line in printed(stale, sample.run(), width=200).splitlines() if line.strip().startswith(first))
+    assert line.rstrip().endswith("2.5, at most 117")
+    assert '<td class="n">2.5, at most 117</td>' in sections.states(stale, "", ())
+    assert sections.states(stale, "", ()).count(f'<td class="n">{formatting.DASH}</td>') == len(others)
+    assert "taleness" not in sections.states(sick, "", ()) + printed(sick, sample.run())
