@@ -164,8 +164,12 @@ def _run_id(said: str) -> str:
 
 
 def _own_place(keep: str) -> None:
-    """A loopback device, and a /tmp of one's own, in which what is left is seen; ``keep`` may be in the other."""
+    """A loopback device, shared memory and a /tmp of one's own, in which what is left is seen.
+
+    ``keep`` may be in the other /tmp.
+    """
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
     aside = Path(tempfile.mkdtemp(dir="/mnt")) if os.access("/mnt", os.W_OK) else Path("/mnt")
     within = [place for place in (*needed(), *([Path(keep)] if keep else [])) if Path("/tmp") in place.parents]
     lines = [*covered(Path("/tmp"), within, aside), "chmod 1777 /tmp"]

@@ -9,9 +9,11 @@ lasts, one that tells of each task, host by host, stands in its place.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -96,6 +98,22 @@ class Session:
             raise error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs") from error
 
 
+_SAYING = ("stderr", "module_stderr", "msg", "reason", "exception", "module_stdout")
+"""Keys of a result of Ansible's that may say why, the most telling first."""
+
+_SAYING_NOTHING = (
+    "See stdout/stderr for the exact error",  # Ansible, of a module that broke
+    "Error is not recoverable: exiting now",  # tar
+    "Exiting with failure status due to previous errors",
+)
+
+_OF_THE_SYSTEM = tuple(
+    os.strerror(number)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EIO, errno.EMFILE, errno.ENFILE)
+)
+"""Errors that a machine has, whatever was tried."""
+
+
 def one_line(error: BaseException) -> str:
     """``error`` as one readable line: Ansible's failed tasks by host, else type and text."""
     results = error.args[0] if error.args and isinstance(error.args[0], list) else []
@@ -103,13 +121,29 @@ def one_line(error: BaseException) -> str:
     for result in results:
         payload = getattr(result, "payload", None)
         if isinstance(payload, dict):
-            told = payload.get("stderr") or payload.get("msg") or payload.get("reason") or payload
-            last = (str(told).strip().splitlines() or ["no output"])[-1]
-            said.setdefault(last, []).append(str(getattr(result, "host", "?")))
+            said.setdefault(_telling(payload), []).append(str(getattr(result, "host", "?")))
     text = (
         "; ".join(f"{', '.join(hosts)}: {what}" for what, hosts in said.items()) or f"{type(error).__name__}: {error}"
     )
     return " ".join(text.split())[:300]  # Ansible's results hold all that a task printed
+
+
+def _telling(payload: Mapping[str, Any]) -> str:
+    """The line that says most of why a task failed: the first that names an error of the system, else the last.
+
+    What only points to other lines is passed over, if there are any.
+    """
+    lines = [line for key in _SAYING for line in str(payload.get(key) or "").splitlines() if line.strip()]
+    reasons = [line for line in lines if any(reason in line for reason in _OF_THE_SYSTEM)]
+    if reasons:
+        return reasons[0]
+    first = next((key for key in _SAYING if payload.get(key)), None)  # a later key repeats, or says less
+    own = str(payload[first]).strip().splitlines() if first else [str(dict(payload))]
+    for some in (own, lines):
+        telling = [line for line in some if not any(empty in line for empty in _SAYING_NOTHING)]
+        if telling:
+            return telling[-1]
+    return (own or ["no output"])[-1]
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -12,6 +12,7 @@ from small_scenario import writer
 from e2c_dl import resources
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.e2clab import experiment, upstream
+from e2c_dl.testbeds.e2clab.experiment import one_line
 
 _LISTERS = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
 
@@ -120,3 +121,32 @@ def test_only_forks_inside_a_session_end_with_this_process(tmp_path):
     with upstream.patched(directory=tmp_path, provider=None, service_dirs=[]):
         assert signal_of_a_fork() == 9
     assert signal_of_a_fork() == 0
+
+
+class Result:
+    def __init__(self, host: str, **payload: object) -> None:
+        self.host, self.payload = host, payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ({"msg": "no such file"}, "a: no such file"),
+        ({"stderr": "one\ntwo", "msg": "non-zero return code"}, "a: two"),
+        (
+            {"stderr": "gzip: No space left on device\ntar: Cannot write\ntar: Error is not recoverable: exiting now"},
+            "a: gzip: No space left on device",
+        ),
+        (
+            {
+                "msg": "MODULE FAILURE\nSee stdout/stderr for the exact error",
+                "module_stdout": "OSError: [Errno 28] No space left on device",
+            },
+            "a: OSError: [Errno 28] No space left on device",
+        ),
+        ({"msg": "See stdout/stderr for the exact error"}, "a: See stdout/stderr for the exact error"),
+        ({"rc": 1}, "a: {'rc': 1}"),
+    ],
+)
+def test_of_a_failed_task_the_line_that_says_why_is_told(payload, said) -> None:
+    assert one_line(RuntimeError([Result("a", **payload)])) == said
