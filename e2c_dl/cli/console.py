@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console as Terminal
@@ -12,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
 from e2c_dl.cli import streams
+from e2c_dl.errors import E2cDlError
 from e2c_dl.formatting import visible
 
 _PLAIN_EVERY_S = 5.0  # a log of a long run stays readable
@@ -24,6 +27,22 @@ def open_console(quiet: bool = False) -> PlainConsole:
     if quiet:
         return QuietConsole(terminal)
     return LiveConsole(terminal) if terminal.is_terminal else PlainConsole(terminal)
+
+
+@contextmanager
+def stepping(console: PlainConsole, name: str, what: str) -> Iterator[None]:
+    """A step of a command that has no walk: told as it begins, when it is done, or that it failed."""
+    begun_s = time.monotonic()
+    console.step(name, what)
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.failed(name, "interrupted")
+        raise
+    except E2cDlError as error:
+        console.failed(name, str(error))
+        raise
+    console.done(name, time.monotonic() - begun_s)
 
 
 class PlainConsole:

@@ -24,7 +24,7 @@ from e2c_dl.diagnosis.heat import Heat, heat_of
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.panels import Changed, Recorded
 from e2c_dl.diagnosis.prefix import common_prefix
-from e2c_dl.diagnosis.references import reference_of
+from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
@@ -51,10 +51,7 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
 
     Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
     """
-    if not any(archive.host(host).recorded for host in archive.hosts):
-        raise AnalysisError("no worker left a trace, so there is nothing to analyse")
-    trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
-    reference = reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
+    trace, scenario, reference = read_run(archive)
     prefix = common_prefix(trace)
     messages = join(prefix)
     return Diagnosis(
@@ -63,6 +60,14 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
         heat=heat_of(prefix, messages, reference),
         changed=changed_in(archive, trace),
     )
+
+
+def read_run(archive: ReadArchive) -> tuple[Trace, Scenario, Reference]:
+    """The trace of ``archive``'s run, its scenario, and what that designed. Raises: as :func:`diagnose`."""
+    if not any(archive.host(host).recorded for host in archive.hosts):
+        raise AnalysisError("no worker left a trace, so there is nothing to analyse")
+    trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
+    return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
 
 
 def retraining_of(archive: ReadArchive, scenario: Scenario) -> Retraining | None:

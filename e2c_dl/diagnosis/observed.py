@@ -13,9 +13,11 @@ from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.diagnosis.stalls import stalls
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
 
@@ -41,6 +43,15 @@ class Observed:
     def replay(self) -> Replay:
         """The run, to be replayed with changes. Raises: AnalysisError, if the trace contradicts itself."""
         return prepare(self.trace, self.messages, self.delays_ns, self.stalled)
+
+    @cached_property
+    def measured_links(self) -> Mapping[Pair, MeasuredLink]:
+        """Every link that carried something, as it was over the seconds of training."""
+        hosts = {rank.rank: rank.host for rank in self.trace.ranks}
+        return {
+            (hosts[src], hosts[dst]): measured_link(rows, self.design.began_ns, self.delays_ns.get((src, dst), 0))
+            for (src, dst), rows in self.messages.by_link().items()
+        }
 
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""

@@ -7,6 +7,7 @@
     injected    x rate_factor all the time  (Injected.links; of a schedule's rate too)
     faults            [ x value )           SLOW_LINK: windows multiply, as many as overlap
                           [   down   )      CUT; one without an end is the last change of its link
+    what-if     another rate or delay           on top of all of it
 
 What has begun with an iteration is told as ``begun``. Pure: who asks knows the time. Bottlenecks have schedules alone.
 """
@@ -64,7 +65,7 @@ class LinksInForce:
                 link = replace(link, down=True)
             elif window.fault.value is not None:
                 link = link.slowed(window.fault.value)
-        return link
+        return scenario.what_if.link(pair, link)
 
     def rate_bps(self, bottleneck: str, time_s: float) -> float:
         """The rate of the bottleneck of that name at ``time_s``. Raises: KeyError if there is none."""

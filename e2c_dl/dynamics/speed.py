@@ -44,7 +44,7 @@ class HostSpeed:
 
     base: float  # times a whole core, of a host of factor 1
     schedule: Schedule  # times slower than that, by design
-    injected: float = 1.0  # times slower than designed, all the time
+    injected: float = 1.0  # times slower than designed, all the time; of a what-if, maybe faster
     slow: tuple[NumberedFault, ...] = ()  # SLOW_HOST faults of this host, numbered as in Injected.faults
     device: Thermal | None = None
 
@@ -54,7 +54,7 @@ class HostSpeed:
         return cls(
             base=speed * scenario.emulated_factor(host),
             schedule=scenario.schedules.compute.get(host) or Schedule.constant(scenario.compute.factor(host)),
-            injected=scenario.injected.compute.get(host, 1.0),
+            injected=scenario.added_factor(host),
             slow=faults_of_kind(scenario, FaultKind.SLOW_HOST, host=host),
             device=scenario.schedules.thermal.get(host),
         )

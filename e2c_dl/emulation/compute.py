@@ -92,7 +92,7 @@ def least_factors(scenario: Scenario) -> Mapping[str, float]:
     least = {}
     for host in scenario.topology.names:
         if host in schedules:
-            least[host] = schedules[host].least * scenario.injected.compute.get(host, 1.0)
+            least[host] = schedules[host].least * scenario.added_factor(host)
         elif host in thermal or host in slowed:
             least[host] = scenario.emulated_factor(host)  # from there it only gets slower
     return least

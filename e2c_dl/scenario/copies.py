@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,6 +22,8 @@ from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.load import EMULATION, FILES
 from e2c_dl.scenario.own_files import check_own, copy
+from e2c_dl.scenario.what_if import Changed
+from e2c_dl.scenario.workflow import PROFILE
 
 SCHEMA = "emulation.schema.json"
 
@@ -65,18 +69,48 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
     if seed is not None and healthy:
         raise InputError("a seed places injected departures, and healthy takes them out; ask for one of the two")
     emulation = _rewritten(src / EMULATION, seed) if seed is not None or healthy else None
+    _copied(src, dst, {} if emulation is None else {EMULATION: emulation})
+
+
+def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
+    """Copies ``src`` to ``dst`` with other ``texts`` in the files of these names. Raises: as :func:`overridden`."""
     try:
         dst.mkdir(parents=True, exist_ok=True)
         if any(dst.iterdir()):  # what lay there would become part of the scenario
             raise InputError(f"{dst} is not empty; choose another folder")
         for file in filter(_belongs, sorted(src.iterdir())):  # not all that lies there: archives and data sets do, too
             check_own(file)
-            copy(file, dst / file.name, emulation if file.name == EMULATION else None)
+            copy(file, dst / file.name, texts.get(file.name))
+        for name in texts.keys() - {file.name for file in src.iterdir()}:
+            (dst / name).write_text(texts[name], encoding="utf-8")
         for trace in files(src):
             (dst / FOLDER).mkdir(exist_ok=True)
             copy(trace, dst / FOLDER / trace.name)
     except OSError as error:
         raise InputError(f"{src} cannot be copied to {dst}: {error.strerror}; choose another folder") from error
+
+
+def changed(src: Path, dst: Path, what_if: Changed) -> None:
+    """Writes a copy of the scenario in ``src`` to ``dst``, with ``what_if`` in place of the what-if that it had.
+
+    Its profile goes along, if it has one. Raises: as :func:`overridden`.
+    """
+    kept = {key: inner for key, inner in _mapping(src / EMULATION).items() if key != "what_if"}
+    text = _written({**kept, "what_if": what_if.to_yaml()} if what_if else kept, "what_if as asked")
+    _copied(src, dst, {EMULATION: text})
+    if (src / PROFILE).is_file():
+        copy(src / PROFILE, dst / PROFILE)
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    """What the file of YAML holds; nothing, if it is not there. Raises: ScenarioError."""
+    value = read(file).value if os.path.lexists(file) else {}
+    return value if isinstance(value, dict) else {}
+
+
+def _written(value: Mapping[str, Any], how: str, file: str = EMULATION) -> str:
+    # Written anew as YAML, so comments go; the archive has the original command.
+    return f"# Written by e2c-dl from the scenario's {file}: {how}.\n{yaml.safe_dump(dict(value), sort_keys=False)}"
 
 
 def _rewritten(file: Path, seed: int | None) -> str | None:
@@ -90,15 +124,13 @@ def _rewritten(file: Path, seed: int | None) -> str | None:
         raise ScenarioError(file.name, "injected", "is missing, so a seed has nothing to place", "add it, or no seed")
     if seed is None and "injected" not in value:
         return None
-    # Written anew as YAML, so comments go; the archive has the original command, and the seed that was given.
     kept = {key: inner for key, inner in value.items() if key != "injected"}
     if isinstance(injected, dict) and seed is not None:
         kept["injected"] = {**injected, "seed": seed}
         how = f"seed {seed} instead of the scenario's"
     else:
         how = "everything injected taken out"
-    text = yaml.safe_dump(kept, sort_keys=False)
-    return f"# Written by e2c-dl from the scenario's {EMULATION}: {how}.\n{text}"
+    return _written(kept, how)
 
 
 def _belongs(file: Path) -> bool:

@@ -18,11 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from e2c_dl.errors import ScenarioError
+from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir
 from e2c_dl.scenario.document import Document, read
 from e2c_dl.scenario.emulation.file import OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
+from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import SHAPES, Scenario, Training
@@ -171,7 +172,7 @@ def _scenario(
         _check_shapes(documents, said.compute.method, found)
     if found.errors or layers is None or training is None or links is None:
         return None
-    return Scenario(
+    scenario = Scenario(
         name=path.resolve().name,
         path=path,
         topology=Topology(hosts=layers.hosts, links=MappingProxyType(dict(said.links)), bottlenecks=said.bottlenecks),
@@ -180,8 +181,22 @@ def _scenario(
         injected=said.injected,
         tcp=said.tcp,
         schedules=said.schedules,
+        what_if=said.what_if,
         remarks=tuple(found.remarks),
     )
+    return _without(scenario, found)
+
+
+def _without(scenario: Scenario, found: Findings) -> Scenario | None:
+    """``scenario`` without the hosts that do not train; last, so that what was drawn stays where it was."""
+    if not scenario.what_if.without:
+        return scenario
+    try:
+        return training_without(scenario, scenario.what_if.without)
+    except InputError as error:
+        problem, _, remedy = str(error).rpartition("; ")
+        found.errors.append(ScenarioError(EMULATION, "what_if.without", problem, remedy))
+        return None
 
 
 def _check_shapes(documents: Mapping[str, Document | None], method: str, found: Findings) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
+from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed
 from e2c_dl.topology import Link, Pair, Topology
 
 REAL, SHAPES = "real", "shapes"
@@ -158,6 +159,7 @@ class Scenario:
     injected: Injected
     tcp: Tcp
     schedules: Schedules = Schedules()
+    what_if: Changed = NOTHING_CHANGED  # on top of all of it; ``without`` is carried out already
     remarks: tuple[str, ...] = ()  # what is worth a look and no error, a line each, as errors are written
 
     def emulated_topology(self) -> Topology:
@@ -169,10 +171,15 @@ class Scenario:
         links: dict[Pair, Link] = dict(self.topology.links)
         later = {*self.schedules.links, *(pair for fault in self.injected.faults for pair in fault.links)}
         shared = {pair for bottleneck in self.topology.bottlenecks for pair in bottleneck.links}
-        for pair in sorted({*later, *shared, *self.injected.links}):
-            links[pair] = self.topology.link(*pair).slowed(self.injected.links.get(pair, 1.0))
+        for pair in sorted({*later, *shared, *self.injected.links, *self.what_if.links}):
+            slowed = self.topology.link(*pair).slowed(self.injected.links.get(pair, 1.0))
+            links[pair] = self.what_if.link(pair, slowed)
         return replace(self.topology, links=links)
 
     def emulated_factor(self, host: str) -> float:
-        """Times slower than the reference that the emulator makes ``host``: design times injected."""
-        return self.compute.factor(host) * self.injected.compute.get(host, 1.0)
+        """Times slower than the reference that the emulator makes ``host``: design times what is added."""
+        return self.compute.factor(host) * self.added_factor(host)
+
+    def added_factor(self, host: str) -> float:
+        """Times slower than designed that ``host`` is all the time: injected, over the speed of a what-if."""
+        return self.injected.compute.get(host, 1.0) / self.what_if.speeds.get(host, 1.0)

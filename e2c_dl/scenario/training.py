@@ -64,9 +64,16 @@ def _budgeted(training: Training, env: Field, key: str) -> Training:
     if budget.amount < sum(budget.costs(sizes)):
         problem = f"an iteration of each of the {len(sizes)} ranks takes {sum(budget.costs(sizes))} {key}"
         raise field.error(problem, "write at least that many")
+    training = replace(training, budget=budget)
+    return replace(training, iterations=iterations_of(training))
+
+
+def iterations_of(training: Training) -> int:
+    """How many each rank has; where its budget ends ``training``, the most that one rank may come to."""
     own_pace = batching.own_pace(strategies.load(training.strategy), training.batching)
-    most = budget.most(sizes) if own_pace else budget.in_step(sizes)
-    return replace(training, budget=budget, iterations=MAX_ITERATIONS if most is None else most)
+    sizes = training.batch_sizes
+    most = training.ends.most(sizes) if own_pace else training.ends.in_step(sizes)
+    return MAX_ITERATIONS if most is None else most
 
 
 def default_training(strategy: str) -> Training:

@@ -64,7 +64,7 @@ def at_most(scenario: Scenario) -> Topology:
     topology = scenario.emulated_topology()
     links: dict[Pair, Link] = dict(topology.links)
     for pair, schedule in scenario.schedules.links.items():
-        links[pair] = _grown(topology.link(*pair), schedule)
+        links[pair] = scenario.what_if.link(pair, _grown(topology.link(*pair), schedule))
     return replace(topology, links=links)
 
 

@@ -30,6 +30,7 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Strategy
 from e2c_dl.trace.messages import MessageArray, Messages
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.allotment import Allotment, allotted
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair, SharedRate, bottlenecks
 from e2c_dl.worlds.virtual.pace import Segment
@@ -42,7 +43,7 @@ class Retraining:
 
     strategy: Callable[[], Strategy]
     samples: Sequence[int]  # by rank, per iteration, to begin with
-    iterations: int
+    allotment: Callable[[], Allotment]  # for one run: what ends it
     seed: int
     layout: Layout
     batching: str = FIXED
@@ -59,7 +60,7 @@ class Retraining:
         shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
         return cls(
             strategy=partial(strategies.load(training.strategy), **training.strategy_settings),
-            samples=training.batch_sizes, iterations=training.iterations, seed=training.seed,
+            samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), batching=training.batching, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology),
             own_bps={(rank[src], rank[dst]): topology.link(src, dst).rate_bps or UNLIMITED_BPS for src, dst in shared},
@@ -70,10 +71,11 @@ class Retraining:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
         if len(trace.ranks) != len(self.samples):
             return f"trace: it holds {len(trace.ranks)} of {len(self.samples)} ranks"
+        wanted = self.allotment().iterations  # None: each rank's own
         for rank in trace.ranks:
             iterations = int((rank.spans["phase"] == Phase.ITERATION).sum())
-            if not rank.complete or iterations != self.iterations:
-                return f"trace of {rank.host}: it ends after {iterations} of {self.iterations} iterations"
+            if not rank.complete or iterations != (wanted or iterations):
+                return f"trace of {rank.host}: it ends after {iterations} of {wanted or 'its'} iterations"
             if buckets_of(rank) != len(self.layout.buckets):
                 return (
                     f"trace of {rank.host}: its gradients do not have the {len(self.layout.buckets)} buckets it names"
@@ -99,7 +101,7 @@ class Retraining:
             ),
             links=self._links(messages, origin_ns, delays_ns),
             bottlenecks=tuple(_measured(each, messages) for each in self.bottlenecks),
-            layout=self.layout, strategy=self.strategy, batching=self.batching, iterations=self.iterations,
+            layout=self.layout, strategy=self.strategy, batching=self.batching, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
         )  # fmt: skip

@@ -44,6 +44,10 @@ class Prediction:
     def saved_s(self) -> float:
         return self.measured_s - self.predicted_s
 
+    def error(self, run_s: float) -> float:
+        """How far above ``run_s``, of a re-run, it is, as a share of that; below 0: how far below."""
+        return (self.predicted_s - run_s) / run_s
+
 
 def resimulated(
     world: MeasuredWorld, changed: MeasuredWorld, change: WhatIf = UNCHANGED, *, laps: int = LAPS,

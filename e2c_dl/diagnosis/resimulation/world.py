@@ -14,7 +14,7 @@ in the gradients that were computed then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -29,6 +29,7 @@ from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
 from e2c_dl.strategies.base import Strategy
 from e2c_dl.strategies.batching import controlled
+from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, LinkModel, SharedRate, simulate
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.simulate import Sink
@@ -62,7 +63,7 @@ class MeasuredWorld:
     layout: Layout
     strategy: Callable[[], Strategy]
     batching: str
-    iterations: int
+    allotment: Callable[[], Allotment]  # for one run: what ends it
     evaluate_every: int  # iterations of rank 0
     seed: int
     measured_ns: int
@@ -84,7 +85,7 @@ class MeasuredWorld:
         """Simulate the run after ``change``; its spans go to ``sink``, and each host's times come from ``paced``."""
         simulate(
             self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
-            bottlenecks=self.bottlenecks, sink=sink, iterations=self.iterations, seed=self.seed,
+            bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(), seed=self.seed,
             evaluate_every=self.evaluate_every, checked=False,
             as_seen=lambda worker: controlled(worker, self.batching),
         )  # fmt: skip
@@ -92,6 +93,26 @@ class MeasuredWorld:
     def runs_ns(self, changes: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``changes``."""
         return [self.run_ns(change) for change in changes]
+
+    def without(
+        self, names: Collection[str], strategy: Callable[[], Strategy], allotment: Callable[[], Allotment],
+        added: Mapping[RankPair, MeasuredLink],
+    ) -> MeasuredWorld:  # fmt: skip
+        """This world without the hosts ``names``, whose ranks now run ``strategy`` until ``allotment`` is used up.
+
+        ``added``: links by their new ranks, for those that carried nothing, and may now be used.
+        """
+        kept = [rank for rank, host in enumerate(self.hosts) if host.name not in names]
+        new = {rank: number for number, rank in enumerate(kept)}
+        links = {(new[src], new[dst]): link for (src, dst), link in self.links.items() if {src, dst} <= {*kept}}
+        shared = [
+            replace(each, links=tuple((new[src], new[dst]) for src, dst in each.links if {src, dst} <= {*kept}))
+            for each in self.bottlenecks
+        ]
+        return replace(
+            self, hosts=tuple(self.hosts[rank] for rank in kept), links={**added, **links}, strategy=strategy,
+            allotment=allotment, bottlenecks=tuple(each for each in shared if each.links),
+        )  # fmt: skip
 
     @cached_property
     def replayed_ns(self) -> int:

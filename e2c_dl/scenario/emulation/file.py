@@ -9,6 +9,7 @@
     injected: ...       departures, which diagnosis is       :mod:`e2c_dl.scenario.emulation.injection`
                         not told of                          :mod:`e2c_dl.scenario.emulation.faults`
     tcp: ...                                                 :mod:`e2c_dl.scenario.emulation.hosts`
+    what_if: ...    changes on top of all of it              :mod:`e2c_dl.scenario.emulation.what_if`
 
 Without the file no host is slowed, links are as ``network.yaml`` says, nothing is injected, and TCP is cubic.
 """
@@ -21,12 +22,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.emulation import faults, hosts, injection, schedules
+from e2c_dl.scenario.emulation import faults, hosts, injection, schedules, what_if
 from e2c_dl.scenario.emulation.draws import Ground
 from e2c_dl.scenario.emulation.links import BOTTLENECK, ENTRY, read_bottlenecks, read_links
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.keys import Key, Keys, Schema, listed, needed
 from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
+from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed
 from e2c_dl.topology import Bottleneck, Host, Link, Pair
 
 INJECTED = Keys(
@@ -42,6 +44,7 @@ SECTIONS = Keys(
     schedules=Key(schedules.SECTION.kind, "What changes by design while training runs."),
     injected=Key(INJECTED.kind, "Departures from the design, which diagnosis is not told of."),
     tcp=Key(hosts.TCP.kind, "TCP settings of every host."),
+    what_if=Key(what_if.SECTION.kind, "Changes on top of all of it, injected departures included."),
 )
 
 
@@ -78,6 +81,7 @@ class Emulation:
     schedules: Schedules = field(default_factory=Schedules)
     injected: Injected = injection.NOTHING
     tcp: Tcp = hosts.DEFAULT_TCP
+    what_if: Changed = NOTHING_CHANGED
 
 
 def read_emulation(document: Document | None, design: OtherFiles, found: Findings) -> Emulation:
@@ -94,6 +98,8 @@ def read_emulation(document: Document | None, design: OtherFiles, found: Finding
             said = replace(said, injected=_injected(sections["injected"], said, design, design.hosts, found))
     if "tcp" in sections:
         said = replace(said, tcp=hosts.read_tcp(sections["tcp"], found))
+    if "what_if" in sections and design.hosts is not None:
+        said = replace(said, what_if=what_if.read_what_if(sections["what_if"], design.hosts, found))
     return said
 
 

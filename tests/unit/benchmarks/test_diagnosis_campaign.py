@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.diagnosis import bars
 from benchmarks.diagnosis.bars import onset_right
-from benchmarks.diagnosis.draws import PEERS
 from benchmarks.diagnosis.drawn import Drawn, drawn
+from benchmarks.diagnosis.draws import PEERS
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome, judged, kind_of
 from benchmarks.diagnosis.rules import RULES, PerIteration

@@ -13,6 +13,7 @@ import virtual_world as vw
 from virtual_world import Run
 
 from e2c_dl import strategies
+from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
@@ -24,6 +25,7 @@ from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
 from e2c_dl.worlds.virtual.pace import Segment
 
@@ -45,7 +47,7 @@ def world_of(run: Run, name: str, chosen: Mapping[str, object] = {}, **more) -> 
     delays_ns = {pair: round(link.delay_s * 1e9) for pair, link in run.links.items()}
     training = Retraining(
         strategy=partial(strategies.load(name), **chosen), samples=[host.samples for host in run.hosts],
-        iterations=12, seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), **more,
+        allotment=partial(Equal, 12), seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), **more,
     )  # fmt: skip
     return training.world(run.trace, join(run.trace), delays_ns)
 
@@ -157,3 +159,18 @@ def test_what_is_not_whole_is_refused() -> None:
     trace = replace(run.trace, ranks=(run.trace.ranks[0], torn, *run.trace.ranks[2:]))
     with pytest.raises(AnalysisError, match="trace of edge-2: it ends after 12 of 12 iterations; a run is"):
         world_of(replace(run, trace=trace), "allreduce")
+
+
+@pytest.mark.parametrize(("name", "element"), [("asyncparameterserver", link(3, 0)), ("adpsgd", link(3, 0))], ids=str)
+def test_a_report_on_ranks_that_go_at_their_own_pace_says_what_a_restored_link_saves(
+    name: str, element: Element
+) -> None:
+    even = [1.0] * 4
+    run, healthy = ran(name, factors=even), ran(name, factors=even, links=vw.everywhere(4, USUAL))
+    retraining = Retraining(
+        strategy=strategies.load(name), samples=[8] * 4, allotment=partial(Equal, 12), seed=1,
+        layout=Layout(dtype="float32", buckets=BUCKETS),
+    )  # fmt: skip
+    report = analyse(run.trace, replace(run, links=healthy.links).reference(), retraining)
+    assert [culprit.element for culprit in report.culprits] == [element]
+    assert report.culprits[0].saved_s == pytest.approx(run.end_s - healthy.end_s, rel=0.05)

@@ -1,0 +1,79 @@
+"""Re-runs of a run with something changed, to hold a prediction against: simulated, or on a testbed.
+
+A simulated one trains nothing: times are what is asked for, and they are the same. What is changed stands in the
+re-run's ``emulation.yaml``, section ``what_if:``, so that its archive can be run again as well.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.campaign import run as deployed
+from e2c_dl.campaign import simulated
+from e2c_dl.campaign.request import Console, Request
+from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.errors import InputError
+from e2c_dl.scenario import copies
+from e2c_dl.scenario.load import load
+from e2c_dl.scenario.what_if import Changed
+from e2c_dl.scenario.workflow import PROFILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunRequest:
+    """How to run again."""
+
+    testbed: str | None = None  # None: simulated
+    options: Mapping[str, str] = field(default_factory=dict)  # what was said about the testbed
+    artifacts: Path | None = None  # None: an empty folder
+    profile: Path | None = None  # of a simulated one; None: the one that the archive's scenario has
+    archive: Path | None = None  # where it is kept; None: runs/SCENARIO-TIME-RUN
+    command: tuple[str, ...] = ()
+
+
+def check(archive: ReadArchive, changed: Changed, request: RerunRequest) -> None:
+    """Does nothing. Raises: InputError for a re-run that cannot be, before anything is predicted."""
+    if request.testbed is not None and changed.without:
+        raise InputError("--without: hosts that do not train are for simulated re-runs alone; remove --on")
+    if request.testbed is None and request.profile is None and not (archive.scenario / PROFILE).is_file():
+        missing = f"{archive.path}: its scenario has no {PROFILE}, which a simulated re-run goes by"
+        raise InputError(f"{missing}; name a testbed with --on, or one that `e2c-dl calibrate` wrote with --profile")
+
+
+def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console: Console) -> tuple[Path, float]:
+    """(its archive, its run time in s) of ``archive``'s scenario with ``changed``. Raises: E2cDlError, of its steps."""
+    with _scenario(archive, changed) as (scenario, empty):
+        if request.testbed is None:
+            asked = simulated.SimulationRequest(
+                scenario=scenario,
+                archive=request.archive,
+                profile=request.profile,
+                shapes_only=True,
+                command=request.command,
+            )
+            path = simulated.run(asked, console)
+        else:
+            path = deployed.run(
+                Request(
+                    scenario=scenario, artifacts=request.artifacts or empty, testbed=request.testbed,
+                    options=request.options, archive=request.archive, command=request.command,
+                ),
+                console,
+            )  # fmt: skip
+    return path, read_report(open_archive(path)).run_s
+
+
+@contextmanager
+def _scenario(archive: ReadArchive, changed: Changed) -> Iterator[tuple[Path, Path]]:
+    """(the changed scenario's folder, an empty one), for as long as the re-run needs them."""
+    before = load(archive.scenario).what_if  # of a re-run: what is asked comes on top
+    with tempfile.TemporaryDirectory(prefix="e2c-dl-") as made:
+        scenario, empty = Path(made) / (archive.run.scenario or "what-if"), Path(made) / "artifacts"
+        empty.mkdir()
+        copies.changed(archive.scenario, scenario, before.then(changed))
+        yield scenario, empty

@@ -1,0 +1,172 @@
+"""What a run would have taken, had its hosts and links been other than they were.
+
+::
+
+    archive --> trace, scenario --> replay             order as it was: strategies that wait for each other
+                               '--> measured world     order anew: ranks at their own pace, or without a host
+
+Both start from what was measured, and neither is told what was injected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from e2c_dl import strategies
+from e2c_dl.archive.read import ReadArchive
+from e2c_dl.archive.records import Doing
+from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.diagnosis.diagnose import asynchronous, read_run
+from e2c_dl.diagnosis.observed import Observed, observe
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import WhatIf
+from e2c_dl.diagnosis.resimulation.changes import what_if
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.prediction import LAPS, Method, Prediction, resimulated
+from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.emulation.compute import Method as Slowed
+from e2c_dl.errors import AnalysisError, InputError
+from e2c_dl.scenario.budget import Unit
+from e2c_dl.scenario.fewer_ranks import training_without
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.what_if import Changed
+from e2c_dl.worlds.allotment import allotted
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.worlds.virtual.links import RankPair
+
+WORTH_SAYING = 0.05
+"""Error of the run simulated again as it was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was asked of a run, and what it would take."""
+
+    scenario: str
+    changed: Changed
+    prediction: Prediction
+    samples: tuple[int, int]  # per iteration: before, after
+    limitations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """A run as its archive shows it, for predictions."""
+
+    archive: ReadArchive
+    scenario: Scenario
+    observed: Observed
+    retraining: Retraining
+
+    @classmethod
+    def of(cls, archive: ReadArchive) -> MeasuredRun:
+        """Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed."""
+        trace, scenario, reference = read_run(archive)
+        retraining = Retraining.of(scenario, archive.host_facts)
+        return cls(archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining)
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why it cannot be simulated again, in words; None if it can."""
+        return self.retraining.problem(self.observed.trace)
+
+    @property
+    def quota(self) -> bool:
+        """Whether processors were slowed by a CPU quota, which slows all that is computed."""
+        compute = self.archive.run.emulation.get("compute", {})
+        return isinstance(compute, Mapping) and compute.get("method") == Slowed.QUOTA.value
+
+    def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
+        """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
+        changed = asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
+        if not changed:
+            raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
+        return changed
+
+
+def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -> Answer:
+    """What ``run`` would have taken with ``changed``. ``tell`` hears how far that is.
+
+    Raises: AnalysisError, if it cannot be said; InputError, if fewer than two hosts are left.
+    """
+    change = what_if(changed.of_those_left, run.observed.measured_links, quota=run.quota)
+    after = training_without(run.scenario, changed.without) if changed.without else run.scenario
+    if run.incomplete is None:
+        prediction, limitations = _of_whole(run, after, change, changed.without, tell)
+    elif changed.without:
+        raise AnalysisError(f"{run.incomplete}; a run without one of its hosts is told of whole runs alone")
+    else:
+        prediction = _replayed(run.observed, change)
+        limitations = (f"{run.incomplete}: replayed as far as all ranks came, in its order, without an interval.",)
+    return Answer(
+        scenario=run.archive.run.scenario, changed=changed, prediction=prediction, limitations=limitations,
+        samples=(sum(run.scenario.training.batch_sizes), sum(after.training.batch_sizes)),
+    )  # fmt: skip
+
+
+def _of_whole(
+    run: MeasuredRun, after: Scenario, change: WhatIf, without: Sequence[str], tell: Callable[[Doing], None]
+) -> tuple[Prediction, tuple[str, ...]]:
+    """The prediction for a run that can be simulated again, and its limitations."""
+    tell(Doing(what="measuring the run"))
+    world = run.observed.world(run.retraining)
+    other, limitations = _without(run, world, after, without)
+    prediction = resimulated(world, other, change, on_lap=partial(_told, tell))
+    if not (asynchronous(run.scenario) or without):
+        prediction = _beside(_replayed(run.observed, change), prediction)
+    if run.scenario.training.ends.unit is Unit.SECONDS:
+        limitations += ("Time ends this training: what changes is how much is trained in it, which is not said here.",)
+    return prediction, limitations + _about(world)
+
+
+def _told(tell: Callable[[Doing], None], done: int) -> None:
+    tell(Doing(what="simulating the run again", done=done, of=LAPS))
+
+
+def _replayed(observed: Observed, change: WhatIf) -> Prediction:
+    replay = observed.replay
+    measured_s = replay.measured_ns / 1e9
+    predicted_s = measured_s * replay.run_ns(change) / replay.replayed_ns
+    return Prediction(
+        measured_s=measured_s, predicted_s=predicted_s, least_s=predicted_s, most_s=predicted_s, method=Method.REPLAY
+    )
+
+
+def _beside(replayed: Prediction, resimulated: Prediction) -> Prediction:
+    """``replayed``, with an interval that reaches as far as the other way to predict it."""
+    ends_s = (replayed.predicted_s, resimulated.least_s, resimulated.most_s)
+    return replace(replayed, least_s=min(ends_s), most_s=max(ends_s))
+
+
+def _without(
+    run: MeasuredRun, world: MeasuredWorld, after: Scenario, names: Sequence[str]
+) -> tuple[MeasuredWorld, tuple[str, ...]]:
+    """``world`` without the hosts ``names``, and what of it was not measured."""
+    if not names:
+        return world, ()
+    training, ranks = after.training, after.topology.ranks
+    strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
+    added: dict[RankPair, MeasuredLink] = {}
+    unseen = []
+    for src, dst in strategy().used_links([host.layer for host in ranks]):
+        pair = ranks[src].name, ranks[dst].name
+        if pair not in run.observed.measured_links:
+            added[src, dst] = _designed(run.scenario, pair)
+            unseen.append(f"{pair[0]} -> {pair[1]}")
+    said = f"{', '.join(unseen)}: carried nothing in this run, so taken as designed."
+    return world.without(names, strategy, partial(allotted, training), added), (said,) if unseen else ()
+
+
+def _designed(scenario: Scenario, pair: tuple[str, str]) -> MeasuredLink:
+    link = scenario.topology.link(*pair)
+    rate_bps = UNLIMITED_BPS if link.rate_bps is None else link.rate_bps
+    return MeasuredLink(rate_bps=Piecewise.constant(rate_bps), delay_s=Piecewise.constant(link.delay_s))
+
+
+def _about(world: MeasuredWorld) -> tuple[str, ...]:
+    if abs(world.error) <= WORTH_SAYING:
+        return ()
+    return (f"Simulated again as it was, the run takes {world.error:+.1%}: what is left out of it may change, too.",)

@@ -1,0 +1,112 @@
+"""Command ``e2c-dl whatif``: what a run would have taken with something changed, and the re-run that checks it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from e2c_dl.cli import options
+from e2c_dl.cli.console import open_console, stepping
+
+if TYPE_CHECKING:
+    from e2c_dl.campaign.predicting.whatif import Answer
+
+
+@click.command()
+@options.ARCHIVE
+@click.option(
+    "--set", "sets", multiple=True, metavar="WHICH.WHAT=VALUE",
+    help="host:fog-2.speed=2x, layer:edge.speed=1.5x, link:edge-1->cloud-1.rate=50mbit, link:edge->cloud.delay=5ms; "
+    "repeatable.",
+)  # fmt: skip
+@click.option("--without", multiple=True, metavar="HOST", help="A host that does not train; repeatable.")
+@click.option("--rerun", is_flag=True, help="Also run it, and compare: simulated, or on a testbed (--on).")
+@options.on(None)
+@click.option("--artifacts", type=options.PATH, help="Of a re-run on a testbed, as of `deploy` [default: none].")
+@click.option("--profile", type=options.PATH, help="Of a simulated re-run, as of `simulate` [default: the archive's].")
+@click.option("--archive", "kept_in", type=options.PATH, help="Where the re-run is kept [default: runs/...].")
+@options.as_json("Print the answer as JSON on standard output, nothing else.")
+def whatif(
+    archive: Path,
+    sets: tuple[str, ...],
+    without: tuple[str, ...],
+    rerun: bool,
+    testbed: str | None,
+    artifacts: Path | None,
+    profile: Path | None,
+    kept_in: Path | None,
+    as_json: bool,
+    **said: str | None,
+) -> None:
+    """What ARCHIVE's run would have taken, had hosts and links been other than they were.
+
+    From what was measured: by replaying the trace where ranks wait for each other, by simulating the run again where
+    they do not, or without a host. With the measured time, an interval: docs/whatif.md says what it means.
+    """
+    if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
+        raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign.predicting.rerun import RerunRequest, check
+    from e2c_dl.campaign.predicting.rerun import rerun as run_again
+    from e2c_dl.campaign.predicting.whatif import MeasuredRun, predict
+
+    if testbed is not None:
+        from e2c_dl.testbeds import catalogue
+
+        catalogue.enter(testbed)  # before anything else: it may start this program again, inside namespaces
+    console, read = open_console(quiet=as_json), open_archive(archive)
+    run = MeasuredRun.of(read)
+    changed = run.asked(sets, without)
+    request = RerunRequest(
+        testbed=testbed, options=options.given(said), artifacts=options.absolute(artifacts),
+        profile=options.absolute(profile), archive=options.absolute(kept_in), command=tuple(sys.argv),
+    )  # fmt: skip
+    if rerun:
+        check(read, changed, request)
+    with stepping(console, "predict", "what the run would have taken"):
+        answer = predict(run, changed, console.doing)
+    again = run_again(read, changed, request, console) if rerun else None
+    click.echo(json.dumps(_plain(answer, again), indent=1) if as_json else "\n".join(_lines(answer, again, testbed)))
+
+
+def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:
+    predicted = answer.prediction
+    plain = {
+        "scenario": answer.scenario,
+        "changed": answer.changed.to_yaml(),
+        "measured_s": predicted.measured_s,
+        "predicted_s": predicted.predicted_s,
+        "interval_s": [predicted.least_s, predicted.most_s],
+        "method": predicted.method.value,
+        "samples_per_iteration": {"before": answer.samples[0], "after": answer.samples[1]},
+        "limitations": list(answer.limitations),
+    }
+    if again is None:
+        return plain
+    return plain | {"rerun": {"archive": str(again[0]), "run_s": again[1], "error": predicted.error(again[1])}}
+
+
+def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None) -> list[str]:
+    from e2c_dl.formatting import seconds
+
+    predicted = answer.prediction
+    saved = predicted.saved_s / predicted.measured_s
+    less = f"{abs(saved):.1%} {'less' if saved >= 0 else 'more'}"
+    said = [
+        f"measured    {seconds(predicted.measured_s)}",
+        f"predicted   {seconds(predicted.predicted_s)}, {less}; from {seconds(predicted.least_s)} to "
+        f"{seconds(predicted.most_s)}, by {predicted.method.value}",
+    ]
+    if again is not None:
+        off = predicted.error(again[1])
+        how = "simulated" if testbed is None else f"on {testbed}"
+        off_by = f"the prediction is {abs(off):.1%} {'above' if off >= 0 else 'below'} it"
+        said.append(f"re-run      {seconds(again[1])}, {how}; {off_by}; {again[0]}")
+    before, after = answer.samples
+    if before != after:
+        said.append(f"An iteration then has {after} samples instead of {before}.")
+    return [*said, *answer.limitations]

@@ -1,0 +1,56 @@
+"""A change of a scenario, as changes of what was measured: for the replay and for the measured world alike.
+
+::
+
+    speed 2x        computing that emulation paces takes half as long
+    rate 50mbit     services take measured rate / 50 Mbit/s times as long, each by the rate of its time
+    delay 5ms       messages arrive measured delay - 5 ms sooner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import NO_LESS, Change, WhatIf
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink
+from e2c_dl.scenario.what_if import Changed, LinkChange
+from e2c_dl.topology import Pair
+from e2c_dl.trace.model import COMPUTE, Phase
+
+PACED = frozenset({Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.EVALUATE})
+"""What a host's factor slows where it is emulated by sleep; a CPU quota slows all computing."""
+
+
+def what_if(changed: Changed, links: Mapping[Pair, MeasuredLink], *, quota: bool) -> WhatIf:
+    """``changed``, its hosts that do not train aside, of a run with these ``links``. ``quota``: it slows processors.
+
+    Raises: KeyError, if a link carried nothing in the run.
+    """
+    phases = COMPUTE if quota else PACED
+    changes = [
+        Change(
+            element=Element(kind=ElementKind.HOST, src=host), phases=phases, scale=Piecewise.constant(1 / speed)
+        )
+        for host, speed in changed.speeds.items()
+    ]  # fmt: skip
+    for pair, change in changed.links.items():
+        element = Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1])
+        changes.append(_of_link(element, change, links[pair]))
+    return WhatIf(changes=tuple(changes))
+
+
+def _of_link(element: Element, change: LinkChange, link: MeasuredLink) -> Change:
+    absolute_bps, absolute_s = change.rate_bps, change.delay_s
+    scale = Piecewise.constant(1 / change.rate_factor)
+    if absolute_bps is not None:
+        scale = link.rate_bps.mapped(lambda measured_bps: measured_bps / absolute_bps)
+    less_s = NO_LESS
+    if absolute_s is not None:
+        less_s = link.delay_s.mapped(lambda measured_s: measured_s - absolute_s)
+    elif change.delay_factor != 1:
+        less_s = link.delay_s.mapped(lambda measured_s: measured_s * np.float64(1 - change.delay_factor))
+    return Change(element=element, scale=scale, less_s=less_s)

@@ -1,0 +1,50 @@
+"""A scenario in which some of its hosts do not train: they stay where they are, and the ranks behind them move up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from e2c_dl import strategies
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.model import Scenario, Training
+from e2c_dl.scenario.training import iterations_of
+from e2c_dl.strategies.base import Setting
+from e2c_dl.topology import Host
+
+LEAST = 2  # hosts that train
+
+
+def training_without(scenario: Scenario, names: Collection[str]) -> Scenario:
+    """``scenario``, in which the hosts ``names`` do not train; the others keep their batches.
+
+    Raises: InputError, if fewer than two would train, or one of them serves.
+    """
+    kept = [host for host in scenario.topology.ranks if host.name not in names]
+    if len(kept) < LEAST:
+        raise InputError(f"without {', '.join(names)}: {len(kept)} hosts would train; leave at least two")
+    ranked = [replace(host, rank=rank) for rank, host in enumerate(kept)]
+    others = [replace(host, rank=None) for host in scenario.topology.hosts if host not in kept]
+    training = replace(
+        scenario.training,
+        batch_sizes=tuple(scenario.training.batch_sizes[host.rank or 0] for host in kept),
+        strategy_settings=_settings(scenario.training, scenario.topology.ranks, kept),
+    )
+    return replace(
+        scenario,
+        topology=replace(scenario.topology, hosts=(*ranked, *others)),
+        training=replace(training, iterations=iterations_of(training)),
+    )
+
+
+def _settings(training: Training, ranks: Sequence[Host], kept: Sequence[Host]) -> Mapping[str, Setting]:
+    """The strategy's settings, of which ``server`` names a rank. Raises: InputError, if that one is not ``kept``."""
+    settings = dict(training.strategy_settings)
+    server = {**strategies.describe(training.strategy).settings, **settings}.get("server")
+    if not isinstance(server, int) or server >= len(ranks):
+        return settings
+    if ranks[server] not in kept:
+        raise InputError(
+            f"without {ranks[server].name}: it is the server (server: {server}); name another server first"
+        )
+    return {**settings, "server": kept.index(ranks[server])}

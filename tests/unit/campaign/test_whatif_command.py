@@ -1,0 +1,150 @@
+"""``e2c-dl whatif``: predictions of changes, beside re-runs of the same changes; and what is refused, in one line."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from commands import said
+from simulated_scenario import PARAMETERS, scenario, simulated
+
+from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.what_if import Changed, LinkChange
+from e2c_dl.topology import Host
+from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
+
+HOSTS = [
+    Host(name=name, layer=name[:-2], service="Trainer", service_id=f"1_1_{rank}", role="", rank=rank)
+    for rank, name in enumerate(("edge-1", "edge-2", "cloud-1"))
+]
+USED = {("edge-1", "edge-2"), ("edge-2", "cloud-1"), ("cloud-1", "edge-1")}
+PROFILE = ComputeProfile(
+    model="cnn", dtype="float32", parameters=PARAMETERS, buckets=((0, PARAMETERS),),
+    gradients={16: GradientTimes(data_s=0.001, forward_s=0.02, backward_s=(0.04,))}, step_s=0.0002, evaluate_s=0.01,
+)  # fmt: skip
+INJECTED = {
+    "compute": {"method": "sleep", "cores": 1.0},
+    "injected": {
+        "seed": 1,
+        "compute": [{"host": "edge-2", "factor": 3}],
+        "links": [{"src": "cloud-1", "dst": edge, "rate_factor": 0.1} for edge in ("edge-1", "edge-2")],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory):
+    """A simulated run of the strategy that it is asked for, with a slow host and a slow link."""
+
+    @cache
+    def made(strategy: str) -> Path:
+        folder = tmp_path_factory.mktemp(strategy) / "scenario"
+        scenario(folder, emulation=INJECTED, profile=PROFILE.to_json(), strategy=strategy, iterations=8)
+        return simulated(folder, shapes_only=True).path
+
+    return made
+
+
+def answered(path: Path, *argv: str):
+    told = said("whatif", path, *argv, "--json")
+    assert told.code == 0, told.err
+    return json.loads(told.out)
+
+
+SLOW_HOST = ["--set", "host:edge-2.speed=3x"]
+SLOW_LINK = ["--set", "link:cloud-1->edge-1.rate=50mbit"]
+LAYERS = ["--set", "link:cloud->edge.rate=10x", "--set", "layer:edge.speed=1.5x"]
+DELAYS = ["--set", "link:edge->edge.delay=30ms", "--set", "link:cloud->edge.delay=0.5x"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "change", "method"),
+    [
+        ("allreduce", SLOW_HOST, "replay"),
+        ("allreduce", DELAYS, "replay"),
+        ("allreduce", ["--without", "edge-2"], "re-simulation"),
+        ("asyncparameterserver", SLOW_LINK, "re-simulation"),
+        ("asyncparameterserver", LAYERS, "re-simulation"),
+        ("adpsgd", SLOW_HOST, "re-simulation"),
+        ("adpsgd", ["--without", "cloud-1"], "re-simulation"),
+    ],
+)
+def test_the_prediction_is_what_the_rerun_takes(
+    archive, tmp_path: Path, strategy: str, change: list[str], method: str
+) -> None:
+    again = answered(archive(strategy), *change, "--rerun", "--archive", str(tmp_path / "again"))
+    assert again["rerun"]["error"] == pytest.approx(0.0, abs=0.02)
+    assert again["interval_s"][0] <= again["predicted_s"] <= again["interval_s"][1]
+    assert again["method"] == method
+
+
+def test_a_rerun_can_be_asked_about_again(archive, tmp_path: Path) -> None:
+    first = answered(archive("allreduce"), *SLOW_HOST, "--rerun", "--archive", str(tmp_path / "first"))
+    second = answered(tmp_path / "first", *SLOW_LINK, "--rerun", "--archive", str(tmp_path / "second"))
+    both = answered(archive("allreduce"), *SLOW_HOST, *SLOW_LINK)
+    assert second["measured_s"] == pytest.approx(first["rerun"]["run_s"])
+    assert second["rerun"]["run_s"] == pytest.approx(both["predicted_s"], rel=0.02)
+
+
+def test_the_answer_is_said_in_a_few_lines(archive) -> None:
+    told = said("whatif", archive("allreduce"), "--without", "edge-2")
+    lines = told.out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["measured", "predicted", "An"]
+    assert "by re-simulation" in lines[1]
+    assert lines[2] == "An iteration then has 32 samples instead of 48."
+    assert lines[3] == "edge-1 -> cloud-1: carried nothing in this run, so taken as designed."
+    assert "simulating the run again: 1 of 5" in told.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([], "nothing is changed; name what with --set or --without"),
+        (["--set", "host:edge-3.speed=2x"], "there is no host 'edge-3'; did you mean 'edge-2'?"),
+        (["--set", "layer:egde.speed=2x"], "there is no layer 'egde'; did you mean 'edge'?"),
+        (["--set", "hots:edge-1.speed=2x"], "there is no kind of element 'hots'; did you mean 'host'?"),
+        (["--set", "host:edge-1.sped=2x"], "there is no property of a host 'sped'; did you mean 'speed'?"),
+        (["--set", "host:edge-1.speed=2"], "'2' is no factor; write e.g. 2x"),
+        (["--set", "host:edge-1.speed=0x"], "'0x' is no factor"),
+        (["--set", "link:edge-1->edge-2.rate=50mbps"], "means bytes per second to tc; write 50mbit"),
+        (["--set", "link:edge-1->edge-2.delay=5"], "has no unit; write e.g. 10ms"),
+        (["--set", "link:edge-1.rate=2x"], "'edge-1' is no link"),
+        (["--set", "link:edge-2->edge-1.rate=2x"], "nothing was sent there; links that carried something from edge-2"),
+        (["--set", "edge-1 faster"], "is not WHICH.WHAT=VALUE; write e.g. host:fog-2.speed=2x"),
+        (["--without", "edge-9"], "there is no host 'edge-9'; did you mean 'edge-"),
+        (["--without", "edge-1", "--without", "edge-2"], "1 hosts would train; leave at least two"),
+        (["--set", "host:edge-1.speed=2x", "--archive", "x"], "are of a re-run; add --rerun"),
+        (["--without", "edge-1", "--rerun", "--on", "local"], "hosts that do not train are for simulated re-runs"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_that_says_what_to_write(archive, argv: list[str], says: str) -> None:
+    told = said("whatif", archive("allreduce"), *argv)
+    assert told.code == 2
+    assert says in told.err.splitlines()[-1]
+
+
+def test_a_server_is_not_left_out(archive) -> None:
+    told = said("whatif", archive("asyncparameterserver"), "--without", "edge-1")
+    assert told.code == 2
+    assert "e2c-dl: without edge-1: it is the server (server: 0); name another server first" in told.err
+
+
+def test_what_is_asked_of_one_thing_twice_comes_one_on_top_of_the_other() -> None:
+    changed = asked(
+        ["layer:edge.speed=2x", "host:edge-1.speed=3x", "link:edge-1->edge-2.rate=10mbit", "link:edge->edge.rate=2x",
+         "link:cloud->edge.delay=0x"], ["cloud-1"], HOSTS, USED,
+    )  # fmt: skip
+    assert changed == Changed(
+        speeds={"edge-1": 6.0, "edge-2": 2.0},
+        links={
+            ("edge-1", "edge-2"): LinkChange(rate_bps=20e6, rate_factor=2.0),
+            ("cloud-1", "edge-1"): LinkChange(delay_factor=0.0),
+        },
+        without=("cloud-1",),
+    )
+    assert changed.of_those_left.links.keys() == {("edge-1", "edge-2")}
+    with pytest.raises(InputError, match="is no factor"):
+        asked(["link:edge->edge.rate=0x"], [], HOSTS, USED)
