@@ -46,6 +46,8 @@ lint: setup
 	@$(BIN)/mypy --strict e2c_dl
 	@echo '== import contracts'
 	@.venv-lint/bin/lint-imports --no-cache --no-logo
+	@echo '== figures in README.md and docs/'
+	@$(BIN)/python -m benchmarks.headlines
 
 .PHONY: test-fast
 test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz (about 5 minutes)

@@ -1,4 +1,4 @@
-"""What every benchmark has alike: the options ``--quick`` and ``--write``, and the form of what is written.
+"""What every benchmark has alike: the options ``--quick`` and ``--write``, the form of what is written, how it ends.
 
 ::
 
@@ -8,9 +8,12 @@
                                                               "date": ...,
     * command: python -m benchmarks.NAME --repeats 1          ...
     * date: 2026-11-21T06:02:22+00:00                         and every figure}
+    * commit; dirty: whether the tree differs from it
     * python, kernel, cores, user
     * load_before, load_at_end: processes that want a core,
       the mean of a minute; before: as the benchmark began
+    * repeats; missed: of its bar
+    * rooms: that it measures                                 with what stood in them: see rooms.py
     TABLES
 """
 
@@ -20,14 +23,16 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import click
 
+from benchmarks import rooms
 from e2c_dl.atomic_write import whole
 
 RESULTS = Path(__file__).parent / "results"
@@ -64,19 +69,47 @@ def options(**smallest: object) -> Callable[[Callable[..., Any]], Callable[..., 
     return decorated
 
 
-def write(name: str, *, title: str, text: str, values: Mapping[str, object], folder: Path = RESULTS) -> None:
-    """NAME.md (``text``, Markdown) and NAME.json (``values``) are in ``folder``, each replaced in one step."""
+def write(
+    name: str, *, title: str, text: str, values: Mapping[str, object], repeats: int, missed: Sequence[str],
+    folder: Path = RESULTS,
+) -> None:  # fmt: skip
+    """NAME.md (``text``, Markdown) and NAME.json (``values``) are in ``folder``, each replaced in one step.
+
+    ``repeats``: how often each figure was measured; ``missed``: of the bar, a sentence each.
+    """
     folder.mkdir(exist_ok=True)
-    facts = _facts()
-    said = "\n".join(f"* {fact}: {value}" for fact, value in facts.items())
-    _replace(folder / f"{name}.json", json.dumps({**facts, **values}, indent=1))
-    _replace(folder / f"{name}.md", f"# {title}\n\n{said}\n\n{text.strip()}")
+    measured = {room: _ROOMS_BEFORE[room] for room in rooms.rooms().get(name, ())}
+    facts = {**_facts(), "repeats": repeats, "missed": list(missed)}
+    said = {**facts, "missed": "; ".join(missed) or "nothing", "rooms": ", ".join(measured)}
+    head = "\n".join(f"* {fact}: {value}" for fact, value in said.items())
+    _replace(folder / f"{name}.json", json.dumps({**facts, "rooms": measured, **values}, indent=1))
+    _replace(folder / f"{name}.md", f"# {title}\n\n{head}\n\n{text.strip()}")
+
+
+def percent(part: float) -> str:
+    """``part`` of 1 as READMEs spell it: ``5 %``."""
+    return f"{part * 100:g} %"
+
+
+def conclude(bar: str, missed: Sequence[str]) -> None:
+    """Say what was ``missed`` of the ``bar``. Raises: ClickException if anything was; not with ``--quick``."""
+    if not missed:
+        click.echo(f"Held: {bar}.")
+        return
+    said = f"missed: {'; '.join(missed)} (asked for: {bar})"
+    if _QUICK in click.get_current_context().meta:
+        click.echo(f"Too little was measured to judge by, but {said}")
+        return
+    raise click.ClickException(said)
 
 
 def _facts() -> dict[str, object]:
+    commit, dirty = _COMMIT_BEFORE
     return {
         "command": shlex.join(["python", *sys.orig_argv[1:]]),  # as typed, but for where this Python is
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit,
+        "dirty": dirty,
         "python": platform.python_version(),
         "kernel": platform.release(),
         "cores": os.cpu_count(),
@@ -84,6 +117,27 @@ def _facts() -> dict[str, object]:
         "load_before": round(_LOAD_BEFORE, 2),
         "load_at_end": round(os.getloadavg()[0], 2),
     }
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    """This tree's commit, and whether the tree differs from it; None where no git tells."""
+    head, changes = (_git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--untracked-files=no"))
+    return head or None, None if head is None or changes is None else bool(changes)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(RESULTS.parent), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:  # there is no git
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# As the benchmark began: what is changed while it runs is not what it measured.
+_COMMIT_BEFORE = _commit()
+_ROOMS_BEFORE = rooms.hashes(tuple({room for its in rooms.rooms().values() for room in its}))
 
 
 def _replace(path: Path, text: str) -> None:

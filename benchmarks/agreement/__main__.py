@@ -20,7 +20,8 @@ from e2c_dl.drivers.live.stored import PROFILE
 from e2c_dl.scenario.model import Scenario
 
 STORED = Path(__file__).parents[2] / "experiments" / "first-light" / PROFILE
-MEDIAN, WORST = 0.05, 0.15  # what is asked for
+MEDIAN, WORST = 0.05, 0.15
+BAR = f"median {written.percent(MEDIAN)} apart, worst {written.percent(WORST)}"
 LEAST_COMPUTE_S = 0.02
 
 
@@ -41,7 +42,20 @@ def main(networks: int | None, only: str | None, strategy: str | None, attempts:
     click.echo(text)
     if write:
         rows = [{**asdict(one), "error": one.error, "void": one.void} for one in compared]
-        written.write("agreement", title="Live and virtual, compared", text=text, values={"cases": rows})
+        written.write(
+            "agreement", title="Live and virtual, compared", text=text, values={"cases": rows}, repeats=1,
+            missed=missed(compared),
+        )  # fmt: skip
+    written.conclude(BAR, missed(compared))
+
+
+def missed(compared: Sequence[Comparison]) -> list[str]:
+    """What of the bar the cases that count miss."""
+    errors = [abs(one.error) for one in compared if not one.void]
+    if not errors:
+        return ["no case counts"]
+    found = [("median", statistics.median(errors), MEDIAN), ("worst", max(errors), WORST)]
+    return [f"{name} error {error:.1%}" for name, error, most in found if error > most]
 
 
 def table(compared: Sequence[Comparison]) -> str:
@@ -67,7 +81,7 @@ def verdict(compared: Sequence[Comparison]) -> str:
         return f"No case counts: more than {MOST_BUSY:.0%} of the processors were in use in every one."
     errors = [abs(one.error) for one in counted]
     median, worst = statistics.median(errors), max(errors)
-    held = "held" if median <= MEDIAN and worst <= WORST else "not held"
+    held = "not held" if missed(compared) else "held"
     computing = min(one.compute_s for one in counted)
     return (
         f"{len(counted)} of {len(compared)} cases count: median error {median:.1%} (asked: {MEDIAN:.0%}), worst "

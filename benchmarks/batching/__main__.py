@@ -13,6 +13,8 @@ from benchmarks.batching.workload import BOUND, Measured
 from benchmarks.batching.worlds import WORLDS
 
 CONTROLLERS = ("fixed", "proportional", "dynamic")
+OF_BOUND, ITERATIONS = 0.95, 5
+BAR = f"{written.percent(OF_BOUND)} of the bound {BOUND:.2f}, fit again within {ITERATIONS} iterations"
 
 
 @click.command()
@@ -33,7 +35,29 @@ def main(*, worlds: Sequence[str], repeats: int, iterations: int, write: bool) -
     click.echo(text)
     if write:
         runs = [asdict(one) for one in measured]
-        written.write("batching", title="Batch controllers, measured", text=text, values={"measured": runs})
+        written.write(
+            "batching", title="Batch controllers, measured", text=text, values={"measured": runs}, repeats=repeats,
+            missed=missed(measured),
+        )  # fmt: skip
+    written.conclude(BAR, missed(measured))
+
+
+def missed(measured: Sequence[Measured]) -> list[str]:
+    """What of the bar dynamic batches miss, before and after the change, by world."""
+    found = []
+    for world in dict.fromkeys(one.world for one in measured):
+        equal, dynamic = (
+            [one for one in measured if (one.world, one.controller) == (world, controller)]
+            for controller in ("fixed", "dynamic")
+        )
+        for name, seconds in (("before", lambda one: one.before_s), ("after", lambda one: one.after_s)):
+            of_bound = median(map(seconds, equal)) / median(map(seconds, dynamic)) / BOUND
+            if of_bound < OF_BOUND:
+                found.append(f"{world}, {name} the change: {of_bound:.1%} of the bound")
+        slowest = max(ITERATIONS + 1 if one.converged_after is None else one.converged_after for one in dynamic)
+        if slowest > ITERATIONS:
+            found.append(f"{world}: batches fit again after more than {ITERATIONS} iterations")
+    return found
 
 
 def table(measured: Sequence[Measured]) -> str:

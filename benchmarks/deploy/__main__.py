@@ -14,6 +14,8 @@ from benchmarks import written
 from benchmarks.deploy.sides import SIDES, STAGES
 
 LIMIT_S = 600
+MOST = 1.2
+BAR = f"at most {written.percent(round(MOST - 1, 2))} over it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,21 @@ def main(*, hosts: str, repeats: int, write: bool) -> None:
     click.echo(text)
     if write:
         every = [asdict(one) for one in measured]
-        written.write("deploy", title="Deploying, measured", text=text, values={"measured": every})
+        written.write(
+            "deploy", title="Deploying, measured", text=text, values={"measured": every}, repeats=repeats,
+            missed=missed(measured),
+        )  # fmt: skip
+    written.conclude(BAR, missed(measured))
+
+
+def missed(measured: list[Measured]) -> list[str]:
+    """The numbers of hosts with which all stages together take longer than asked for."""
+    found = []
+    for hosts in sorted({one.hosts for one in measured}):
+        own, other = (_medians([one for one in measured if (one.side, one.hosts) == (side, hosts)]) for side in SIDES)
+        if own["all"] > MOST * other["all"]:
+            found.append(f"{hosts} hosts: {own['all'] / other['all'] - 1:.0%} over it")
+    return found
 
 
 def measure(side: str, hosts: int) -> Measured:

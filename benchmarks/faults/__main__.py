@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from benchmarks.faults.drawn import campaign, drawn
 from benchmarks.faults.kinds import KINDS, TESTBEDS
 from benchmarks.faults.lane import side_by_side
 from benchmarks.faults.table import described, failures, held, table
+
+BAR = "all"
 
 
 @click.command()
@@ -51,15 +53,16 @@ def main(
     text = f"{summary}\n\n{table(done)}\n\n## Runs that did not hold\n\n{failures(done)}"
     click.echo(text)
     if write:
-        head = f"* commit: {_commit()}\n* seed: {seed}\n\n"
-        written.write("faults", title="Faults in whole runs", text=head + text, values={"seed": seed, "runs": done})
-    if held(done) < len(done):
-        raise click.ClickException(f"{len(done) - held(done)} of {len(done)} runs did not hold")
+        written.write(
+            "faults", title="Faults in whole runs", text=f"Seed {seed}. {text}", values={"seed": seed, "runs": done},
+            repeats=1, missed=missed(done),
+        )  # fmt: skip
+    written.conclude(BAR, missed(done))
 
 
-def _commit() -> str:
-    argv = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+def missed(done: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many runs did not hold, if any."""
+    return [f"{len(done) - held(done)} of {len(done)} runs did not hold"] if held(done) < len(done) else []
 
 
 if __name__ == "__main__":

@@ -12,9 +12,22 @@ from benchmarks import written
 from benchmarks.fidelity import drawn, relayed
 from benchmarks.fidelity.drawn import Result
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
-from e2c_dl.emulation.measuring.measured import Measured
+from e2c_dl.emulation.measuring.fidelity import (
+    LOSS_TOLERANCE_THOROUGH,
+    RATE_TOLERANCE,
+    ROUND_TRIP_TOLERANCE,
+    ROUND_TRIP_TOLERANCE_S,
+)
+from e2c_dl.emulation.measuring.measured import VERDICT_CONFIDENCE, Measured
 from e2c_dl.topology import Link
 
+BAR = (
+    f"each within {written.percent(RATE_TOLERANCE)} in rate, max({ROUND_TRIP_TOLERANCE_S * 1e3:g} ms, "
+    f"{written.percent(ROUND_TRIP_TOLERANCE)}) in round trip, {LOSS_TOLERANCE_THOROUGH * 100:g} points or the "
+    f"{written.percent(VERDICT_CONFIDENCE)} interval in loss"
+)
+OURS = ("relay", "tc")
+"""Who is held to the bar; EnOSlib's links are measured beside them."""
 FASTEST_BPS = {"relay": drawn.FASTEST_BPS, "tc": drawn.FASTEST_FAR_BPS, "enoslib": drawn.FASTEST_FAR_BPS}
 
 
@@ -58,6 +71,13 @@ def main(back_ends: tuple[str, ...], links: int, seed: int, resume: bool, write:
     if write:
         _write(kept)
     click.echo(_text({name: kept[name] for name in chosen}))
+    written.conclude(BAR, missed({name: kept[name] for name in chosen}))
+
+
+def missed(every: dict[str, list[Result]]) -> list[str]:
+    """How many links of this project's back ends are not within."""
+    outside = {name: sum(not result.within for result in every.get(name, ())) for name in OURS}
+    return [f"{name}: {count} of {len(every[name])} not within" for name, count in outside.items() if count]
 
 
 def _in_turns(streams: dict[str, Iterator[Result]]) -> Iterator[tuple[str, Result]]:
@@ -106,7 +126,10 @@ def _write(every: dict[str, list[Result]]) -> None:
         ]
         for name, results in every.items()
     }
-    written.write("fidelity", title="Links asked for and measured", text=_text(every), values={"results": rows})
+    written.write(
+        "fidelity", title="Links asked for and measured", text=_text(every), values={"results": rows}, repeats=1,
+        missed=missed(every),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

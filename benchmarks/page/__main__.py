@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from e2c_dl.report.page.html import Source, build, source
 
 FIRST_LIGHT = Path(__file__).parents[2] / "experiments" / "first-light"
 MOST_BYTES, MOST_S = 5_000_000, 2.0
+RANKS, ITERATIONS = 16, 100_000
+BAR = f"{MOST_BYTES / 1e6:g} MB; {MOST_S:g} s for {RANKS} ranks and {ITERATIONS:,} iterations"
 VIEWPORT = {"width": 1280, "height": 900}
 
 
@@ -42,8 +44,8 @@ class Measured:
 
 
 @click.command()
-@click.option("--ranks", default=16, show_default=True, help="Of the long run.")
-@click.option("--iterations", default=100_000, show_default=True)
+@click.option("--ranks", default=RANKS, show_default=True, help="Of the long run.")
+@click.option("--iterations", default=ITERATIONS, show_default=True)
 @click.option("--repeats", default=5, show_default=True, help="Openings of each page.")
 @written.options(ranks=4, iterations=500, repeats=1)
 def main(ranks: int, iterations: int, repeats: int, write: bool) -> None:
@@ -64,11 +66,16 @@ def main(ranks: int, iterations: int, repeats: int, write: bool) -> None:
     click.echo(text)
     if write:
         values = {"bytes_bar": MOST_BYTES, "seconds_bar": MOST_S, "measured": [asdict(each) for each in measured]}
-        written.write("page", title="The page, measured", text=text, values=values)
-    missed = [each.what for each in measured if each.median_s > MOST_S]
-    missed += ["size of first light"] if measured[0].size_bytes > MOST_BYTES else []
-    if missed:
-        raise click.ClickException(f"missed the bars ({MOST_BYTES} bytes, {MOST_S} s): {', '.join(missed)}")
+        written.write(
+            "page", title="The page, measured", text=text, values=values, repeats=repeats, missed=missed(measured)
+        )
+    written.conclude(BAR, missed(measured))
+
+
+def missed(measured: Sequence[Measured]) -> list[str]:
+    """What of the bar the pages miss; the first is first light's."""
+    late = [f"{each.what} is drawn after {each.median_s:.2f} s" for each in measured if each.median_s > MOST_S]
+    return late + (["size of first light"] if measured[0].size_bytes > MOST_BYTES else [])
 
 
 def first_light(archive: Path) -> Source:

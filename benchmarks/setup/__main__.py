@@ -18,7 +18,8 @@ from benchmarks.setup.sides import commit, sides
 BEFORE = "5cfbb21"
 """The commit after which setting up was first looked at."""
 
-BAR = 0.5
+MOST = 0.5
+BAR = "at most half"
 
 
 @click.command()
@@ -40,16 +41,23 @@ def main(*, repeats: int, before: str, write: bool) -> None:
                 made.append(deploy(side, Path(name) / "run"))
                 click.echo(json.dumps(asdict(made[-1])), err=True)
     ratio = median_ratio(made)
-    text = f"{table(made)}\n\nMedian ratio, of {repeats} pairs: {ratio:.2f} (bar: at most {BAR})"
+    text = f"{table(made)}\n\nMedian ratio, of {repeats} pairs: {ratio:.2f} (bar: at most {MOST})"
     click.echo(text)
     if write:
         every = [{**asdict(one), "load_before": round(load, 2)} for one, load in zip(made, loads, strict=True)]
         now = commit()
-        values = {"now": now, "before": before, "repeats": repeats, "ratio": ratio, "bar": BAR, "measured": every}
-        head = f"* now: commit {now}\n* before: commit {before}\n* repeats: {repeats}\n\n"
-        written.write("setup", title="Setting up, measured", text=head + text, values=values)
-    if ratio > BAR:
-        raise click.ClickException(f"setting up takes {ratio:.2f} of what it took; the bar is {BAR}")
+        values = {"now": now, "before": before, "ratio": ratio, "bar": MOST, "measured": every}
+        head = f"* now: commit {now}\n* before: commit {before}\n\n"
+        written.write(
+            "setup", title="Setting up, measured", text=head + text, values=values, repeats=repeats,
+            missed=missed(ratio),
+        )  # fmt: skip
+    written.conclude(BAR, missed(ratio))
+
+
+def missed(ratio: float) -> list[str]:
+    """What of the bar ``ratio`` misses."""
+    return [f"setting up takes {ratio:.2f} of what it took"] if ratio > MOST else []
 
 
 def median_ratio(made: list[SetUp]) -> float:

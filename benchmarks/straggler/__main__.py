@@ -20,6 +20,7 @@ ORACLES = ("shared", "oracles", "straggler")
 """Beside the checkout, or further up: one trace with published results."""
 
 FASTER, SAME = 5.0, 1e-6
+BAR = f"{FASTER:g} times faster, figures within {SAME:.0e}".replace("e-0", "e-")
 
 
 @click.command()
@@ -49,8 +50,16 @@ def main(program: Path | None, python: Path, repeats: int, write: bool) -> None:
     if write:
         runs = [asdict(one) for one in measured]
         values = {"measured": runs, "differences": differences, "met": met}
-        written.write("straggler", title="Straggler metrics, beside their authors' program", text=text, values=values)
-    sys.exit(0 if met else 1)
+        written.write(
+            "straggler", title="Straggler metrics, beside their authors' program", text=text, values=values,
+            repeats=repeats, missed=missed(met),
+        )  # fmt: skip
+    written.conclude(BAR, missed(met))
+
+
+def missed(met: bool) -> list[str]:
+    """What of the bar is missed; the table shows by which trace."""
+    return [] if met else ["a time or a figure of the table"]
 
 
 @contextmanager

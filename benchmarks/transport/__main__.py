@@ -7,6 +7,7 @@ part needs root, iperf3 and iproute2.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import click
@@ -22,6 +23,8 @@ LINKS = ((1, 0.0), (1, 0.025), (10, 0.0), (10, 0.025), (100, 0.0), (100, 0.025),
 SIZES_BYTES = (MIB, 16 * MIB, 64 * MIB)
 LOOPBACK_BYTES = 2 << 30
 CONGESTION_CONTROL = "cubic"
+LEAST = {"iperf3": 0.97, "gloo": 0.8}
+BAR = f"at least {LEAST['iperf3']:g}; {LEAST['gloo']:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,16 @@ def main(repeats: int, seconds: int, part: str, write: bool) -> None:
     click.echo(table)
     if write:
         values = {"rows": [asdict(row) for row in rows]}
-        written.write("transport", title="The live transport, measured", text=table, values=values)
+        written.write(
+            "transport", title="The live transport, measured", text=table, values=values, repeats=repeats,
+            missed=missed(rows),
+        )  # fmt: skip
+    written.conclude(BAR, missed(rows))
+
+
+def missed(rows: Iterable[Row]) -> list[str]:
+    """The rows whose ratio is below what is asked for beside that side."""
+    return [f"{row.what}: {row.ratio:.3f} of {row.other}" for row in rows if row.ratio < LEAST[row.other]]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import click
 from benchmarks import written
 
 ROOT = Path(__file__).resolve().parents[2]
+BAR = "all right"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,14 @@ def main(slowed: int, healthy: int, write: bool) -> None:
     text = table(verdicts)
     click.echo(f"\n{text}")
     if write:
-        written.write("verdicts", title="Verdicts", text=text, values={"verdicts": [asdict(one) for one in verdicts]})
-    sys.exit(0 if all(verdict.right for verdict in verdicts) else 1)
+        values = {"verdicts": [asdict(one) for one in verdicts]}
+        written.write("verdicts", title="Verdicts", text=text, values=values, repeats=1, missed=missed(verdicts))
+    written.conclude(BAR, missed(verdicts))
+
+
+def missed(verdicts: Sequence[Verdict]) -> list[str]:
+    """The runs whose verdict is wrong."""
+    return [f"{verdict.run} is wrong" for verdict in verdicts if not verdict.right]
 
 
 def deployed(name: str, options: Sequence[str]) -> Verdict:
