@@ -19,9 +19,10 @@ from e2c_dl.archive.run import Outcome, Run, StepRecord
 from e2c_dl.diagnosis.activity import DELIVERY, ITERATION, PIECE, Activity, Lane
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.heat import Heat
-from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Report, SpeedUp
+from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Part, Report, SpeedUp
 from e2c_dl.diagnosis.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import STATES, partition
+from e2c_dl.diagnosis.stretches import throughout
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.report.page.html import Source, build
@@ -264,27 +265,19 @@ def _link(shown: Activity, pair: tuple[str, str]) -> LinkSummary:
 def _link_finding(run_s: float) -> Finding:
     return Finding(
         element=Element(kind=ElementKind.LINK, src=SLOW_LINK[0], dst=SLOW_LINK[1]),
-        slowdown=5.0,
-        observed=15.8e6,
-        expected=80e6,
-        saved_s=run_s * 0.4,
-        speedup=1 / 0.6,
-        material=True,
+        part=Part.RATE, when=throughout(run_s), slowdown=5.0, observed=15.8e6, expected=80e6,
+        saved_s=run_s * 0.4, speedup=1 / 0.6, material=True,
         evidence="Link cloud-1 -> cloud-2 carried its messages at 15.8 Mbit/s of 80 designed, in 59 of 60 iterations.",
-    )
+    )  # fmt: skip
 
 
 def _host_finding(run_s: float) -> Finding:
     return Finding(
         element=Element(kind=ElementKind.HOST, src=SLOW_HOST),
-        slowdown=3.0,
-        observed=0.246,
-        expected=0.082,
-        saved_s=run_s * 0.12,
-        speedup=1 / 0.88,
-        material=True,
+        part=Part.COMPUTE, when=throughout(run_s), slowdown=3.0, observed=0.246, expected=0.082,
+        saved_s=run_s * 0.12, speedup=1 / 0.88, material=True,
         evidence="Host fog-2 took 246 ms to compute an iteration where its peers took 82 ms, in each of 60 iterations.",
-    )
+    )  # fmt: skip
 
 
 def _bottlenecks(run_s: float) -> tuple[SpeedUp, ...]:

@@ -14,13 +14,19 @@ from typing import Any
 from benchmarks.diagnosis.drawn import Drawn
 from benchmarks.diagnosis.injections import Injection, What
 from benchmarks.diagnosis.truth import Cost, Truth
-from e2c_dl.diagnosis.model import ElementKind, Finding, Report
-from e2c_dl.trace.model import Phase
+from e2c_dl.diagnosis.model import Finding, Part, Report
+from e2c_dl.diagnosis.stretches import When as Recurring
 
 MATERIAL, CLEAN, EDGE = "material", "clean", "edge"
-_OF_PHASE = {
-    Phase.FORWARD: What.COMPUTE, Phase.BACKWARD: What.COMPUTE, Phase.DATA: What.DATA, Phase.STEP: What.STEP,
-}  # fmt: skip
+_OF_PART = {
+    Part.COMPUTE: frozenset({What.COMPUTE}),
+    Part.DATA: frozenset({What.DATA}),
+    Part.STEP: frozenset({What.STEP}),
+    Part.RATE: frozenset({What.RATE}),
+    Part.DELAY: frozenset({What.DELAY}),
+    Part.RATE_OR_DELAY: frozenset({What.RATE, What.DELAY}),
+    Part.LOSS: frozenset({What.LOSS}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,18 +116,7 @@ def names_of(finding: Finding) -> tuple[str, ...]:
 
 def parts_of(finding: Finding) -> frozenset[What]:
     """The parts that ``finding`` names: several where it says that no evidence separates them."""
-    said = getattr(finding, "part", None)
-    if said is None:  # a report that knows no parts means these
-        return frozenset({What.COMPUTE if finding.element.kind is ElementKind.HOST else What.RATE})
-    found = set()
-    for one in said if isinstance(said, (tuple, list, set, frozenset)) else (said,):
-        if isinstance(one, Phase):
-            found |= {_OF_PHASE[one]} if one in _OF_PHASE else set()
-        else:
-            text = str(getattr(one, "value", one)).lower()
-            found |= {what for what in What if what.value in text}
-            found |= {_OF_PHASE[phase] for phase in _OF_PHASE if phase.name.lower() in text}
-    return frozenset(found)
+    return _OF_PART.get(finding.part, frozenset())
 
 
 def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
@@ -129,14 +124,14 @@ def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
     own = _findings(injection, report)
     foremost = {name: finding for finding in reversed(own) for name in names_of(finding)}  # the most saving of each
     named = set(injection.names) <= {name for finding in own if finding.material for name in names_of(finding)}
-    onsets = [getattr(finding, "onset_iteration", None) for finding in own]
+    onsets = [finding.when.onset_iteration for finding in own if finding.when.when is not Recurring.PERSISTENT]
     predicted = _predicted_s(injection, own)
     return Culprit(
         what=injection.what.value, when=injection.when.value, factor=injection.factor, said=str(injection),
         names=injection.names, layer=injection.layer is not None, speedup=cost.speedup, material=cost.material,
         edge=cost.edge, named=named,
         part_right=named and all(injection.what in parts_of(foremost[name]) for name in injection.names),
-        onset=cost.onset_iteration, onset_found=next((onset for onset in onsets if onset is not None), None),
+        onset=cost.onset_iteration, onset_found=next(iter(onsets), None),
         predicted_error=None if predicted is None else abs(predicted - (whole_s - cost.without_s)) / whole_s,
     )  # fmt: skip
 

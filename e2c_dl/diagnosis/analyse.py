@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import bottlenecks, findings, warm_up
-from e2c_dl.diagnosis.hosts import compute_s, host_departures
-from e2c_dl.diagnosis.link_departures import link_departures
+from e2c_dl.diagnosis.departures import Judgement, bottlenecks, findings, warm_up
+from e2c_dl.diagnosis.detection.host_series import compute_s
+from e2c_dl.diagnosis.detection.hosts import host_departures
+from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import HostSummary, Limitation, LinkSummary, Report
+from e2c_dl.diagnosis.model import ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.diagnosis.stalls import with_stalls
 from e2c_dl.diagnosis.states import timeline
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
@@ -36,16 +36,16 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
     """
     observed = observe(trace, reference)
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
-    design, carried, stalled = observed.design, observed.carried, observed.stalled
-    slow_hosts, host_limitations = host_departures(prefix, iterations, design)
-    slow_links, link_limitations = link_departures(carried, design)
+    design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
+    hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled))
     world = None if retraining is None or retraining.problem(prefix) else observed.world(retraining)
     predictor = replay if world is None else world
-    found = findings(with_stalls((*slow_hosts, *slow_links), stalled.found), predictor)
+    departures = with_stalls((*hosts.departures, *links.departures), stalled.found, observed.windows, design)
+    found = findings(departures, predictor)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
-        *host_limitations,
-        *link_limitations,
+        *hosts.limitations,
+        *links.limitations,
         *(_about_replay(replay) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
     )
@@ -60,10 +60,17 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
+        least_visible=_least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
         staleness=staleness(trace),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
+
+
+def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:
+    """Kind of element -> times slower that each one judged must have been to be seen."""
+    known = {ElementKind.HOST: hosts.least_visible, ElementKind.LINK: links.least_visible}
+    return {kind: least for kind, least in known.items() if least is not None}
 
 
 def _iteration_s(trace: Trace, iterations: int) -> float:

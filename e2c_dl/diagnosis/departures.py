@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Limitation, SpeedUp
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Limitation, Part, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf, scaled
+from e2c_dl.diagnosis.stretches import Stretches
 
 TWICE = 2.0  # one factor for all elements: savings can be compared
 WARM_UP_ITERATIONS = 2
@@ -38,6 +39,8 @@ class Departure:
     """What a Finding says of an element before it is replayed; ``restored`` makes it as designed."""
 
     element: Element
+    part: Part
+    when: Stretches
     slowdown: float
     observed: float
     expected: float
@@ -46,8 +49,13 @@ class Departure:
     stalled_s: float = 0.0
 
 
-Judgement = tuple[tuple[Departure, ...], tuple[Limitation, ...]]
-"""(what departs, what could not be judged)."""
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What departs, what could not be judged, and how slow each of those judged must have been to be seen."""
+
+    departures: tuple[Departure, ...] = ()
+    limitations: tuple[Limitation, ...] = ()
+    least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
 
 
 def warm_up(iterations: int) -> int:
@@ -73,6 +81,8 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
         found.append(
             Finding(
                 element=departure.element,
+                part=departure.part,
+                when=departure.when,
                 slowdown=departure.slowdown,
                 observed=departure.observed,
                 expected=departure.expected,

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import low_median, warm_up
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.hosts import MIN_PEERS
-from e2c_dl.diagnosis.link_departures import carried_by_link
+from e2c_dl.diagnosis.detection.hosts import MIN_PEERS
+from e2c_dl.diagnosis.detection.link_departures import carried_by_link
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.prefix import common_iterations

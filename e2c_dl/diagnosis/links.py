@@ -1,4 +1,4 @@
-"""Directed links beside what was designed of them: the measure of which carry their messages slower.
+"""Directed links beside what was designed of them: the measure of how long each occupied its link.
 
 What a link did with a message is told by arrivals, not by when the sender's kernel took the bytes. A message *occupies*
 its link from its first byte's arrival, or the previous message's end, to its own end; waiting for a slow neighbour,
@@ -7,23 +7,8 @@ which posts late, is not in it::
     send_start |~~~ designed delay ~~~|====== service ======| recv_end
     wire bits = of Ethernet frames, headers included (e2c_dl.ethernet)
     expected  = how long wire bits take at the rate designed, which may change over time, from when service began
-    slowdown  = service / expected
 
-*Rate* departs if all of these hold, over messages of at least 8 KiB (smaller ones measure latency) after warm-up:
-
-* sum of service / sum expected, per iteration, median over iterations: at least 1.5. Summing makes a late read of one
-  message and the early start of the next cancel.
-* the lower quartile over messages: at least 1.5. A link that is slow is slow for all; a receiver short of processor
-  time, or one lost segment, is late for some.
-* the mean excess per message: at least 2 ms beyond clock uncertainty. Less is what a busy receiver's read costs.
-* both ratios are still 1.5 when divided by the links' median ratio (of three or more links, if above 1): what most
-  links share is the machine's doing.
-
-*Delay*: neither transfer nor the time between two arrivals can be shorter than a message takes at the link's true rate,
-so the lower fifths of both bound that rate; what is left of the transfer of a message that did not queue, not even at
-four fifths of that rate, is delay. The least of an iteration, median over iterations, less the designed delay, is the
-added delay. It departs if it exceeds max(10 ms, the designed delay) beyond clock uncertainty. On a link that is never
-idle, or whose messages are all of one size and never close together, added delay shows as rate, if at all.
+Whether that departs, since when and of which kind, :mod:`e2c_dl.diagnosis.detection` tells.
 
 Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
 on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.sharing`.
@@ -44,10 +29,9 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
 MIN_RATE_BYTES = 8192  # smaller messages measure latency
-QUANTILE = 0.25  # of the fast: a late read makes a few slow, a slow link all
-DELAY_QUANTILE = 0.2  # lower fifth: nothing arrives sooner than its link allows
-MIN_IDLE_ITERATIONS = 3  # a median of fewer is one message's luck
-IDLE_MARGIN = 1.25  # a rate taken for too high would show queueing as delay
+MIN_STALL_NS = 2_000_000_000
+MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
+MOST_STALLED = 0.1  # of an element's messages or segments: it is slow, where so many take so long
 _NS_PER_S = 1e9
 
 
@@ -66,11 +50,9 @@ def services_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> np
     return np.asarray(np.maximum(0, rows["recv_end_ns"] - begin_ns))
 
 
-def _found_idle(start_ns: npt.NDArray[np.int64], occupied_ns: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Which messages, sent at ``start_ns`` one after another, would not queue on a link each occupies that long."""
-    done = np.cumsum(occupied_ns)
-    left_ns = done + np.maximum.accumulate(start_ns - (done - occupied_ns))  # when each has left a queue without delay
-    return np.concatenate([[True], left_ns[:-1] <= start_ns[1:]])
+def few(stalled: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """``stalled``, or nowhere if they are too many: what takes long as a rule does not stand still."""
+    return stalled & bool(stalled.sum() <= max(1, MOST_STALLED * len(stalled)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +62,7 @@ class Designed:
     own: Piecewise | None = None  # bits per second, of the link itself; None: no limit
     left: Piecewise | None = None  # by the others on its shared bottleneck, if it passes one
     delay_s: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))
+    jitter_s: float = 0.0
     loses: bool = False
 
     @cached_property
@@ -100,7 +83,7 @@ class ObservedLink:
     began_ns: int  # training: the second 0 of what was designed
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
-    added_delay_ns: int = 0  # found, beyond the designed delay
+    added_delay_ns: int | npt.NDArray[np.int64] = 0  # found, beyond the designed delay: of all, or of each message
 
     @property
     def pair(self) -> Pair:
@@ -159,6 +142,12 @@ class ObservedLink:
         """Which messages say something of the rate: large, and after warm-up."""
         return (self.rows["nbytes"] >= MIN_RATE_BYTES) & (self.rows["iteration"] >= self.first_iteration)
 
+    @cached_property
+    def stalled_long(self) -> npt.NDArray[np.bool_]:
+        """Which messages were late by seconds, as those are that nothing was carried of for a while."""
+        excess_ns = self.services_ns - self.expected_ns - self.uncertainty_ns
+        return few((excess_ns >= MIN_STALL_NS) & (self.services_ns >= MIN_RATIO * self.expected_ns))
+
     @property
     def rate_bps(self) -> float:
         """Median over messages of wire bits / service; over the large ones after warm-up if there are any."""
@@ -171,35 +160,3 @@ class ObservedLink:
     def transfer_s(self) -> float:
         """Median over messages, first byte's departure to last byte's arrival."""
         return float(np.median(self.rows["recv_end_ns"] - self.rows["send_start_ns"])) / _NS_PER_S
-
-    def slowdown(self) -> float:
-        """Service observed / expected: sums per iteration, median over iterations."""
-        _, index = np.unique(self.rows["iteration"][self.judged], return_inverse=True)
-        observed = np.bincount(index, weights=self.services_ns[self.judged])
-        return float(np.median(observed / np.bincount(index, weights=self.expected_ns[self.judged])))
-
-    def slowdown_of_fast(self) -> float:
-        """Service observed / expected: the lower quartile over messages."""
-        return float(np.quantile(self.services_ns[self.judged] / self.expected_ns[self.judged], QUANTILE))
-
-    def excess_ns(self) -> float:
-        """Mean over messages of service observed - expected, beyond clock uncertainty."""
-        excess = self.services_ns[self.judged] - self.expected_ns[self.judged]
-        return float(np.mean(excess)) - self.uncertainty_ns
-
-    def late_ns(self) -> float:
-        """Estimated one-way delay beyond what was designed, at least 0.0: see the module on *Delay*."""
-        if not self.judged.any():
-            return 0.0
-        late = self.rows["recv_end_ns"] - self.rows["send_start_ns"] - self.designed_delay_ns
-        apart = np.diff(self.rows["recv_end_ns"], prepend=self.rows["send_start_ns"][:1])
-        ratios = [(time / self.expected_ns)[self.judged] for time in (late, apart)]
-        slowness = max(1.0, min(float(np.quantile(ratio, DELAY_QUANTILE)) for ratio in ratios))
-        idle = _found_idle(self.rows["send_start_ns"], IDLE_MARGIN * slowness * self.expected_ns)
-        idle &= self.rows["iteration"] >= self.first_iteration
-        iterations, index = np.unique(self.rows["iteration"][idle], return_inverse=True)
-        if len(iterations) < MIN_IDLE_ITERATIONS:
-            return 0.0
-        shortest = np.full(len(iterations), np.inf)  # the least of each: any other may have queued
-        np.minimum.at(shortest, index, (late - slowness * self.expected_ns)[idle])
-        return max(0.0, float(np.median(shortest)))

@@ -20,11 +20,12 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
 from e2c_dl.trace.staleness import Staleness
 
-REPORT_FORMAT = 2
+REPORT_FORMAT = 3
 """Of report.json; one more whenever a key changes its meaning or name."""
 
 MATERIAL_SPEEDUP = 1.05
@@ -41,6 +42,21 @@ class ElementKind(Enum):
     HOST = "host"  # its compute
     LINK = "link"  # directed
     SHARED = "shared bottleneck"  # several links' one rate
+
+
+class Part(Enum):
+    """What of an element departs: a phase of a host, a quality of a link."""
+
+    COMPUTE = "compute"  # forward and backward
+    DATA = "data loading"
+    STEP = "step"
+    REDUCE = "reduce"
+    EVALUATION = "evaluation"
+    RATE = "rate"
+    DELAY = "delay"
+    RATE_OR_DELAY = "rate or delay"  # its messages, alike in size and apart in time, do not tell which
+    LOSS = "loss"  # few messages late by far, as those are whose segments are sent again
+    STALLED = "stalled"  # it carried or did nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +76,10 @@ class Finding:
     """One element, how far it departs from its reference, and what restoring it would save."""
 
     element: Element
-    slowdown: float  # observed / designed, of its median iteration (host) or message (link); 1.0 is as designed
-    observed: float  # s per iteration (host: compute), or bit/s (link: median rate of its messages)
+    part: Part  # of several, the one that lasted longest beyond its reference
+    when: Stretches
+    slowdown: float  # observed / expected, in those stretches; 1.0: it only stalled
+    observed: float  # s per iteration (host), or bit/s (link), in those stretches
     expected: float  # same unit; of an element that only stalled both are 0.0
     saved_s: float  # replayed run time now minus with this element as designed
     speedup: float  # replayed run time now / with this element as designed
@@ -144,6 +162,8 @@ class Report:
     findings: tuple[Finding, ...]  # every departure found, most saving first
     culprits: tuple[Finding, ...]  # the material ones among them
     clock_uncertainty_s: float  # worst over ranks
+    least_visible: Mapping[ElementKind, float] = field(default_factory=dict)
+    """Detection limit. Kind -> times slower, all the time, than which any of those judged had been seen."""
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
     concerned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """A limitation that names only some -> all links or hosts that it concerns."""
@@ -172,7 +192,7 @@ class Report:
 def _with_numbers(plain: Any) -> Any:
     """``plain`` with NaN for every number that JSON could not write: only an element's ``dst`` is null by itself."""
     if isinstance(plain, list):
-        return [_with_numbers(item) for item in plain]
+        return [math.nan if item is None else _with_numbers(item) for item in plain]
     if isinstance(plain, dict):
         return {key: math.nan if item is None and key != "dst" else _with_numbers(item) for key, item in plain.items()}
     return plain

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.link_departures import carried_by_link
+from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
+from e2c_dl.diagnosis.detection.stalls import stalls
+from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
@@ -16,7 +19,6 @@ from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.diagnosis.stalls import stalls
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
@@ -30,7 +32,9 @@ class Observed:
     iterations: int
     messages: Messages
     design: Design  # schedules as they were while this run trained
-    carried: tuple[ObservedLink, ...]
+    windows: Windows
+    carried: tuple[ObservedLink, ...]  # with the delays that were found to be added
+    links: Judgement
     stalled: Stalls
 
     @cached_property
@@ -67,8 +71,10 @@ def observe(trace: Trace, reference: Reference) -> Observed:
     prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
     messages = join(prefix)
     design = Design.of(prefix, reference)
-    carried = carried_by_link(prefix, messages, iterations, design)
+    windows = Windows.of(prefix, design.began_ns)
+    links, carried = link_departures(carried_by_link(prefix, messages, iterations, design), windows, design)
     return Observed(
-        trace=prefix, iterations=iterations, messages=messages, design=design, carried=carried,
+        trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
+        carried=carried, links=links,
         stalled=stalls(prefix, carried, design),
     )  # fmt: skip

@@ -14,12 +14,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2c_dl.archive.records import HostFacts
+from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.scenario.model import Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Topology
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.model import Trace
+
+UNKNOWN = "unknown"
+"""Hardware class of hosts that do not say what they are."""
+
+PACED = ("sleep", "profile")
+"""Methods of emulating compute that make a gradient take what was agreed: a quota gives it a share of a core."""
+
+VIRTUAL = "virtual"  # how the back ends of modelled networks begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +39,11 @@ class Reference:
     compute_factors: Mapping[str, Schedule]  # host -> times slower by design than the reference host, heat included
     batch_sizes: Mapping[str, int]  # host -> samples per iteration
     batches_change: bool = False  # with the hosts' speed: then these are the first
-    hardware: Mapping[str, str] = field(default_factory=dict)  # host -> class; hosts of one class are comparable
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    """Host -> class; hosts of one class are comparable, those of UNKNOWN with nobody."""
+    normal_s: Mapping[str, float] = field(default_factory=dict)
+    """Host -> seconds of a gradient, forward and backward, that it was paced by, for a host of factor 1."""
+    modelled: bool = False  # in a virtual world, where nothing but what departs slows anybody
     compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
@@ -54,13 +67,29 @@ def reference_of(
         compute_factors=compute_factors(scenario, changes, _seconds(trace)),
         batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=scenario.training.batching != "fixed",
-        hardware={  # hosts of the same are comparable
-            host: f"{facts.cpu_model or '?'} x {facts.cores or '?'}" if facts else "unknown"
-            for host, facts in host_facts.items()
-        },
+        hardware={host: _hardware(facts) for host, facts in host_facts.items()},
+        normal_s=_normal_s(scenario, emulation, host_facts),
+        modelled=str(emulation.get("backend", "")).startswith(VIRTUAL),
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
         network_emulated=emulation.get("backend", "none") != "none",
     )  # fmt: skip
+
+
+def _hardware(facts: HostFacts | None) -> str:
+    return UNKNOWN if facts is None or not facts.cpu_model else f"{facts.cpu_model} x {facts.cores or '?'}"
+
+
+def _normal_s(
+    scenario: Scenario, emulation: Mapping[str, Any], host_facts: Mapping[str, HostFacts | None]
+) -> Mapping[str, float]:
+    """Of the hosts whose gradients are paced by times that are known: those of a host of factor 1."""
+    if emulation.get("compute", {}).get("method") not in PACED:
+        return {}
+    found = {}
+    for host, facts in host_facts.items():
+        if facts is not None and facts.compute.speed and sum(facts.compute.agreed_s) > 0:
+            found[host] = sum(facts.compute.agreed_s) / HostSpeed.of(scenario, host, facts.compute.speed).base
+    return found
 
 
 def _seconds(trace: Trace) -> float:

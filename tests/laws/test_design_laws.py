@@ -261,9 +261,7 @@ def test_a_small_batch_on_a_slow_host_is_no_departure(batches: tuple[int, ...]) 
     run = virtual_world.run(Allreduce, size=SIZE, links=links, on_hosts=hosts, iterations=10)
     report = analyse(run.trace, run.reference())
     assert report.findings == ()
-    assert any(
-        "edge-4: fewer than 3 hosts of that hardware and batch size" in limitation for limitation in report.limitations
-    )
+    assert any("whether edge-4 computes slower all the time" in limitation for limitation in report.limitations)
     changing_batches = analyse(run.trace, replace(run.reference(), batches_change=True))
     assert any("batches changed" in limitation for limitation in changing_batches.limitations)
 

@@ -13,8 +13,8 @@ and messages of one directed link are served one after another (:mod:`e2c_dl.dia
 which they were.
 
 A what-if (:mod:`e2c_dl.diagnosis.replay.whatif`) scales a link's services, or shortens its delay, or scales a host's
-computing spans, or takes off the time in which a link or a host stalled (:mod:`e2c_dl.diagnosis.stalls`). All other
-durations (gaps, wake-ups) stay as observed.
+computing spans, or takes off the time in which a link or a host stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
+All other durations (gaps, wake-ups) stay as observed.
 
 Assumptions: a task does the same, however long things take (true of synchronous strategies); hosts do not compete for
 processors; links do not compete with each other.

@@ -19,7 +19,8 @@ from benchmarks.diagnosis.rules import RULES, PerIteration
 from benchmarks.diagnosis.table import text
 from benchmarks.diagnosis.truth import Cost, Truth, truth
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Report
+from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Part, Report
+from e2c_dl.diagnosis.stretches import throughout
 from e2c_dl.trace.model import Phase
 
 README = Path(bars.__file__).parent / "README.md"
@@ -102,8 +103,9 @@ def test_a_run_of_the_campaign_is_the_same_again_and_judged() -> None:
 
 def finding(element: Element, **changed: object) -> Finding:
     plain = Finding(
-        element=element, slowdown=2.0, observed=2.0, expected=1.0, saved_s=2.0, speedup=1.25, material=True, evidence=""
-    )
+        element=element, part=Part.COMPUTE, when=throughout(10.0), slowdown=2.0, observed=2.0, expected=1.0,
+        saved_s=2.0, speedup=1.25, material=True, evidence="",
+    )  # fmt: skip
     return replace(plain, **changed)  # type: ignore[arg-type]
 
 

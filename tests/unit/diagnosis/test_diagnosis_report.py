@@ -12,6 +12,8 @@ from synthetic import Ring, name, simulate
 
 from e2c_dl.archive.run import Run
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page import sections
 from e2c_dl.topology import Link
@@ -117,11 +119,19 @@ def test_no_verdict_on_a_link_without_expected_rate(link: Link, why: str) -> Non
     assert any(why in limitation and "edge-3 -> edge-4" in limitation for limitation in report.limitations)
 
 
-def test_two_hosts_of_a_kind_do_not_judge_each_other() -> None:
+def test_of_two_hosts_of_a_kind_the_slower_is_named_beside_the_other() -> None:
     hardware = {name(0): "old", name(1): "old", name(2): "new", name(3): "new"}
     report = analyse(simulate(SLOW), SLOW.reference(hardware=hardware))
+    assert {str(finding.element) for finding in report.findings} == {"edge-2", "edge-3 -> edge-4"}
+    (evidence,) = (finding.evidence for finding in report.findings if finding.part is Part.COMPUTE)
+    assert "only edge-1 of 2 alike, of which it is not known whether they are the normal ones" in evidence
+
+
+@pytest.mark.parametrize("hardware", [UNKNOWN, "its own"])
+def test_a_host_that_nobody_is_like_is_not_judged_by_others(hardware: str) -> None:
+    report = analyse(simulate(SLOW), SLOW.reference(hardware={name(1): hardware}))
     assert [str(finding.element) for finding in report.findings] == ["edge-3 -> edge-4"]
-    assert sum("fewer than 3 hosts" in limitation for limitation in report.limitations) == 2
+    assert any("whether edge-2 computes slower all the time" in limitation for limitation in report.limitations)
 
 
 def test_a_bigger_batch_is_no_slow_host() -> None:

@@ -7,6 +7,8 @@ Medians do not see one long pause, so stalls are found by themselves::
     alive, b       .    .    .                  .    .      once a second; more than 1.5 s without: b was stopped, and
                                                             the stall is b's, not the link's
 
+Where a tenth of an element's messages or segments take so long, it is slow, and judged as that.
+
 A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
 its host, but for the first iterations'. Links without expected rate, and links of hosts whose clock or signs of life
 are not known, are not judged.
@@ -22,15 +24,15 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS, Departure
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import MIN_RATIO, MIN_STALL_NS, ObservedLink, few
+from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.program import SpanKey
 from e2c_dl.diagnosis.replay.replay import Stall, Stalls
 from e2c_dl.diagnosis.replay.whatif import GRADIENT, WhatIf
+from e2c_dl.diagnosis.stretches import at_moments
 from e2c_dl.trace.model import RankTrace, Spans, Trace
 
-MIN_STALL_NS = 2_000_000_000
-MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
 SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
 
 Longs = npt.NDArray[np.int64]
@@ -53,14 +55,25 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
     )
 
 
-def with_stalls(departures: Sequence[Departure], found: Sequence[Stall]) -> tuple[Departure, ...]:
+def stalled_iterations(trace: Trace, found: Stalls) -> dict[str, list[int]]:
+    """Host -> iterations in whose gradient it stalled."""
+    hosts = {rank.rank: rank.host for rank in trace.ranks}
+    made: dict[str, list[int]] = {}
+    for rank, _, iteration, _ in found.segments:
+        made.setdefault(hosts[rank], []).append(iteration)
+    return made
+
+
+def with_stalls(
+    departures: Sequence[Departure], found: Sequence[Stall], windows: Windows, design: Design
+) -> tuple[Departure, ...]:
     """``departures``, and what stalled: as a departure of its own, or with the one that its element has already."""
     by_element: dict[Element, list[Stall]] = {}
     for stall in found:
         by_element.setdefault(stall.element, []).append(stall)
     made = {departure.element: departure for departure in departures}
     for element, own in by_element.items():
-        stalled = _stalled(element, own)
+        stalled = _stalled(element, own, windows, design)
         other = made.get(element)
         if other is None:
             made[element] = stalled
@@ -71,25 +84,30 @@ def with_stalls(departures: Sequence[Departure], found: Sequence[Stall]) -> tupl
     return tuple(made.values())
 
 
-def _stalled(element: Element, own: Sequence[Stall]) -> Departure:
+def _stalled(element: Element, own: Sequence[Stall], windows: Windows, design: Design) -> Departure:
     longest_s = max(stall.length_ns for stall in own) / 1e9
-    total_s = _together_s(own)
+    apart = [((begin - design.began_ns) / 1e9, (end - design.began_ns) / 1e9) for begin, end in _merged(own)]
+    total_s = sum(end_s - begin_s for begin_s, end_s in apart)
     what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
+    when = at_moments(apart, windows.iteration_at(apart[0][0]))
     return Departure(
-        element=element, slowdown=1.0, observed=0.0, expected=0.0,
-        evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch.",
+        element=element, part=Part.STALLED, when=when, slowdown=1.0, observed=0.0, expected=0.0,
+        evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch, "
+        f"from second {when.onset_s:.3g} on.",
         restored=WhatIf(moving=frozenset({element})), stalled_s=total_s,
     )  # fmt: skip
 
 
-def _together_s(own: Sequence[Stall]) -> float:
-    """How long at least one of them lasted."""
-    total_ns = until_ns = 0
+def _merged(own: Sequence[Stall]) -> list[tuple[int, int]]:
+    """(begin, end) in ns of the times in which at least one of them lasted, rising."""
+    found: list[tuple[int, int]] = []
     for stall in sorted(own, key=lambda one: one.begin_ns):
         end_ns = stall.begin_ns + stall.length_ns
-        total_ns += max(0, end_ns - max(stall.begin_ns, until_ns))
-        until_ns = max(until_ns, end_ns)
-    return total_ns / 1e9
+        if found and stall.begin_ns <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end_ns, found[-1][1]))
+        else:
+            found.append((stall.begin_ns, end_ns))
+    return found
 
 
 def _silences(alive_ns: Longs) -> Longs:
@@ -101,8 +119,7 @@ def _silences(alive_ns: Longs) -> Longs:
 def _of_link(link: ObservedLink, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
     silences = {host: _silences(watched[host]) for host in link.pair}
     excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
-    is_stalled = (excess_ns >= MIN_STALL_NS) & (link.services_ns >= MIN_RATIO * link.expected_ns)
-    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), is_stalled, strict=True):
+    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), link.stalled_long, strict=True):
         if not is_stall:
             yield None
             continue
@@ -136,7 +153,7 @@ def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, St
         expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
         lengths_ns = same["end_ns"] - same["start_ns"]
         excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
-        is_stalled = (excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns)
+        is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns))
         for span, excess in zip(same[is_stalled], excess_ns[is_stalled].tolist(), strict=True):
             key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
             yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=round(excess))

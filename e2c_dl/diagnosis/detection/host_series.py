@@ -1,0 +1,95 @@
+"""Series of hosts: how long each computing phase took in every iteration, the designed factor taken off gradients.
+
+::
+
+    COMPUTE      FORWARD + BACKWARD, as on a host of factor 1: the factor's work per second adds up, a factor does not
+    DATA         drawing the batch
+    STEP, REDUCE, EVALUATION    per span: some ranks do more of them by their role
+
+Warm-up is left out, and iterations in which the process stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl.diagnosis.departures import warm_up
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.series import Series
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.trace.model import Phase, RankTrace, Spans
+
+PHASES = {
+    Part.COMPUTE: frozenset({Phase.FORWARD, Phase.BACKWARD}),
+    Part.DATA: frozenset({Phase.DATA}),
+    Part.STEP: frozenset({Phase.STEP}),
+    Part.REDUCE: frozenset({Phase.REDUCE}),
+    Part.EVALUATION: frozenset({Phase.EVALUATE}),
+}
+PER_SPAN = frozenset({Part.STEP, Part.REDUCE, Part.EVALUATION})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HostSeries:
+    """One part of one host: its series, and what peers of it have in common."""
+
+    host: str
+    part: Part
+    series: Series
+    factors: Doubles  # (windows,) times slower than a host of factor 1 by design
+    spans: int  # per iteration, median of those that have any
+
+    @property
+    def factor(self) -> float:
+        """Mean over the time that it took."""
+        return float(self.series.spent_s.sum() / (self.series.spent_s / self.factors).sum())
+
+    def lenient(self, least: float) -> Series:
+        """The series, less what a factor above ``least`` may have made of it."""
+        return replace(self.series, values=self.series.values - np.log(np.maximum(1.0, self.factors / least)))
+
+
+def compute_s(rank: RankTrace, iterations: int) -> Doubles:
+    """Seconds of FORWARD + BACKWARD in iterations 0 .. iterations - 1, shape (iterations,)."""
+    spans = _spans(rank, Part.COMPUTE, iterations)
+    return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
+
+
+def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection[int] = ()) -> HostSeries | None:
+    """The series of ``part`` of one rank's host without its iterations ``stalled``; None if it never did that."""
+    own = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+    iterations = int(own["iteration"].max()) + 1
+    spans = _spans(rank, part, iterations)
+    begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+    counts = _per_iteration(spans, np.ones(len(spans)), iterations)
+    spent_s = _per_iteration(spans, end_s - begin_s, iterations)
+    speed = design.factor(rank.host).mapped(np.reciprocal)
+    normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)
+    chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
+    chosen[[each for each in stalled if each < iterations]] = False
+    if not chosen.any():
+        return None
+    took_s = normal_s if part is Part.COMPUTE else spent_s / np.maximum(1, counts) if part in PER_SPAN else spent_s
+    begins_s = np.full(iterations, np.inf)
+    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
+    series = Series(
+        values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begins_s[chosen],
+        until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=spent_s[chosen],
+    )  # fmt: skip
+    return HostSeries(
+        host=rank.host, part=part, series=series, factors=spent_s[chosen] / normal_s[chosen],
+        spans=int(np.median(counts[chosen])),
+    )  # fmt: skip
+
+
+def _spans(rank: RankTrace, part: Part, iterations: int) -> Spans:
+    spans = rank.spans[np.isin(rank.spans["phase"], sorted(PHASES[part]))]
+    return spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]  # -1: of no iteration
+
+
+def _per_iteration(spans: Spans, weights: Doubles, iterations: int) -> Doubles:
+    return np.bincount(spans["iteration"], weights=weights, minlength=iterations).astype(np.float64)

@@ -1,0 +1,232 @@
+"""Hosts that compute slower than designed: each phase against peers, against what they were paced by, against its past.
+
+Hosts of one hardware class and batch size would take equally long but for the factor that the scenario slows each by.
+Their reference, the first that applies:
+
+=============================  ========================================================================================
+in a modelled world            what the host is modelled to take: whole layers, and the only one of a class, are judged
+several of one class           the fastest group among them (:mod:`e2c_dl.diagnosis.detection.peers`)
+alone, or of unknown hardware  how it was itself while it was fastest: slower all the time can not be told
+=============================  ========================================================================================
+
+A phase other than the gradient need not follow the factor (pacing is of gradients; a quota slows everything), so a host
+may be slower in it by as much as its factor exceeds its peers'. Peers in REDUCE may sum vectors of different lengths:
+only one that takes TWICE as long departs. Of two hosts of a class the slower one must be PAIR times as slow.
+
+Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict. What all hosts of a
+class share at the same time is the machine's doing, where they run on machines: it is said, and taken off before
+judging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.departures import Departure, Judgement
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
+from e2c_dl.diagnosis.detection.peers import Peers, peers
+from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series, levelled
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
+from e2c_dl.diagnosis.references import UNKNOWN
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.trace.model import Trace
+
+TWICE = float(np.log(2.0))
+PAIR = float(np.log(1.3))
+MIN_PEERS = 3  # what two hosts share may be each one's own
+FACTOR_CHANGES = 0.01  # of a factor: by more it changes
+SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Verdict:
+    """One part of one host, judged."""
+
+    of: HostSeries
+    judged: Judged
+    compared: str  # with what, for people
+
+
+def host_departures(trace: Trace, design: Design, stalled: Mapping[str, Sequence[int]] | None = None) -> Judgement:
+    """The hosts that compute slower than designed, in rank order, and what could not be judged.
+
+    ``stalled``: host -> iterations in which its process stalled.
+    """
+    if not design.reference.compute_valid:
+        oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
+        return Judgement(limitations=(Limitation(sentence=oversubscribed),))
+    if design.reference.batches_change:
+        return Judgement(limitations=(Limitation(sentence="No verdict on compute: batches changed while it ran."),))
+    verdicts: list[_Verdict] = []
+    limitations: list[Limitation] = []
+    data_s: dict[str, float] = {}
+    for part in (Part.DATA, *(each for each in PHASES if each is not Part.DATA)):
+        every = (host_series(rank, part, design, (stalled or {}).get(rank.host, ())) for rank in trace.ranks)
+        for alike in _classes([each for each in every if each is not None], design).values():
+            if part is Part.DATA:  # the fastest's: of a slow loader the median would be its own
+                fastest_s = min(float(np.median(each.series.spent_s)) / each.factor for each in alike)
+                data_s |= {each.host: fastest_s for each in alike}
+            found, said = _in_class(alike, part, design, data_s)
+            verdicts += found
+            limitations += said
+    departures = [
+        made for rank in trace.ranks
+        if (made := _departure([each for each in verdicts if each.of.host == rank.host], design)) is not None
+    ]  # fmt: skip
+    visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
+    return Judgement(
+        departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None)
+    )
+
+
+def _classes(every: Sequence[HostSeries], design: Design) -> dict[tuple[str, ...], list[HostSeries]]:
+    """Comparable ones together: hosts that do not say what they are, each by itself."""
+    found: dict[tuple[str, ...], list[HostSeries]] = {}
+    for each in every:
+        hardware = design.reference.hardware.get(each.host, "")
+        batch = design.reference.batch_sizes.get(each.host, 1)
+        same: tuple[str, ...] = (hardware,)
+        if hardware == UNKNOWN:
+            same = (hardware, each.host)
+        elif each.part in (Part.COMPUTE, Part.DATA):
+            same = (hardware, str(batch))
+        elif each.part is Part.REDUCE:
+            same = (hardware, str(each.spans))
+        found.setdefault(same, []).append(each)
+    return found
+
+
+def _in_class(
+    alike: Sequence[HostSeries], part: Part, design: Design, data_s: Mapping[str, float]
+) -> tuple[list[_Verdict], list[Limitation]]:
+    """What is to be said of hosts that are comparable in ``part``."""
+    own = levelled([each.series for each in alike])
+    limitations: list[Limitation] = []
+    known_s = design.reference.normal_s
+    if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):
+        modelled_s = [known_s[each.host] - data_s.get(each.host, 0.0) for each in alike]  # it is told with its data
+        return [
+            _Verdict(of=each, judged=one.judged(float(np.log(seconds))), compared="it is modelled to take")
+            for each, one, seconds in zip(alike, own, modelled_s, strict=True)
+        ], []
+    if len(alike) >= MIN_PEERS and not design.reference.modelled:
+        own, limitations = _without_common(alike, own, part)
+    if len(alike) == 1:
+        if part is Part.COMPUTE:
+            alone = "no other host of that hardware and batch size to compare it with"
+            limitations.append(Limitation(sentence=f"{alike[0].host}\0{alone}"))
+        (one,) = own
+        if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
+            return [], limitations  # it may follow the factor or not
+        return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
+    return _among_peers(alike, own, part), limitations
+
+
+def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part) -> list[_Verdict]:
+    group = peers([each.base for each in own], [each.base_error for each in own])
+    if part is not Part.COMPUTE:
+        least = min(float(alike[place].factors.min()) for place in group.fastest)
+        own = levelled([each.lenient(least) for each in alike])
+    apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
+    compared = _compared(alike, group)
+    return [
+        _Verdict(of=each, judged=one.judged(group.reference, apart), compared=compared)
+        for each, one in zip(alike, own, strict=True)
+    ]
+
+
+def _compared(alike: Sequence[HostSeries], group: Peers) -> str:
+    fastest = [alike[place].host for place in group.fastest]
+    if group.settled and len(alike) > 2:
+        return f"{len(fastest)} of {len(alike)} alike take"
+    few = f"only {some('host', fastest)}"
+    return f"{few} of {len(alike)} alike, of which it is not known whether they are the normal ones, take"
+
+
+def _without_common(
+    alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part
+) -> tuple[list[Levelled], list[Limitation]]:
+    """``own`` without what most of them were slower by at the same time, and that said."""
+    count = min(len(each.series) for each in alike)
+    beyond = np.stack([each.series.values[:count] - one.base for each, one in zip(alike, own, strict=True)])
+    shared = np.quantile(beyond, 1 - SHARED_BY, axis=0, method="lower")
+    (common,) = levelled([_first(alike[0].series, count, shared)])
+    judged = common.judged(0.0)
+    if not judged.departs.any():
+        return list(own), []
+    steps = np.where(judged.windows, judged.beyond, 0.0)
+    taken = [
+        replace(each.series, values=each.series.values - np.append(steps, np.full(len(each.series) - count, steps[-1])))
+        for each in alike
+    ]
+    if judged.excess_s < WORTH * alike[0].series.until_s:
+        return levelled(taken), []
+    slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
+    names = [each.host for each in alike]
+    sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
+    return levelled(taken), [Limitation.of(sentence, "host", names)]
+
+
+def _first(series: Series, count: int, values: Doubles) -> Series:
+    """The first ``count`` windows, with other ``values``."""
+    return replace(
+        series, values=values, iterations=series.iterations[:count], begins_s=series.begins_s[:count],
+        spent_s=series.spent_s[:count],
+    )  # fmt: skip
+
+
+def _together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
+    """Those that differ by the host alone as one."""
+    names: dict[str, list[str]] = {}
+    others = []
+    for each in limitations:
+        host, found, why = each.sentence.partition("\0")
+        if found:
+            names.setdefault(why, []).append(host)
+        else:
+            others.append(each)
+    lasting = "No verdict on whether {} computes slower all the time: "
+    return (*(Limitation.of(f"{lasting}{why}.", "host", own) for why, own in names.items()), *others)
+
+
+def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None:
+    """The departure of one host, of whose parts these are; None if it is as it should be."""
+    worth = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s >= WORTH * design.seconds]
+    if not worth:
+        return None
+    worth.sort(key=lambda each: -each.judged.excess_s)
+    most = worth[0]
+    element = Element(kind=ElementKind.HOST, src=most.of.host)
+    changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
+    observed_s, expected_s = _seconds(most)
+    return Departure(
+        element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
+        observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
+        restored=WhatIf(changes=changes),
+    )  # fmt: skip
+
+
+def _seconds(verdict: _Verdict) -> tuple[float, float]:
+    """Per iteration while it departs, median: observed, expected."""
+    judged = verdict.judged
+    observed_s = float(np.median(judged.levelled.series.spent_s[judged.windows]))
+    return observed_s, observed_s / judged.slowdown
+
+
+def _evidence(verdict: _Verdict, design: Design) -> str:
+    of, judged = verdict.of, verdict.judged
+    observed_s, expected_s = _seconds(verdict)
+    doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
+    verb = doing.get(of.part, f"is in {of.part.value} for")
+    batch = f" for a batch of {design.reference.batch_sizes.get(of.host, 1)}" if of.part is Part.COMPUTE else ""
+    designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
+    return (
+        f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{batch} {judged.stretches.described()}; "
+        f"{verdict.compared} {formatting.seconds(expected_s)}{designed}."
+    )

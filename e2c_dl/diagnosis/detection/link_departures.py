@@ -1,0 +1,231 @@
+"""Links that are slower or later than designed: each against its design, less what the machine does to all of them.
+
+A link departs where its series does (:mod:`.series`), and a message is late on average by more than LEAST_LATE, the
+uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. Where
+links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
+nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
+machine.
+
+Links of one shared bottleneck that all depart are blamed together, as what they share. Links that are asked to lose
+segments have no rate that is known beforehand: no verdict on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.departures import Departure, Judgement, warm_up
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
+from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.peers import peers
+from e2c_dl.diagnosis.detection.series import WORTH, Judged, levelled
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import ObservedLink, in_service_order
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.trace.messages import Messages
+from e2c_dl.trace.model import Trace
+
+LEAST_LATE_NS = 1_000_000  # what a busy receiver's read costs
+LEAST_LATE_MODELLED_NS = 200_000  # nobody is busy there
+LEAST_FOR_COMMON = 3  # links: of two, neither tells which is normal
+COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by the machine
+COMMON_WORTH_SAYING = 1.2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedLink:
+    """One link beside its design."""
+
+    of: LinkSeries
+    judged: Judged
+
+    @property
+    def link(self) -> ObservedLink:
+        return self.of.link
+
+    @property
+    def departs(self) -> bool:
+        return bool(self.judged.departs.any())
+
+
+def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: Design) -> tuple[ObservedLink, ...]:
+    """What every link carried that carried anything, by (src rank, dst rank)."""
+    ranks = {rank.rank: rank for rank in trace.ranks}
+    found = []
+    for (src, dst), rows in messages.by_link().items():
+        uncertainty_ns = ranks[src].clock.uncertainty_ns + ranks[dst].clock.uncertainty_ns
+        found.append(
+            ObservedLink(
+                src=ranks[src].host, dst=ranks[dst].host, rows=in_service_order(rows),
+                designed=design.alone((ranks[src].host, ranks[dst].host)), began_ns=design.began_ns,
+                uncertainty_ns=uncertainty_ns, first_iteration=warm_up(iterations),
+            )
+        )  # fmt: skip
+    return design.with_shares(found)
+
+
+def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
+    """Every link that can be judged, and how many times slower all of them are by the machine."""
+    series = [
+        made for link in carried if link.judgeable and (made := link_series(link, windows)) is not None
+    ]  # fmt: skip
+    own = levelled([each.series for each in series])
+    references, apart, common = np.zeros(len(own)), 0.0, 1.0
+    if not design.reference.modelled and len(_lines([each.link for each in series], design)) >= LEAST_FOR_COMMON:
+        group = peers([each.base for each in own], [each.base_error for each in own])
+        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in zip(own, series, strict=True)]
+        shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
+        each_ns = np.array([each.expected_ns for each in series])
+        references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
+        apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
+    least_ns = LEAST_LATE_MODELLED_NS if design.reference.modelled else LEAST_LATE_NS
+    found = []
+    for each, one, reference in zip(series, own, references.tolist(), strict=True):
+        late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
+        beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
+        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond))))
+    return found, common
+
+
+def link_departures(
+    carried: Sequence[ObservedLink], windows: Windows, design: Design
+) -> tuple[Judgement, tuple[ObservedLink, ...]]:
+    """The links, and what they share, that are slower than designed, and what could not be judged.
+
+    With them ``carried``, of which those that are later have their added delay.
+    """
+    if not design.reference.network_emulated:
+        said = Limitation(sentence="No verdict on links: the network is as it is, not by design.")
+        return Judgement(limitations=(said,)), tuple(carried)
+    limitations = _unjudged(carried, windows)
+    judged, common = judged_links(carried, windows, design)
+    if common >= COMMON_WORTH_SAYING:
+        slower = f"Most links carry messages {common:.1f} x slower than designed"
+        limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
+    slow = [each for each in judged if each.departs and each.judged.excess_s >= WORTH * design.seconds]
+    several = {line: links for line, links in _lines([each.link for each in judged], design).items() if len(links) > 1}
+    by_pair = {each.link.pair: each for each in slow}
+    shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
+    together = {pair for pairs in shared.values() for pair in pairs}
+    kinds = {each.link.pair: _kind(each) for each in slow if each.link.pair not in together}
+    departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
+    departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
+    visible = [each.judged.resolution for each in judged]
+    judgement = Judgement(
+        departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None)
+    )
+    return judgement, tuple(
+        _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried
+    )
+
+
+def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
+    """Pairs by what limits them: those of one shared bottleneck together, the others each by itself."""
+    shared = {pair: each.name for each in design.bottlenecks for pair in each.links}
+    lines: dict[Element, list[tuple[str, str]]] = {}
+    for link in links:
+        name = shared.get(link.pair)
+        line = link.element if name is None else Element(kind=ElementKind.SHARED, src=name)
+        lines.setdefault(line, []).append(link.pair)
+    return lines
+
+
+def _kind(each: JudgedLink) -> Kind:
+    windows = each.judged.windows
+    within = (
+        windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
+    )  # it began in between
+    chosen = each.of.messages(within if within.sum() * 2 > windows.sum() else windows)
+    return kind_of(each.link, chosen)
+
+
+def _later(each: JudgedLink, kind: Kind) -> ObservedLink:
+    """The link with the delay that was added to it while it departed."""
+    if not kind.delay_ns:
+        return each.link
+    added_ns = np.where(each.judged.windows[each.of.windows], round(kind.delay_ns), 0)
+    return replace(each.link, added_delay_ns=added_ns)
+
+
+def _unjudged(carried: Sequence[ObservedLink], windows: Windows) -> list[Limitation]:
+    reasons: dict[str, list[str]] = {}
+    for link in carried:
+        if link.designed.rate is None:
+            reason = "no rate was designed"
+        elif link.designed.loses:
+            reason = "segments are lost by design, so TCP's rate is not known beforehand"
+        elif not (windows.of_messages(link.rows, link.began_ns) >= windows.first).any():
+            reason = "no message after warm-up"
+        else:
+            continue
+        reasons.setdefault(reason, []).append(str(link.element))
+    said = {f"No verdict on the rate of {{}}: {reason}.": links for reason, links in reasons.items()}
+    return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
+
+
+def _departure(each: JudgedLink, kind: Kind) -> Departure:
+    """The departure of one link."""
+    link, judged = each.link, each.judged
+    departs = each.of.messages(judged.windows)
+    bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
+    expected_bps = bits / float(link.expected_ns[departs].sum()) * 1e9
+    scale, less_s = judged.scale(), Piecewise.constant(0.0)
+    if kind.delay_ns:
+        during = judged.during()
+        less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
+        scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
+    return Departure(
+        element=link.element, part=kind.part, when=judged.stretches, slowdown=judged.slowdown,
+        observed=expected_bps / judged.slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
+        restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
+    )  # fmt: skip
+
+
+def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
+    link, judged, when = each.link, each.judged, each.judged.stretches.described()
+    count = int(each.of.messages(judged.windows).sum())
+    delay_s = float(np.median(link.designed_delay_ns)) / 1e9
+    carried = f"{link.element} carried {count} messages {when}"
+    rate = f"{formatting.rate(expected_bps / max(kind.rate, 1e-9))}, designed for {formatting.rate(expected_bps)}"
+    later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
+    match kind.part:
+        case Part.LOSS:
+            late = f"{formatting.percent(kind.late_share)} of them {formatting.seconds(kind.late_ns / 1e9)} later"
+            return f"{carried}, {late} than the others, as lost segments are that are sent again."
+        case Part.RATE_OR_DELAY:
+            return (
+                f"{carried}, each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay; "
+                "alike in size and apart in time, they do not tell which."
+            )
+        case Part.DELAY if kind.rate <= 1.0:
+            return f"{carried}, each {later} explain, whatever the size."
+    both = f", each {later} explain" if kind.delay_ns else ""
+    return f"{carried} at {rate}{both}."
+
+
+def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design) -> Departure:
+    """The departure of what ``links`` share: none of them is as fast as its share."""
+    most = max(links, key=lambda each: each.judged.excess_s)
+    slowdown = float(np.median([each.judged.slowdown for each in links]))
+    (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
+    whole_bps = float(np.median(design.capacity(bottleneck).values))
+    alone_bps = sum(each.link.designed_bps for each in links)  # less, if they all need less
+    names = some("link", [str(each.link.element) for each in links])
+    expected_bps = min(whole_bps, alone_bps)
+    return Departure(
+        element=line, part=Part.RATE, when=most.judged.stretches, slowdown=slowdown,
+        observed=expected_bps / slowdown, expected=expected_bps,
+        evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow, "
+        f"{most.judged.stretches.described()}.",
+        restored=WhatIf(
+            changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links)
+        ),
+    )  # fmt: skip

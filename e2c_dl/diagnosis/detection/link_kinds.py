@@ -1,0 +1,111 @@
+"""Kind of a link's departure: lower rate, added delay, loss, or one of the first two where its messages do not tell.
+
+A link that takes ``rate`` times as long per bit, and delivers ``delay`` later, serves message m, of which it was asked
+to carry the bits in e(m), like this; a message that found the link busy begins where the one before it ended, and then
+the delay is not in it::
+
+    service(m) = end(m) - max(sent(m) + designed delay + delay, end(m - 1)) = rate x e(m) + (a late read, at least 0)
+
+For each delay that may be, the rate follows (the median of service / e, weighted by e, which leaves the least sum of
+distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
+one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
+the two; where both do as well, the messages do not tell.
+
+*Loss*: some messages are late by far more than the others, which go as fast as TCP with that loss lets them: LATE_SHARE
+or more, yet less than half, by at least a designed delay beyond what they all share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
+from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.model import Part
+
+AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
+GRAIN_NS = 100_000.0  # of a message: no kernel reads more evenly
+LATEST = 0.9  # messages beyond it may have been read late, or sent again
+LATE_SHARE = 0.01
+LEAST_LATE = 3  # messages
+SPREADS = 5.0  # of the others: so much later is a late one
+STEPS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What of a link departs. ``rate``: times slower; ``delay_ns``: added; both as far as they are needed."""
+
+    part: Part
+    rate: float = 1.0
+    delay_ns: float = 0.0
+    late_share: float = 0.0  # of LOSS: of the messages
+    late_ns: float = 0.0  # of LOSS: by how much, median
+
+
+def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
+    """What of ``link`` departs in its messages ``departs``, at least one."""
+    fit = _Fit(link, departs)
+    most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))
+    delays_ns = np.linspace(0.0, 1.1 * most_ns, STEPS)
+    free = [fit.disagreement_ns(delay_ns, fit.rate(delay_ns)) for delay_ns in delays_ns]
+    fixed = [fit.disagreement_ns(delay_ns, 1.0) for delay_ns in delays_ns]
+    enough_ns = AS_GOOD * min(*free, *fixed) + GRAIN_NS / 2
+    best_ns = float(delays_ns[int(np.argmin(free))])
+    lost = _lost(fit, 0.0 if free[0] <= enough_ns else best_ns)
+    if lost is not None:
+        return lost
+    is_rate, is_delay = free[0] <= enough_ns, min(fixed) <= enough_ns
+    if is_delay and not is_rate:
+        return Kind(part=Part.DELAY, delay_ns=float(delays_ns[int(np.argmin(fixed))]))
+    if is_rate:
+        return Kind(part=Part.RATE_OR_DELAY if is_delay else Part.RATE, rate=fit.rate(0.0))
+    rate = fit.rate(best_ns)
+    part = Part.DELAY if best_ns > (rate - 1) * float(np.median(fit.expected_ns)) else Part.RATE
+    return Kind(part=part, rate=rate, delay_ns=best_ns)
+
+
+def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
+    rate = fit.rate(delay_ns)
+    left_ns = fit.left_ns(delay_ns, rate)
+    usual_ns = float(np.median(left_ns))
+    spread_ns = float(np.median(np.abs(left_ns - usual_ns))) / MAD_OF_NORMAL + GRAIN_NS
+    late = left_ns - usual_ns > max(fit.round_trip_ns, SPREADS * spread_ns)
+    share = float(late.mean())
+    if late.sum() < LEAST_LATE or not LATE_SHARE <= share < 0.5:
+        return None
+    return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
+
+
+class _Fit:
+    """The messages of one link that depart, beside the link's own delays and rates."""
+
+    def __init__(self, link: ObservedLink, departs: npt.NDArray[np.bool_]) -> None:
+        self._link, self._departs = link, departs
+        self.expected_ns = np.maximum(1.0, link.expected_ns[departs])
+        late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
+        self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
+        self.round_trip_ns = max(float(np.median(link.designed_delay_ns[departs])), 2e6)
+
+    def rate(self, delay_ns: float) -> float:
+        """The rate that suits the messages best, with that delay."""
+        ratios = self._services_ns(delay_ns) / self.expected_ns
+        order = np.argsort(ratios)
+        weights = np.cumsum(self.expected_ns[order])
+        return max(1.0, float(ratios[order][np.searchsorted(weights, weights[-1] / 2)]))
+
+    def left_ns(self, delay_ns: float, rate: float) -> Doubles:
+        """Of each message, what is left of its service."""
+        return np.asarray(self._services_ns(delay_ns) - rate * self.expected_ns)
+
+    def disagreement_ns(self, delay_ns: float, rate: float) -> float:
+        """Mean distance of what is left from nothing, the latest messages left out."""
+        off_ns = np.sort(np.abs(self.left_ns(delay_ns, rate)))
+        return float(off_ns[: max(1, int(LATEST * len(off_ns)))].mean())
+
+    def _services_ns(self, delay_ns: float) -> Doubles:
+        all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
+        return np.asarray(all_ns[self._departs], dtype=np.float64)

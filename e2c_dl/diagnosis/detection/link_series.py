@@ -1,0 +1,62 @@
+"""Series of links: how long each was occupied in every window, beside how long its design would have taken.
+
+All messages of a window are one train: a late read of one and the early start of the next cancel in the sum, and many
+messages that are too small to tell a rate each by itself tell it together. GRAIN is added to each on both sides, for
+what reading it costs is no rate. Messages that stalled for seconds are left out: :mod:`.stalls` judges them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.series import Series
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import ObservedLink
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkSeries:
+    """One link's series, and of which of its windows each message is."""
+
+    link: ObservedLink
+    series: Series
+    windows: npt.NDArray[np.int64]  # (messages,) place in the series of its window, or of one beside it
+    judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
+    expected_ns: float  # of a message, mean, GRAIN included
+
+    def messages(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """The judged messages of the windows that ``departs``, shape (windows,), says."""
+        return self.judged & departs[self.windows]
+
+
+def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
+    """The series of ``link``, which has a rate to be held to; None if it carried nothing after warm-up."""
+    index = windows.of_messages(link.rows, link.began_ns)
+    chosen = (index >= windows.first) & ~link.stalled_long
+    counts = _sums(index[chosen], np.ones(int(chosen.sum())), windows)
+    if not counts.any():
+        return None
+    services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
+    designed_ns = _sums(index[chosen], link.expected_ns[chosen], windows)
+    observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
+    there = counts > 0
+    place = np.maximum(0, np.cumsum(there) - 1)
+    series = Series(
+        values=np.log(observed_ns[there] / expected_ns[there]), iterations=np.flatnonzero(there),
+        begins_s=windows.begins_s[there], until_s=windows.until_s, spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
+        plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
+    )  # fmt: skip
+    return LinkSeries(
+        link=link, series=series, windows=place[index], judged=chosen,
+        expected_ns=float(expected_ns.sum() / counts.sum()),
+    )  # fmt: skip
+
+
+def _sums(index: npt.NDArray[np.int64], weights: npt.NDArray[Any], windows: Windows) -> Doubles:
+    return np.bincount(index, weights=weights, minlength=len(windows)).astype(np.float64)

@@ -1,0 +1,51 @@
+"""Reference that comparable elements give each other: the level of the fastest group of them.
+
+What is wrong with an element makes it slower, so of several groups of alike elements the fastest tells what they can
+do, whichever is largest::
+
+    levels      . ..:.              .. .
+               fastest group  gap   slow            a gap: wider than what noise and FLOOR explain
+
+*Settled*: at least half of them are in the fastest group. Where fewer are, the others depart from these all the same,
+but that it is not the few who are favoured, levels alone do not tell: the sentence names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
+from e2c_dl.diagnosis.detection.series import CERTAINTY, FLOOR
+
+APART = 3.0  # times the spread of the fastest group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """The fastest group of some elements."""
+
+    reference: float  # its median level
+    apart: float  # how far above it an element must be to be no member of it
+    fastest: tuple[int, ...]  # places of its members
+    count: int
+
+    @property
+    def settled(self) -> bool:
+        return 2 * len(self.fastest) >= self.count
+
+
+def peers(levels: Sequence[float], errors: Sequence[float]) -> Peers:
+    """The fastest group of elements of ``levels``, at least one, each with its standard error."""
+    order = np.argsort(levels, kind="stable")
+    ranked, error = np.asarray(levels)[order], np.asarray(errors)[order]
+    needed = np.maximum(FLOOR, CERTAINTY * np.hypot(error[1:], error[:-1]))
+    gaps = np.flatnonzero(np.diff(ranked) > needed)
+    members = order[: int(gaps[0]) + 1 if len(gaps) else len(order)]
+    own = np.asarray(levels)[members]
+    reference = float(np.median(own))
+    spread = float(np.median(np.abs(own - reference))) / MAD_OF_NORMAL if len(own) > 2 else 0.0
+    apart = max(APART * spread, CERTAINTY * float(np.median(np.asarray(errors)[members])) / np.sqrt(len(own)))
+    return Peers(reference=reference, apart=float(apart), fastest=tuple(sorted(members.tolist())), count=len(order))

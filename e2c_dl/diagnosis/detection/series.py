@@ -1,0 +1,190 @@
+"""Series of one part of one element over windows of the run, and which of its stretches depart from a reference.
+
+Of every window (an iteration, or a piece of time) a series has the logarithm of how long the element took, beside its
+design; logarithms, for noise multiplies, and twice as slow is as far from normal as twice as fast. ::
+
+    log(observed / design)     ______
+                       _______|      |______        segments: windows of one level (change_points)
+    reference  -------------------------------      0, or what peers or the element's own past make it
+                              |depart|
+
+A segment of k windows departs if its level is above the reference by more than all of these, and so a finding has a
+floor that is known beforehand: :attr:`Judged.resolution`.
+
+* FLOOR. Models, calibrations and emulation differ from what they stand for by some percent on any machine;
+* CERTAINTY standard errors of that level, sigma / sqrt(k), by this series' own noise: 4, for noise has as many
+  ways to look like a departure as there are elements times segments;
+* what the caller knows of its kind: how far comparable elements lie apart by themselves.
+
+A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
+shorter by more than what was taken off its services, so it can not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import Doubles, Segments, noise_of, segments
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.stretches import Stretches, stretches
+
+FLOOR = float(np.log(1.1))
+CERTAINTY = 4.0
+WORTH = 0.01
+LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
+POOLED_AS = 20  # windows: as much as the noise of comparable series counts beside a series' own
+BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
+CLIPPED = 3.0  # sigma: beyond it a window counts as that far, for one late read must not make a level
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Series:
+    """All of shape (windows,), windows in order of time; ``values`` are logarithms."""
+
+    values: Doubles
+    iterations: npt.NDArray[np.int64]
+    begins_s: Doubles  # seconds of training
+    until_s: float  # where the last window ends
+    spent_s: Doubles  # what it took: what a restored run can save is a part of this
+    plain: Doubles | None = None  # observed / design itself, where values are the logarithm of something steadier
+
+    @property
+    def designed_s(self) -> Doubles:
+        """What it would have taken by its design."""
+        return self.spent_s / (np.exp(self.values) if self.plain is None else self.plain)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Levelled:
+    """A series with its segments and their levels."""
+
+    series: Series
+    noise: float
+    found: Segments
+    levels: Doubles  # (segments,)
+
+    @cached_property
+    def lengths(self) -> Doubles:
+        return np.array([stop - start for start, stop in self.found], dtype=np.float64)
+
+    @cached_property
+    def _fast(self) -> npt.NDArray[np.intp]:
+        """The lowest segments that make up BASE_SHARE of the windows together."""
+        order = np.argsort(self.levels, kind="stable")
+        together = np.cumsum(self.lengths[order])
+        return order[: int(np.searchsorted(together, BASE_SHARE * together[-1])) + 1]
+
+    @property
+    def base(self) -> float:
+        """Level at which it is when it is fast."""
+        return float(np.average(self.levels[self._fast], weights=self.lengths[self._fast]))
+
+    @property
+    def base_error(self) -> float:
+        """Standard error of the base."""
+        return self.noise / float(np.sqrt(self.lengths[self._fast].sum()))
+
+    def judged(self, reference: float, apart: float = 0.0) -> Judged:
+        """This beside ``reference``, from which it must be further than ``apart``."""
+        beyond = self.levels - reference
+        need = np.maximum(max(FLOOR, apart), CERTAINTY * self.noise / np.sqrt(self.lengths))
+        departs = beyond > need
+        # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
+        beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
+        departs |= beside & (beyond > need / 2)
+        return Judged(levelled=self, reference=reference, apart=apart, departs=departs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judged:
+    """Which segments of a series depart from ``reference``."""
+
+    levelled: Levelled
+    reference: float
+    apart: float
+    departs: npt.NDArray[np.bool_]  # (segments,)
+
+    @property
+    def resolution(self) -> float:
+        """How many times slower it must have been, all the time, to be seen."""
+        series_error = self.levelled.noise / np.sqrt(max(1, len(self.levelled.series)))
+        return float(np.exp(max(FLOOR, self.apart, CERTAINTY * series_error)))
+
+    @cached_property
+    def windows(self) -> npt.NDArray[np.bool_]:
+        """Which windows depart."""
+        return np.repeat(self.departs, self.levelled.lengths.astype(np.int64))
+
+    @cached_property
+    def beyond(self) -> Doubles:
+        """Of each window the level beyond the reference."""
+        return np.repeat(self.levelled.levels - self.reference, self.levelled.lengths.astype(np.int64))
+
+    @property
+    def slowdown(self) -> float:
+        """Times slower while it departs: what it took in those windows / what it would have."""
+        return float(self.levelled.series.spent_s[self.windows].sum() / self._expected_s[self.windows].sum())
+
+    @property
+    def excess_s(self) -> float:
+        """What it took longer than its reference while it departed: no restored run saves more."""
+        return float((self.levelled.series.spent_s - self._expected_s)[self.windows].sum())
+
+    @cached_property
+    def _expected_s(self) -> Doubles:
+        """What each window would have taken by the reference."""
+        return np.asarray(self.levelled.series.designed_s * np.exp(self.reference))
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """When it departs: at least one segment does."""
+        series = self.levelled.series
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], self.windows, [False]])))
+        found = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+        return stretches(found, len(series), series.iterations, series.begins_s, series.until_s)
+
+    def scale(self) -> Piecewise:
+        """Over seconds of training: what its services are to be multiplied by to be as their reference has them."""
+        series = self.levelled.series
+        firsts = np.array([start for start, _ in self.levelled.found])
+        restored = np.add.reduceat(self._expected_s, firsts) / np.add.reduceat(series.spent_s, firsts)
+        values = np.where(self.departs, np.minimum(1.0, restored), 1.0)
+        starts_s = series.begins_s[firsts].copy()
+        starts_s[0] = 0.0  # warm-up is as what follows it
+        return Piecewise(starts_s=np.append(starts_s, series.until_s), values=np.append(values, values[-1]))
+
+    def during(self) -> Piecewise:
+        """Over seconds of training: 1.0 while it departs, else 0.0."""
+        held = self.scale()
+        return replace(held, values=np.append(self.departs, self.departs[-1:]).astype(np.float64))
+
+
+def levelled(several: Sequence[Series]) -> list[Levelled]:
+    """``several`` comparable series, at least a window each, with their segments."""
+    own = [noise_of(each.values) for each in several]
+    usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
+    made = []
+    for each, noise in zip(several, own, strict=True):
+        count = len(each) if noise else 0
+        shared = np.sqrt((noise**2 * count + usual**2 * POOLED_AS) / (count + POOLED_AS))
+        made.append(_levelled(each, max(LEAST_NOISE, float(shared))))
+    return made
+
+
+def _levelled(series: Series, noise: float) -> Levelled:
+    found = segments(series.values, noise)
+    levels = [_level(series.values[start:stop], noise) for start, stop in found]
+    return Levelled(series=series, noise=noise, found=found, levels=np.array(levels))
+
+
+def _level(values: Doubles, noise: float) -> float:
+    middle = np.median(values)
+    return float(np.clip(values, middle - CLIPPED * noise, middle + CLIPPED * noise).mean())

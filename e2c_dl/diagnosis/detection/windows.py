@@ -1,0 +1,72 @@
+"""Windows of a run that all its links are judged in: iterations, or pieces of time where ranks go at their own pace.
+
+::
+
+    rank 0   |--0--|--1--|--2--|           edges: where an iteration began, median over ranks
+    rank 1    |--0--|--1--|--2--|
+    window   |  0  |  1  |  2  |
+
+Ranks whose iterations began further apart than OWN_PACE of their length go at their own pace: then a window is as long
+as the median iteration, whoever's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.departures import warm_up
+from e2c_dl.diagnosis.detection.change_points import MOST_WINDOWS, Doubles
+from e2c_dl.trace.messages import MessageArray
+from e2c_dl.trace.model import Phase, Trace
+
+OWN_PACE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Windows:
+    """``begins_s``: seconds of training, rising; the last one lasts until ``until_s``."""
+
+    begins_s: Doubles
+    until_s: float
+    own_pace: bool = False
+
+    @classmethod
+    def of(cls, trace: Trace, began_ns: int) -> Windows:
+        """The windows of ``trace``, in which every rank has an iteration."""
+        spans = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+        count = min(int(each["iteration"].max()) + 1 for each in spans)
+        starts_s = np.full((len(spans), count), np.nan)
+        for row, each in zip(starts_s, spans, strict=True):
+            own = each[each["iteration"] < count]
+            row[own["iteration"]] = (own["start_ns"] - began_ns) / 1e9
+        iterations = np.concatenate(spans)
+        until_s = float((iterations["end_ns"].max() - began_ns) / 1e9)
+        usual_s = float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9
+        if float(np.nanmax(np.ptp(starts_s, axis=0))) > OWN_PACE * usual_s:
+            pieces = int(np.clip(until_s / max(usual_s, 1e-9), 1, MOST_WINDOWS))
+            return cls(begins_s=np.linspace(0.0, until_s, pieces + 1)[:-1], until_s=until_s, own_pace=True)
+        return cls(begins_s=np.maximum.accumulate(np.nanmedian(starts_s, axis=0)), until_s=until_s)
+
+    def __len__(self) -> int:
+        return len(self.begins_s)
+
+    @property
+    def first(self) -> int:
+        """The first to judge by."""
+        return warm_up(len(self))
+
+    def iteration_at(self, time_s: float) -> int:
+        """The window in which ``time_s`` is."""
+        return int(max(0, np.searchsorted(self.begins_s, time_s, side="right") - 1))
+
+    def of_messages(self, rows: MessageArray, began_ns: int) -> npt.NDArray[np.int64]:
+        """Window of each of ``rows``: that of its sender's iteration, or of the time at which it was sent."""
+        sent_s = (rows["send_start_ns"] - began_ns) / 1e9
+        by_time = np.maximum(0, np.searchsorted(self.begins_s, sent_s, side="right") - 1)
+        if self.own_pace:
+            return by_time
+        inside = (rows["iteration"] >= 0) & (rows["iteration"] < len(self))
+        return np.where(inside, rows["iteration"], by_time).astype(np.int64)
