@@ -1,4 +1,4 @@
-"""Command ``e2c-dl stragglers``, for runs that are over."""
+"""Commands ``e2c-dl stragglers | compare``, for runs that are over."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import PATH, as_json
+
+METRICS = ("makespan", "iteration", "time-to-accuracy", "bytes")
+"""As diagnosis.comparing.compare.Metric has them, which --help does not import."""
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,6 +38,67 @@ def stragglers(source: Path, as_json: bool) -> None:
     from e2c_dl.report.stragglers import summary
 
     _print(summary(found))
+
+
+@click.command()
+@click.argument("archives", nargs=-1, type=PATH, metavar="ARCHIVE...")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME=DIR,DIR...",
+    help="Runs that were made alike, instead of ARCHIVEs; the first group is the baseline.",
+)  # fmt: skip
+@click.option(
+    "--metric", "metrics", multiple=True, type=click.Choice(METRICS), help="Of these alone, one or more [default: all]."
+)
+@click.option("--accuracy", type=float, help="For time-to-accuracy [default: the highest that every run reached].")
+@click.option("--anyway", is_flag=True, help="Also runs of different models or datasets.")
+@as_json("Print the comparison as JSON, nothing else.")
+def compare(
+    archives: tuple[Path, ...],
+    groups: tuple[str, ...],
+    metrics: tuple[str, ...],
+    accuracy: float | None,
+    anyway: bool,
+    as_json: bool,
+) -> None:
+    """Compare runs with the first ARCHIVE: by how much they differ, how sure that is, and where the time went.
+
+    Intervals are of 95 %: over iterations where a side has one run, over runs where both have several.
+    """
+    import msgspec
+
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.diagnosis.comparing.archives import run_of
+    from e2c_dl.diagnosis.comparing.compare import Group, Metric, compare
+
+    if archives and groups:
+        raise click.UsageError("ARCHIVEs and --group exclude each other; name groups alone, or archives alone")
+    named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
+    found = compare(
+        [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
+        [Metric(metric) for metric in metrics] or tuple(Metric),
+        accuracy=accuracy, anyway=anyway,
+    )  # fmt: skip
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    from e2c_dl.report.comparison import summary
+
+    _print(summary(found))
+
+
+def _group(text: str) -> tuple[str, list[Path]]:
+    """``name=DIR,DIR`` -> its name and directories."""
+    name, equals, folders = text.partition("=")
+    paths = [Path(folder) for folder in folders.split(",") if folder]
+    if not (name and equals and paths):
+        raise click.UsageError(f"--group {text}: write NAME=DIR,DIR")
+    return name, paths
+
+
+def _names(archives: tuple[Path, ...]) -> list[str]:
+    """What tells ``archives`` apart: their folders' names, or where these are alike, as typed."""
+    names = [path.resolve().name for path in archives]
+    return names if len(set(names)) == len(names) else [str(path) for path in archives]
 
 
 def _operations(source: Path) -> Operations:

@@ -33,6 +33,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
     "whatif": ("e2c_dl.cli.whatif", "whatif", "What a run would have taken with something changed."),
+    "compare": ("e2c_dl.cli.analyses", "compare", "Compare runs: how much they differ, how sure that is, and where."),
     "stragglers": ("e2c_dl.cli.analyses", "stragglers", "How much slower than with workers alike, and through whom."),
     "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
     "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),

@@ -1,0 +1,38 @@
+"""Runs to compare, from the archives that they left: the one module here that opens them."""
+
+from __future__ import annotations
+
+from e2c_dl.archive.read import ReadArchive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, iterations_of, run_s, states_of
+from e2c_dl.diagnosis.diagnose import diagnose, read_report
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.errors import ArchiveError
+
+
+def run_of(archive: ReadArchive) -> Run:
+    """What a comparison needs of ``archive``. Raises: ArchiveError, AnalysisError, ScenarioError."""
+    trace, report = archive.trace(), _report(archive)
+    seconds, sent = iterations_of(trace)
+    progress = [line for host in archive.hosts for line in archive.host(host).progress()]
+    return Run(
+        name=archive.path.name,
+        seeds=tuple(sorted(archive.run.seeds.items())),
+        settings=archive.run.facts.get("training", {}),
+        world=archive.run.testbed,
+        finished=archive.run.outcome is Outcome.FINISHED,
+        run_s=run_s(trace),
+        iteration_s=seconds,
+        iteration_bytes=sent,
+        accuracies=accuracies_of(progress),
+        states_s=states_of(report),
+        culprits=culprits_of(report),
+    )
+
+
+def _report(archive: ReadArchive) -> Report:
+    """The stored one, or where there is none that this program reads, a new one."""
+    try:
+        return read_report(archive)
+    except ArchiveError:
+        return diagnose(archive).report

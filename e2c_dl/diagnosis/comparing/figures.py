@@ -1,0 +1,80 @@
+"""Figures of one run that a comparison needs: its iterations one by one, its states, its culprits, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.prefix import common_iterations
+from e2c_dl.diagnosis.states import training_ns
+from e2c_dl.trace.model import Phase, State, Trace
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run. ``iteration_s`` are the times from one iteration's end on all ranks to the next one's: they add up."""
+
+    name: str
+    seeds: tuple[tuple[str, int], ...]  # what was drawn, from which seed
+    settings: Mapping[str, Any]  # of its training, as recorded
+    world: str  # virtual, or the testbed
+    finished: bool
+    run_s: float  # until its last rank ended
+    iteration_s: Floats  # (iterations,): those that all ranks finished
+    iteration_bytes: Floats  # (iterations,): sent by all ranks
+    accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
+    states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state
+    culprits: tuple[str, ...]  # in words
+
+    @property
+    def iterations(self) -> int:
+        return len(self.iteration_s)
+
+    def seconds_to(self, accuracy: float) -> float | None:
+        """When it was first seen to be that accurate; None: never."""
+        return next((at_s for at_s, seen in self.accuracies if seen >= accuracy), None)
+
+
+def iterations_of(trace: Trace) -> tuple[Floats, Floats]:
+    """(seconds, bytes) of each iteration that all ranks finished. Raises: AnalysisError, if there is none."""
+    count = common_iterations(trace)
+    end_ns = np.zeros(count, dtype=np.int64)
+    sent = np.zeros(count)
+    for rank in trace.ranks:
+        ended = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < count)]
+        np.maximum.at(end_ns, ended["iteration"], ended["end_ns"])
+        sends = rank.spans[rank.spans["phase"] == Phase.SEND]
+        sends = sends[(sends["iteration"] >= 0) & (sends["iteration"] < count)]
+        np.add.at(sent, sends["iteration"], sends["nbytes"])
+    end_ns = np.maximum.accumulate(end_ns)  # ranks at their own pace may end a later one first
+    began_ns = min(training_ns(rank)[0] for rank in trace.ranks)
+    return np.diff(end_ns, prepend=began_ns) / 1e9, sent
+
+
+def run_s(trace: Trace) -> float:
+    """From the first rank's first iteration to the last rank's end. Raises: AnalysisError."""
+    intervals = [training_ns(rank) for rank in trace.ranks]
+    return (max(end for _, end in intervals) - min(start for start, _ in intervals)) / 1e9
+
+
+def states_of(report: Report) -> dict[str, Mapping[State, float]]:
+    """Host -> seconds in each state."""
+    return {host.host: host.states_s for host in report.hosts}
+
+
+def culprits_of(report: Report) -> tuple[str, ...]:
+    """Each in a few words: ``edge-1 -> fog-1, 4.0 × slower``."""
+    return tuple(f"{finding.element}, {finding.slowdown:.1f} × slower" for finding in report.culprits)
+
+
+def accuracies_of(lines: Sequence[Any]) -> tuple[tuple[float, float], ...]:
+    """(seconds, accuracy) of each evaluation that ``lines`` of progress tell, in order of time."""
+    told = {(line.elapsed_s, line.accuracy) for line in lines if line.accuracy is not None}
+    return tuple(sorted(told))

@@ -1,0 +1,133 @@
+"""Interval of a mean difference: of a series whose neighbours resemble each other, and of independent values.
+
+* A series, such as the differences of two runs iteration by iteration: circular block bootstrap (Politis and Romano
+  1992), blocks as long as the series' correlation asks for (Politis and White 2004, corrected by Patton, Politis and
+  White 2009). Iterations drawn one by one would take a slow spell of ten for ten pieces of news.
+* Values of several runs: Student's t of the differences of pairs; Welch's for two sides that are not paired.
+
+A mean is different from 0 if 0 lies outside of its interval of 95 %. What the same data would have shown in four of
+five cases had it been there is :attr:`Interval.smallest`: 2.8 standard errors instead of 1.96.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+CONFIDENCE, POWER = 0.95, 0.8
+REPLICATES = 4000
+LEAST = 8
+"""Values of a series: of fewer no correlation can be told."""
+
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+_SEEN = (_Z + NormalDist().inv_cdf(POWER)) / _Z  # times half an interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean, and where it lies with 95 % confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether 0 lies outside."""
+        return not self.low <= 0 <= self.high
+
+    @property
+    def smallest(self) -> float:
+        """Smallest difference that these data show with a power of 80 %."""
+        return (self.high - self.low) / 2 * _SEEN
+
+
+def of_series(values: Floats, seed: int = 0) -> Interval | None:
+    """The mean of ``values`` (in order of time), by block bootstrap; None of fewer than LEAST."""
+    count = len(values)
+    if count < LEAST:
+        return None
+    length = block_length(values)
+    blocks = math.ceil(count / length)
+    around = np.cumsum(np.concatenate([[0.0], values, values[: length - 1]]))
+    of_blocks = (around[length:] - around[:-length]) / length  # means, of a block that begins at each place
+    drawn = np.random.default_rng(seed).integers(0, count, (REPLICATES, blocks))
+    mean = float(values.mean())
+    # A replicate is of whole blocks; a mean is estimated from the same data; and few blocks are few values.
+    wider = math.sqrt(blocks * length / count * count / (count - length)) * _student(count / length - 1) / _Z
+    deviations = (of_blocks[drawn].mean(axis=1) - of_blocks.mean()) * wider
+    low, high = np.quantile(deviations, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(mean=mean, low=mean - float(high), high=mean - float(low))  # the basic interval: mirrored
+
+
+def of_pairs(differences: Sequence[float]) -> Interval | None:
+    """The mean of ``differences`` of independent pairs; None of fewer than two."""
+    if len(differences) < 2:
+        return None
+    mean, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
+    return _around(mean, error, len(differences) - 1)
+
+
+def of_sides(before: Sequence[float], after: Sequence[float]) -> Interval | None:
+    """The mean of ``after`` less that of ``before``, values of independent runs; None of fewer than two on a side."""
+    if min(len(before), len(after)) < 2:
+        return None
+    parts = [float(np.var(side, ddof=1)) / len(side) for side in (before, after)]
+    squares = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True))
+    freedom = sum(parts) ** 2 / squares if squares > 0 else 1.0
+    return _around(float(np.mean(after) - np.mean(before)), math.sqrt(sum(parts)), freedom)
+
+
+def block_length(values: Floats) -> int:
+    """How many neighbours a block takes so that blocks, not values, are as good as independent; at least 1.
+
+    Source: Politis and White 2004, section 3.2; for circular blocks, with the correction of 2009.
+    """
+    count = len(values)
+    deviations = values - values.mean()
+    variance = float(deviations @ deviations) / count
+    if variance <= (1e-9 * float(np.abs(values).max())) ** 2:  # all alike, but for rounding
+        return 1
+    needed = max(5, math.ceil(math.sqrt(math.log10(count))))
+    furthest = min(count - 1, math.ceil(math.sqrt(count)) + needed)
+    lags = [float(deviations[lag:] @ deviations[: count - lag]) / count for lag in range(furthest + 1)]
+    noise = 2 * math.sqrt(math.log10(count) / count) * variance
+    window = 2 * max(1, _last_before_silence([abs(lag) > noise for lag in lags], needed))
+    weighted = [_flat_top(lag / window) * value for lag, value in enumerate(lags) if lag <= window]
+    slope = 2 * sum(lag * value for lag, value in enumerate(weighted))
+    at_zero = weighted[0] + 2 * sum(weighted[1:])
+    if at_zero <= 0:  # a window as short as this series has can be that wrong
+        return 1
+    best: float = (2 * slope**2 / (4 / 3 * at_zero**2)) ** (1 / 3) * count ** (1 / 3)
+    return max(1, min(math.ceil(best), math.ceil(min(3 * math.sqrt(count), count / 3))))
+
+
+def _last_before_silence(significant: Sequence[bool], needed: int) -> int:
+    """The lag after which ``needed`` in a row are not significant; the last significant one if there is no such."""
+    for lag in range(len(significant)):
+        following = significant[lag + 1 : lag + 1 + needed]
+        if len(following) == needed and not any(following):
+            return lag
+    return max(lag for lag, is_significant in enumerate(significant) if is_significant)
+
+
+def _flat_top(share: float) -> float:
+    return 1.0 if abs(share) <= 0.5 else max(0.0, 2 * (1 - abs(share)))
+
+
+def _student(freedom: float) -> float:
+    from scipy import special  # where it is needed: it takes long to import
+
+    return float(special.stdtrit(max(1.0, freedom), (1 + CONFIDENCE) / 2))
+
+
+def _around(mean: float, error: float, freedom: float) -> Interval:
+    half = error * _student(freedom)
+    return Interval(mean=mean, low=mean - half, high=mean + half)

@@ -1,0 +1,173 @@
+"""Comparisons of runs: what differs, what does not, and what must not be compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import simulated_scenario
+import virtual_world
+from commands import said
+
+from e2c_dl.cli.analyses import METRICS
+from e2c_dl.diagnosis.comparing.compare import Comparison, Difference, Group, Metric, compare
+from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, iterations_of, run_s
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.trace.model import State
+
+SETTINGS = {"model": "cnn", "dataset": "digits", "strategy": "allreduce", "batch_sizes": [16, 16]}
+
+
+def run(name: str, *, iterations: int = 50, seed: int = 1, **known) -> Run:
+    """One run of made-up iterations, of a second each but for what is ``known``."""
+    seconds = known.get("iteration_s", np.ones(iterations))
+    made = Run(
+        name=name, seeds=(("training", seed),), settings=SETTINGS, world="virtual", finished=True,
+        run_s=float(seconds.sum()), iteration_s=seconds, iteration_bytes=np.full(len(seconds), 1e6), accuracies=(),
+        states_s={"edge-1": {State.COMPUTE: float(seconds.sum())}}, culprits=(),
+    )  # fmt: skip
+    return replace(made, **known)
+
+
+def alone(*runs: Run, **asked) -> Comparison:
+    return compare([Group(name=one.name, runs=(one,)) for one in runs], **asked)
+
+
+def by_metric(found: Comparison) -> dict[Metric, Difference]:
+    return {difference.metric: difference for difference in found.contrasts[0].differences}
+
+
+def drawn(seed: int, seconds: float, noise: float) -> np.ndarray:
+    return np.random.default_rng(seed).normal(seconds, noise, size=50)
+
+
+def test_a_slower_run_is_slower() -> None:
+    before, after = run("a", iteration_s=drawn(0, 1.0, 0.05)), run("b", iteration_s=drawn(1, 1.2, 0.05))
+    found = by_metric(alone(before, after))
+    makespan, iteration = found[Metric.MAKESPAN], found[Metric.ITERATION]
+    assert makespan.differs and iteration.differs and iteration.by == "iterations"
+    assert makespan.relative == pytest.approx(0.2, abs=0.03)
+    assert iteration.interval.low < 0.2 < iteration.interval.high
+    assert makespan.interval.high - makespan.interval.low == pytest.approx(
+        50 * (iteration.interval.high - iteration.interval.low)
+    )
+    assert not found[Metric.BYTES].differs and found[Metric.BYTES].smallest == 0
+
+
+def test_no_difference_says_what_would_have_been_seen() -> None:
+    before, after = run("a", iteration_s=drawn(0, 1.0, 0.2)), run("b", iteration_s=drawn(1, 1.0, 0.2))
+    found = by_metric(alone(before, after))[Metric.ITERATION]
+    assert found.differs is False
+    assert 0.05 < found.smallest < 0.25  # 2.8 * 0.2 * sqrt(2 / 50) is 0.11
+
+
+def test_noise_that_both_sides_share_is_no_noise() -> None:
+    shared = drawn(3, 1.0, 0.5)
+    found = by_metric(alone(run("a", iteration_s=shared), run("b", iteration_s=shared + 0.01)))[Metric.ITERATION]
+    assert found.differs and found.interval.low == pytest.approx(0.01)
+
+
+def test_several_runs_are_paired_by_their_seeds() -> None:
+    by_seed = [3.0, 1.0, 2.0]
+    sides = [
+        Group(name=name, runs=tuple(run(f"{name}{s}", seed=s, run_s=by_seed[s] + more) for s in order))
+        for name, more, order in (("a", 0.0, (0, 1, 2)), ("b", 0.1, (2, 0, 1)))
+    ]
+    paired = by_metric(compare(sides))[Metric.MAKESPAN]
+    assert (paired.by, paired.differs) == ("pairs of runs", True)
+    other = Group(name="b", runs=tuple(replace(one, seeds=(("training", 9),)) for one in sides[1].runs))
+    apart = by_metric(compare([sides[0], other]))[Metric.MAKESPAN]
+    assert (apart.by, apart.differs) == ("runs", False)
+
+
+def test_time_to_what_all_runs_reached() -> None:
+    before = run("a", accuracies=((1.0, 0.5), (2.0, 0.8), (3.0, 0.9)))
+    after = run("b", accuracies=((1.5, 0.6), (4.0, 0.85)))
+    found = alone(before, after)
+    assert found.accuracy == 0.85
+    difference = by_metric(found)[Metric.TIME_TO_ACCURACY]
+    assert (difference.before, difference.after, difference.interval) == (3.0, 4.0, None)
+    sooner = by_metric(alone(before, after, accuracy=0.55))[Metric.TIME_TO_ACCURACY]
+    assert (sooner.before, sooner.after) == (2.0, 1.5)
+    never = by_metric(alone(before, after, accuracy=0.99))[Metric.TIME_TO_ACCURACY]
+    assert (never.before, never.after, never.differs) == (None, None, None)
+
+
+@pytest.mark.parametrize("key", ["model", "dataset"])
+def test_other_work_is_refused_by_its_key(key: str) -> None:
+    other = run("b", settings={**SETTINGS, key: "other"})
+    with pytest.raises(InputError, match=f"^{key}: .* in a, other in b; compare runs that train the same"):
+        alone(run("a"), other)
+    assert any(line.startswith(f"{key}: ") for line in alone(run("a"), other, anyway=True).limitations)
+
+
+def test_other_samples_are_told() -> None:
+    found = alone(run("a"), run("b", settings={**SETTINGS, "batch_sizes": [16, 48]}, finished=False))
+    assert found.limitations == (
+        "batch_sizes: 32 in a, 64 in b: they do not do the same work.",
+        "b did not finish: figures are of the 50 iterations all finished.",
+    )
+    assert alone(run("a"), run("b", settings={**SETTINGS, "batch_sizes": [8, 24]})).limitations == ()
+
+
+def test_one_run_is_no_comparison() -> None:
+    with pytest.raises(InputError, match="name another archive"):
+        alone(run("a"))
+
+
+def test_iterations_add_up_to_the_run() -> None:
+    made = virtual_world.run(Allreduce, size=4, seed=2, iterations=9, noise=0.1)
+    seconds, sent = iterations_of(made.trace)
+    assert len(seconds) == 9
+    assert seconds.sum() <= run_s(made.trace) <= seconds.sum() * 1.01
+    assert sent.sum() == pytest.approx(
+        sum(made.spans(rank)["nbytes"][made.spans(rank)["phase"] == 10].sum() for rank in range(4))
+    )
+
+
+def test_accuracies_are_in_order_of_time() -> None:
+    lines = [SimpleNamespace(elapsed_s=s, accuracy=a) for s, a in ((2.0, 0.5), (1.0, None), (1.0, 0.4), (2.0, 0.5))]
+    assert accuracies_of(lines) == ((1.0, 0.4), (2.0, 0.5))
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("compared")
+    kinds = {"ring": "allreduce", "local": "localsgd"}
+    made = {
+        name: simulated_scenario.scenario(folder / name, iterations=12, strategy=strategy)
+        for name, strategy in kinds.items()
+    }
+    return {name: simulated_scenario.simulated(path, shapes_only=True).path for name, path in made.items()}
+
+
+def test_the_option_knows_every_metric() -> None:
+    assert tuple(metric.value for metric in Metric) == METRICS
+
+
+def test_the_command(archives: dict[str, Path]) -> None:
+    done = said("compare", archives["ring"], archives["local"])
+    assert done.code == 0, done.err
+    assert "local-archive (1 run) beside ring-archive (1 run)" in done.out
+    assert "Set differently: strategy: allreduce -> localsgd" in done.out
+    assert "Culprits of ring-archive: none" in done.out
+    assert "exposed propagate" in done.out
+
+
+def test_the_command_on_one_run_twice(archives: dict[str, Path]) -> None:
+    ring = archives["ring"]
+    shown = said("compare", "--group", f"now={ring},{ring}", "--group", f"then={ring},{ring}", "--metric", "iteration")
+    assert "then (2 runs) beside now (2 runs)" in shown.out
+    assert "iteration: the same in every one of the runs." in shown.out
+    found = json.loads(said("compare", ring, ring, "--metric", "bytes", "--json").out)
+    assert [each["differs"] for each in found["contrasts"][0]["differences"]] == [False]
+
+
+def test_the_command_told_nonsense(archives: dict[str, Path]) -> None:
+    ring = archives["ring"]
+    assert said("compare", ring).err == "e2c-dl: a comparison needs two runs at least; name another archive\n"
+    assert "write NAME=DIR,DIR" in said("compare", "--group", "now").err
+    assert "exclude each other" in said("compare", ring, "--group", f"now={ring}").err
