@@ -22,7 +22,8 @@ from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
 
-MAX_REPLAY_ERROR = 0.01  # a fifth of what makes a departure material
+MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
+MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
@@ -40,20 +41,22 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
     hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled))
     world = None if retraining is None or retraining.problem(prefix) else observed.world(retraining)
     predictor = replay if world is None else world
+    half_error = replay.half_error(iterations, warm_up(iterations))
     departures = with_stalls((*hosts.departures, *links.departures), stalled.found, observed.windows, design)
     found = findings(departures, predictor)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
         *hosts.limitations,
         *links.limitations,
-        *(_about_replay(replay) if world is None else _about_world(world)),
+        *(_about_replay(replay, half_error) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
     )
     return Report(
         iterations=iterations,
         run_s=replay.measured_ns / 1e9,
         iteration_s=_iteration_s(prefix, iterations),
-        replay_error=replay.error,
+        unexplained=replay.unexplained,
+        half_error=half_error,
         hosts=_hosts(prefix, messages, iterations),
         links=_links(trace, carried),  # bytes of all that was sent, also after the prefix
         bottlenecks=bottlenecks(predictor, carried, design),
@@ -137,13 +140,18 @@ def _about_completeness(
         yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
 
 
-def _about_replay(replay: Replay) -> Iterator[Limitation]:
-    if replay.error > MAX_REPLAY_ERROR:
-        off = f"The replay of the unchanged trace is {replay.error:.1%} off"
-        yield Limitation(sentence=f"{off}: do not believe savings and bottlenecks.")
-    if replay.unexplained:
-        waits = f"{replay.unexplained} waits or tasks have no cause in the trace"
+def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
+    if replay.unexplained > MAX_UNEXPLAINED:
+        share = f"{replay.unexplained:.0%} of the longest path is gaps and waking up"
+        yield Limitation(sentence=f"{share}, which no what-if changes: savings may be more.")
+    if half_error > MAX_HALF_ERROR:
+        off = f"The second half of the run is {half_error:.0%} from what the first half's durations predict"
+        yield Limitation(sentence=f"{off}: savings hold for this run, and less for another.")
+    if replay.uncaused:
+        waits = f"{replay.uncaused} waits or tasks have no cause in the trace"
         yield Limitation(sentence=f"{waits}: savings are lower bounds.")
+    if replay.early:
+        yield Limitation(sentence=f"{replay.early} messages arrive before they are sent, as the clocks have it.")
 
 
 def _about_world(world: MeasuredWorld) -> Iterator[Limitation]:

@@ -25,7 +25,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
 from e2c_dl.trace.staleness import Staleness
 
-REPORT_FORMAT = 3
+REPORT_FORMAT = 4
 """Of report.json; one more whenever a key changes its meaning or name."""
 
 MATERIAL_SPEEDUP = 1.05
@@ -155,7 +155,8 @@ class Report:
     iterations: int
     run_s: float  # from the first rank's first iteration to the last rank's end
     iteration_s: float  # median over iterations of the slowest rank's time
-    replay_error: float  # |replayed - measured| / measured run time, of the unmodified trace
+    unexplained: float  # share of the run's longest path that is gaps and waking up: no what-if changes it
+    half_error: float  # |predicted - measured| / measured second half, from the first's durations; NaN: too short
     hosts: tuple[HostSummary, ...]
     links: tuple[LinkSummary, ...]
     bottlenecks: tuple[SpeedUp, ...]  # most saving first

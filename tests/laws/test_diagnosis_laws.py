@@ -72,16 +72,6 @@ def delays_ns(ring: Ring) -> dict[tuple[int, int], int]:
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**9))
-def test_replaying_the_unchanged_trace_reproduces_it_to_the_nanosecond(seed: int) -> None:
-    ring, _, _ = slowed(random_ring(seed))
-    trace = simulate(ring)
-    replay = prepare(trace, join(trace), delays_ns(ring))
-    assert replay.run_ns() == replay.measured_ns == round(run_s(trace) * 1e9)
-    assert replay.unexplained == 0
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 10**9))
 def test_states_sum_to_wall_time(seed: int) -> None:
     trace = simulate(random_ring(seed))
     for timeline in timelines(trace, join(trace)):
@@ -182,7 +172,9 @@ def test_a_report_reads_back_as_it_was_written(report: Report) -> None:
         b'{"format": 0}',
         b'{"format": 1}',
         b'{"format": 2}',
-        b'{"format": 2, "iterations": "x"}',
+        b'{"format": 3}',
+        b'{"format": 4}',
+        b'{"format": 4, "iterations": "x"}',
         b"\xff",
     ],
 )

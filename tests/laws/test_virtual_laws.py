@@ -50,13 +50,13 @@ def test_messages_are_conserved_and_keep_their_order(seed: int, size: int, share
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 5), noise=st.sampled_from([0.0, 0.1]), shared=st.booleans())
-def test_the_replay_of_a_virtual_run_is_exact(seed: int, size: int, noise: float, shared: bool) -> None:
+def test_every_wait_of_a_virtual_run_has_its_cause(seed: int, size: int, noise: float, shared: bool) -> None:
     access = SharedRate(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
     run = virtual_world.run(Allreduce, size=size, seed=seed, noise=noise, bottlenecks=[access] if shared else [])
     delays = {pair: round(link.delay_s * 1e9) for pair, link in run.links.items()}
     replay = prepare(run.trace, join(run.trace), delays)
-    assert replay.run_ns() == replay.measured_ns == run.result.end_ns
-    assert replay.unexplained == 0
+    assert replay.measured_ns == run.result.end_ns
+    assert replay.uncaused == 0
 
 
 @settings(max_examples=30, deadline=None)

@@ -37,8 +37,8 @@ class Moments(NamedTuple):
     lag_ns: Doubles  # a gap in its task
     service_ns: Doubles
     residual_ns: Doubles  # waking up; time without a cause
-    host: Ints  # by place of the rank, where it has a service; else NONE
-    phase: Ints  # of the span it ends; 0: none
+    rank: Ints  # by its place; NONE: the origin
+    phase: Ints  # of the span it ends; 0: a task's beginning, a rank's end
     iteration: Ints
     bucket: Ints
 
@@ -69,6 +69,7 @@ class Queue(NamedTuple):
     arrived_after: Ints  # ... that arrived last before it
     iteration: Ints
     bucket: Ints
+    bits: Doubles  # on the wire
 
 
 def in_order_of_time(moments: Moments, queue: Queue) -> tuple[Moments, Queue, Ints]:

@@ -216,18 +216,18 @@ def moments_of(program: Program, cause: Longs, of_messages_ns: Doubles, start_ns
     service_ns[event] = np.where(computes, np.maximum(0, events["end_ns"] - events["start_ns"]), 0)
     values_ns = np.concatenate([observed_ns, of_messages_ns])
     latest_ns = np.maximum(observed_ns[first] + lag_ns, values_ns[second])
-    host, phase, iteration, bucket = blank + NONE, blank.copy(), blank + NONE, blank + NONE
-    host[event] = np.where(computes, events["host"], NONE)
-    for column, name in ((phase, "phase"), (iteration, "iteration"), (bucket, "bucket")):
-        column[event] = events[name]
+    rank, phase, iteration, bucket = blank + NONE, blank.copy(), blank + NONE, blank + NONE
+    phase[event] = events["phase"]
+    for column, name in ((rank, "host"), (iteration, "iteration"), (bucket, "bucket")):
+        column[event], column[beginning] = events[name], events[name][begun]
     return Moments(
         observed_ns=observed_ns, first=first, second=second, lag_ns=lag_ns, service_ns=service_ns,
         residual_ns=observed_ns - service_ns - latest_ns,
-        host=host, phase=phase, iteration=iteration, bucket=bucket,
+        rank=rank, phase=phase, iteration=iteration, bucket=bucket,
     )  # fmt: skip
 
 
-def unexplained(program: Program, cause: Longs) -> int:
+def uncaused(program: Program, cause: Longs) -> int:
     """How many waits have no cause in the trace, and tasks no beginning: they keep their times."""
     waits = IS_WAIT[program.events["phase"]] & (cause == NONE)
     spawned = program.starts[program.events["task"][program.starts] != 0]  # nobody begins the main task

@@ -23,6 +23,7 @@ import numpy as np
 
 from e2c_dl.diagnosis.replay.columns import NONE, Bools, Doubles, Ints, Longs, Queue
 from e2c_dl.diagnosis.replay.compiled import compiled
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import MessageArray
 
 HELD_BACK_NS = 1_000_000
@@ -64,6 +65,7 @@ def queue_of(rows: MessageArray, link: Longs, posted: Longs, delays_ns: Delays, 
         start_residual_ns=began_ns - np.maximum(posted_ns, waited_ns), sent_residual_ns=sent_ns - left_ns,
         held_back=held_back, waits_to_leave=waits_to_leave, waits_to_arrive=waits_to_arrive,
         iteration=rows["iteration"].astype(np.int32), bucket=rows["bucket"].astype(np.int32),
+        bits=wire_bits_of(rows["nbytes"]),
     )  # fmt: skip
 
 

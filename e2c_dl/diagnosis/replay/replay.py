@@ -33,7 +33,8 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.columns import NONE, Longs, Moments, Queue, in_order_of_time
 from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
-from e2c_dl.diagnosis.replay.program import SpanKey, causes, moments_of, posted, program_of, unexplained
+from e2c_dl.diagnosis.replay.halves import half_error
+from e2c_dl.diagnosis.replay.program import IS_COMPUTE, SpanKey, causes, moments_of, posted, program_of, uncaused
 from e2c_dl.diagnosis.replay.queue import Delays, queue_of, served
 from e2c_dl.diagnosis.replay.services import Services, costs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
@@ -75,7 +76,7 @@ class Replay:
     services: Services
     critical: CriticalPath
     measured_ns: int  # from the first rank's first iteration to the last rank's end; so long lasts the unchanged replay
-    unexplained: int  # waits whose cause, and tasks whose beginning, the trace does not hold: they keep their times
+    uncaused: int  # waits whose cause, and tasks whose beginning, the trace does not hold: they keep their times
 
     def run_ns(self, whatif: WhatIf = UNCHANGED) -> int:
         """Run time after ``whatif``. Raises: KeyError, if an element is not in the run."""
@@ -84,9 +85,21 @@ class Replay:
         return round(float(times[self.ends].max()))
 
     @property
-    def error(self) -> float:
-        """|replayed - measured| / measured, unchanged: 0 if the model is consistent."""
-        return abs(self.replayed_ns - self.measured_ns) / self.measured_ns
+    def unexplained(self) -> float:
+        """Share of the longest path that nothing explains which a what-if could change: gaps, waking up, residuals."""
+        return self.critical.unexplained_ns / self.measured_ns
+
+    def half_error(self, iterations: int, first: int) -> float:
+        """Error of predicting the second half of ``iterations`` from the first: :mod:`e2c_dl.diagnosis.replay.halves`.
+
+        ``first``: the first iteration after warm-up. NaN: the run is too short.
+        """
+        return half_error(self.graph, self.ends, iterations, first)
+
+    @property
+    def early(self) -> int:
+        """Messages that arrived before they were sent, as the clocks have it."""
+        return int((self.graph.queue.delay_ns < 0).sum())
 
     @cached_property
     def replayed_ns(self) -> int:
@@ -127,7 +140,7 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
         services=services,
         critical=critical_path(moments, queue, int(ends[np.argmax(intervals[:, 1])]), services),
         measured_ns=int(intervals[:, 1].max()) - start_ns,
-        unexplained=unexplained(program, cause),
+        uncaused=uncaused(program, cause),
     )
 
 
@@ -150,8 +163,8 @@ def _services(trace: Trace, messages: Messages, moments: Moments, queue: Queue, 
     units = sorted(stalled)
     return Services(
         elements=number,
-        element=np.append(moments.host, queue.link),
-        phase=np.append(np.where(moments.host == NONE, 0, moments.phase), np.zeros_like(queue.link)),
+        element=np.append(np.where(IS_COMPUTE[moments.phase], moments.rank, NONE), queue.link),
+        phase=np.append(moments.phase, np.zeros_like(queue.link)),
         begin_s=begin_ns / 1e9,
         stalled=np.array(units, dtype=np.int64),
         stalled_ns=np.array([stalled[unit].length_ns for unit in units], dtype=np.float64),
@@ -172,7 +185,7 @@ def _stalled_segments(stalls: Stalls, moments: Moments, place: Mapping[int, int]
     """The moments that end a span in which its host stalled; ``place``: of each rank."""
     found: dict[int, Stall] = {}
     for (rank, phase, iteration, bucket), stall in stalls.segments.items():
-        is_it = (moments.host == place[rank]) & (moments.phase == phase)
+        is_it = (moments.rank == place[rank]) & (moments.phase == phase)
         is_it &= (moments.iteration == iteration) & (moments.bucket == bucket)
         found |= dict.fromkeys(np.flatnonzero(is_it).tolist(), stall)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
@@ -44,8 +45,10 @@ DEFINITIONS: Mapping[str, str] = MappingProxyType(
         "often slow by design.",
         "Culprit": "An element that departs from what the scenario designed, where a run without the departure is at "
         "least 5 % faster.",
-        "Replay error": "How far the replay of the unchanged trace is from the run itself; savings are not better than "
-        "this.",
+        "Not explained": "Share of the run's longest chain of events that is gaps and waking up, which no what-if "
+        "changes.",
+        "Halves": "How far the second half of the run is from what the durations of its first half predict: savings "
+        "are hardly better than this.",
         "Clock uncertainty": "Half the best round trip of the clock exchange, of the worst worker: times of different "
         "workers compare no better than this.",
     }
@@ -237,6 +240,12 @@ def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
     return section("Links", caption, table(head, made))
 
 
+def _halves(error: float) -> str:
+    if math.isnan(error):
+        return "The run is too short to predict its second half from its first."
+    return f"Its second half is {formatting.percent(error)} from what the durations of its first half predict."
+
+
 def injected(run: Run) -> str:
     """What was slowed on purpose, if anything: the diagnosis is not told."""
     hosts = [f"{host}: computes {factor} × slower" for host, factor in _mapping(run.injected.get("compute"))]
@@ -254,7 +263,8 @@ def _mapping(value: Any) -> list[tuple[str, Any]]:
 def limitations(run: Run, report: Report) -> str:
     """Limitations, and what was requested and not given."""
     figures = (
-        f"The replay of the unchanged trace is {formatting.percent(report.replay_error)} from the run itself.",
+        f"{formatting.percent(report.unexplained)} of the run's longest chain of events is gaps and waking up.",
+        _halves(report.half_error),
         f"Clocks of different workers agree within {formatting.seconds(report.clock_uncertainty_s)}.",
     )
     caption = "Read this before believing a figure."

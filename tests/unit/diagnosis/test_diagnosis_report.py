@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,7 +53,9 @@ def rounded(value: Any) -> Any:
         return {getattr(key, "value", key): rounded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [rounded(item) for item in value]
-    return round(value, 6) if isinstance(value, float) else getattr(value, "value", value)
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)  # NaN equals nothing
+    return getattr(value, "value", value)
 
 
 def test_report_is_the_golden_one() -> None:
@@ -75,7 +78,8 @@ def test_summaries_say_what_the_run_was() -> None:
         assert link.sent_bytes == link.received_bytes == 6 * 6 * (5040 + 50040)
         assert link.rate_bps == pytest.approx(40e6, rel=0.1)
     assert report.iterations == 6
-    assert report.replay_error == 0
+    assert math.isnan(report.half_error)  # of six iterations
+    assert 0 < report.unexplained < 0.05
     assert report.limitations == ()
 
 
@@ -84,7 +88,6 @@ def test_a_run_that_broke_off_is_judged_by_its_common_iterations() -> None:
     report = analyse(cut(simulate(ring), rank=3, until_iteration=7), ring.reference())
     assert report.iterations == 7
     assert {str(finding.element) for finding in report.culprits} == {"edge-2", "edge-3 -> edge-4"}
-    assert report.replay_error == 0
     assert any("edge-4 breaks off" in limitation for limitation in report.limitations)
 
 
@@ -169,7 +172,6 @@ def test_waits_without_cause_keep_their_length_and_are_said() -> None:
     without = spans[~((spans["phase"] == Phase.RECEIVE) & (spans["seq"] == 5))]
     ranks = (trace.ranks[0], replace(trace.ranks[1], spans=without), *trace.ranks[2:])
     report = analyse(replace(trace, ranks=ranks), RING.reference())
-    assert report.replay_error == 0
     assert any(limitation.startswith("1 messages have no second half") for limitation in report.limitations)
     assert any("have no cause in the trace" in limitation for limitation in report.limitations)
 
