@@ -13,6 +13,7 @@ A pair without a link here is not shaped. Pure values; they do not know how a li
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -47,7 +48,20 @@ class Distribution(Enum):
     PARETO = "pareto"  # shape 3 with netem's cut tail: deviation 0.71 jitter_s, mean delay_s - 0.03 jitter_s
 
 
+class Discipline(Enum):
+    """Which of the links that share a bottleneck is served next."""
+
+    FIFO = "fifo"  # first come, first served: one queue for all
+    FAIR = "fair"  # a queue for each, taking turns: RFC 8290
+
+
 MOST_BPS = 1e15
+
+QUEUE_FRAMES = 1000
+"""Full frames that a queue takes at least, unless the link says otherwise (what pfifo and netem take by default)."""
+
+IN_FLIGHT_BYTES = 64 * 1024 * 1024
+"""What a link without a rate may hold in memory, unless it says otherwise: it has no queue, only a delay."""
 
 Rate = Annotated[float, msgspec.Meta(gt=0, le=MOST_BPS)]
 Delay = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
@@ -88,7 +102,7 @@ class Link:
     burst: BurstLoss | None = None  # instead of ``loss``, which is 0 then
     reorder: Fraction = 0.0  # of segments that skip the delay, and so overtake; needs a delay
     queue_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = (
-        None  # what waits at most; None: as rate and delay need, see emulation.link_values
+        None  # what waits at most; None: :func:`default_queue_bytes`
     )
     down: bool = False  # cut: whatever enters it is lost
 
@@ -129,6 +143,7 @@ class Bottleneck:
     rate_bps: float  # as a Link's
     links: tuple[Pair, ...]  # sorted
     queue_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None = None  # as a Link's
+    discipline: Discipline = Discipline.FIFO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,3 +176,14 @@ class Topology:
     def link(self, src: str, dst: str) -> Link:
         """The quality of ``src`` -> ``dst``; an unshaped Link if the scenario says nothing of it."""
         return self.links.get((src, dst), Link())
+
+
+def default_queue_bytes(rate_bps: float | None, delay_s: float) -> int:
+    """The default limit of a queue: twice rate times round trip (``delay_s`` both ways), or QUEUE_FRAMES if more.
+
+    >>> default_queue_bytes(1e9, 0.1)  # twice 1 Gbit/s times the round trip of 0.2 s
+    50000000
+    """
+    if rate_bps is None:
+        return IN_FLIGHT_BYTES
+    return max(QUEUE_FRAMES * units.FULL_FRAME_BYTES, math.ceil(2 * rate_bps * 2 * delay_s / 8))

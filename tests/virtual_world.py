@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from e2c_dl.diagnosis.references import Reference
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.batching import controlled
@@ -111,13 +112,13 @@ def everywhere(size: int, link: LinkModel) -> dict[tuple[int, int], LinkModel]:
     return {(src, dst): link for src in range(size) for dst in range(size) if src != dst}
 
 
-def random_links(size: int, seed: int) -> dict[tuple[int, int], LinkModel]:
-    """Links of random rates, delays and jitters between all pairs; some lose segments."""
+def random_links(size: int, seed: int, tcp: Tcp | None = None) -> dict[tuple[int, int], LinkModel]:
+    """Links of random rates, delays and jitters between all pairs; with ``tcp`` some lose segments."""
     draw = random.Random(f"links {seed}")
     return {
         pair: replace(
             link, rate_bps=draw.choice([1e6, 20e6, 100e6, 1e9]), delay_s=draw.choice([0.0, 0.001, 0.02]),
-            jitter_s=draw.choice([0.0, 0.0, 0.002]), loss=draw.choice([0.0, 0.0, 0.0, 0.01]),
+            jitter_s=draw.choice([0.0, 0.0, 0.002]), loss=draw.choice([0.0, 0.0, 0.0, 0.01]) if tcp else 0.0, tcp=tcp,
         )
         for pair, link in everywhere(size, LinkModel()).items()
     }  # fmt: skip

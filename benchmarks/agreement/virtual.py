@@ -16,7 +16,7 @@ def train(scenario: Scenario) -> Trace:
     models = inputs.host_models(scenario, read_profile(scenario.path / PROFILE, scenario))
     strategy = strategies.load(training.strategy)
     sink = InMemory()
-    links = link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
+    links = link_models(scenario.emulated_topology(), scenario.tcp)
     simulate(
         lambda: strategy(**training.strategy_settings), hosts=models, links=links, sink=sink,
         iterations=training.iterations, seed=training.seed, evaluate_every=training.evaluate_every,

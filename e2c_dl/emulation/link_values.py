@@ -1,15 +1,12 @@
-"""Values of links that relay, tc, agent and measuring share: a link as JSON, and how much waits before one by default.
+"""Values of links that relay, tc, agent and measuring share: how long a piece holds a link, and a link as JSON.
 
 >>> link_from_json({"rate_bps": 10e6, "delay_s": 0.02}).rate_bps
 10000000.0
->>> default_queue_bytes(1e9, 0.1)  # twice 1 Gbit/s times the round trip of 0.2 s
-50000000
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,25 +14,11 @@ import msgspec
 
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair
-from e2c_dl.units import FULL_FRAME_BYTES
 
 HOLD_S = 0.005
 """A piece of a frame holds its link no longer than this, unless it is a single segment."""
 
-QUEUE_FRAMES = 1000
-"""Full frames that a queue takes at least, unless the link says otherwise (what pfifo and netem take by default)."""
-
-IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""What a link without a rate may hold in memory, unless it says otherwise: it has no queue, only a delay."""
-
 _FIELDS = {field.name for field in dataclasses.fields(Link)}
-
-
-def default_queue_bytes(rate_bps: float | None, delay_s: float) -> int:
-    """The default limit of a queue: twice rate times round trip (``delay_s`` both ways), or QUEUE_FRAMES if more."""
-    if rate_bps is None:
-        return IN_FLIGHT_BYTES
-    return max(QUEUE_FRAMES * FULL_FRAME_BYTES, math.ceil(2 * rate_bps * 2 * delay_s / 8))
 
 
 def link_to_json(link: Link) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2c_dl.emulation.relay.loss_model import LossModel, spread
+from e2c_dl.dynamics.loss_model import LossModel, spread
 from e2c_dl.topology import BurstLoss, Distribution
 
 MANY = 100_000

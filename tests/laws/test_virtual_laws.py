@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.replay.replay import prepare
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import conservation, join
 from e2c_dl.trace.model import Phase
@@ -25,13 +26,20 @@ from e2c_dl.trace.recorder import read_spans
 from e2c_dl.worlds.virtual import InFiles, InMemory, LinkModel, SharedRate, simulate
 
 SLOW, FAST = 8e6, 50e6
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 6), shared=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
-def test_messages_are_conserved_and_keep_their_order(seed: int, size: int, shared: bool, noise: float) -> None:
+@pytest.mark.parametrize("tcp", [None, TCP])
+def test_messages_are_conserved_and_keep_their_order(
+    tcp: Tcp | None, seed: int, size: int, shared: bool, noise: float
+) -> None:
     access = SharedRate(rate_bps=30e6, links=tuple((rank, (rank + 1) % size) for rank in range(0, size, 2)))
-    run = virtual_world.run(Allreduce, size=size, seed=seed, noise=noise, bottlenecks=[access] if shared else [])
+    links = virtual_world.random_links(size, seed, tcp)
+    run = virtual_world.run(
+        Allreduce, size=size, seed=seed, noise=noise, links=links, bottlenecks=[access] if shared else []
+    )
     for row in conservation(run.trace):
         assert (row.sent_messages, row.sent_bytes) == (row.received_messages, row.received_bytes)
     joined = join(run.trace)
@@ -143,8 +151,11 @@ def test_values_change_no_times() -> None:
 DIGEST = """
 import hashlib, sys
 import virtual_world
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
-run = virtual_world.run(Allreduce, size=5, seed=11, noise=0.1, iterations=6)
+from e2c_dl.scenario.model import Tcp
+links = virtual_world.random_links(5, 11, Tcp(congestion_control="cubic", slow_start_after_idle=False))
+run = virtual_world.run(Allreduce, size=5, seed=11, noise=0.1, iterations=6, links=links)
 print(hashlib.sha256(b"".join(rank.spans.tobytes() for rank in run.trace.ranks)).hexdigest())
 """
 

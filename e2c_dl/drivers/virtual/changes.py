@@ -52,13 +52,13 @@ class RunChanges:
 
     def links(self) -> Mapping[RankPair, LinkModel]:
         """The emulated links between ranks. Raises: InputError if TCP is asked to be one that has no model."""
-        control = self._scenario.tcp.congestion_control
-        models = dict(link_models(self._scenario.emulated_topology(), control))
+        tcp = self._scenario.tcp
+        models = dict(link_models(self._scenario.emulated_topology(), tcp))
         for src, dst in self._changing:
             pair = self._rank[src], self._rank[dst]
             # Before training, and so at its begin, the link is as the emulated topology has it; rtt is of that moment.
-            conditions = partial(self._conditions, (src, dst), control)
-            models[pair] = replace(models.get(pair, LinkModel()), conditions=conditions)
+            conditions = partial(self._conditions, (src, dst))
+            models[pair] = replace(models.get(pair, LinkModel(tcp=tcp)), conditions=conditions)
         return models
 
     @property
@@ -143,8 +143,8 @@ class RunChanges:
         speed.began(0)  # virtual time is training time
         return speed
 
-    def _conditions(self, pair: Pair, control: str) -> Iterator[tuple[float, LinkModel]]:
-        return ((at_s, link_model(link, control)) for at_s, link in self._schedule_of(pair))
+    def _conditions(self, pair: Pair) -> Iterator[tuple[float, LinkModel]]:
+        return ((at_s, link_model(link, self._scenario.tcp)) for at_s, link in self._schedule_of(pair))
 
     def _schedule_of(self, pair: Pair) -> Iterator[tuple[float, Link]]:
         """(when in s, what ``pair`` is like from then on), as far as it is known by now; maybe for ever."""

@@ -3,7 +3,7 @@
 ::
 
     host of factor f (design x injected), C cores for factor 1    computes c seconds of the profile in c * f / C
-    link of the emulated topology (injected slow links included)  LinkModel: rate, delay, loss, congestion control
+    link of the emulated topology (injected slow links included)  LinkModel: rate, delay, jitter, loss, queue, TCP
 
 A live run by calibrated sleep paces gradients and evaluations by the same quotient, and does not slow the optimizer or
 sums of vectors; one by CPU quota slows these as well, less by its headroom. ``cores: null`` is a whole core here,
@@ -45,7 +45,7 @@ def speeds(scenario: Scenario) -> Mapping[str, float]:
 def check(scenario: Scenario, profile: ComputeProfile) -> None:
     """Raises: InputError, if ``profile`` cannot tell of a batch size that may come, or TCP has no model."""
     profile.check(scenario.training.batch_sizes, scenario.training.batching)
-    link_models(scenario.emulated_topology(), scenario.tcp.congestion_control)
+    link_models(scenario.emulated_topology(), scenario.tcp)
 
 
 def emulation_facts(scenario: Scenario) -> dict[str, Any]:
@@ -66,10 +66,6 @@ def emulation_facts(scenario: Scenario) -> dict[str, Any]:
 def not_honoured(scenario: Scenario) -> tuple[str, ...]:
     """What of the scenario the virtual world cannot do, in sentences."""
     found = []
-    if scenario.tcp.slow_start_after_idle:
-        found.append(
-            "slow start after idle is not modelled: connections keep their pace, as with slow_start_after_idle: false"
-        )
     if any(fault.kind in CLOCKS for fault in scenario.injected.faults):
         found.append("clocks that step or drift are not modelled: in the virtual world there is one clock")
     if any(link.reorder for link in scenario.topology.links.values()):

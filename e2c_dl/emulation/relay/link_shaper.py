@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import random
 
-from e2c_dl.emulation.link_values import default_queue_bytes
+from e2c_dl.dynamics.loss_model import LossModel, spread
 from e2c_dl.emulation.relay.frames import FrameShape, cut, shape
 from e2c_dl.emulation.relay.link_queue import FramePiece, LinkQueue, SharedQueue, fitting, hold_segments
-from e2c_dl.emulation.relay.loss_model import LossModel, spread
-from e2c_dl.topology import Link
+from e2c_dl.topology import Link, default_queue_bytes
 
 
 class LinkShaper:

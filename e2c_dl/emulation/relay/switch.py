@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypedDict, cast
 
-from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.emulation.relay.config import RelayConfig
 from e2c_dl.emulation.relay.frames import ETHERNET_BYTES, VNET_BYTES
 from e2c_dl.emulation.relay.link_queue import LinkQueue, SharedQueue
 from e2c_dl.emulation.relay.link_shaper import LinkShaper
-from e2c_dl.topology import Bottleneck, Link, Pair
+from e2c_dl.topology import Bottleneck, Link, Pair, default_queue_bytes
 
 Write = Callable[[int, bytes], bool]
 """Hands a buffer to the host of that index; False if the host did not take it."""

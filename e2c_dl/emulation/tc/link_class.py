@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from e2c_dl.emulation.link_values import default_queue_bytes
-from e2c_dl.topology import Bottleneck, Distribution, Link
+from e2c_dl.topology import Bottleneck, Distribution, Link, default_queue_bytes
 from e2c_dl.units import FULL_FRAME_BYTES
 
 Command = tuple[str, ...]

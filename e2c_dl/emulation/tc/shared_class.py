@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.emulation.tc.link_class import Command, Within, htb
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Bottleneck, Topology
+from e2c_dl.topology import Bottleneck, Topology, default_queue_bytes
 from e2c_dl.units import FULL_FRAME_BYTES
 
 NAME_CHARS = 15  # of an interface

@@ -7,29 +7,23 @@
 
 These are what a scenario's links and faults come down to. A pair without a LinkModel is not shaped: no rate, no delay.
 
-TCP is modelled as a connection in steady state, as live runs are set up: Linux' cubic (or reno), an MTU of 1500 with
-time stamps, buffers of at least twice the bandwidth-delay product, no slow start after idle. Such a connection fills
-its link while it has something to send, so a message takes its wire bits / rate. Departures from that:
+An *ideal* link (``tcp`` is None) is filled whenever there is something to send, and loses nothing: a message takes its
+wire bits / rate; links that share a rate get max-min fair shares of it. Where a link has a ``tcp``, one connection is
+modelled segment by segment (:mod:`e2c_dl.worlds.virtual.tcp`) as live hosts are set up: Linux' cubic or reno,
+an MTU of 1500 with time stamps, buffers that are no limit. It begins slowly, loses segments on purpose, in queues that
+are full and while the link is down, and waits at a bottleneck with others.
 
-* *Loss* p of segments bounds the window W, in segments, on average (round trip R, no queue):
-  reno    W = sqrt(3 / (2 p))                    Source: Mathis et al., CCR 27(3), 1997, Eq. (3), one ack per segment
-  cubic   W = 1.054 (R / p)^(3/4), at least reno's    Source: RFC 8312, 5.1, Eq. (6) (C = 0.4), and 4.2
-  so the rate is at most W segments per R. Lost segments are sent again: wire bits / (1 - p). A message whose last
-  window lost a segment arrives one R later, and so does what follows it: TCP delivers in order.
-
-Not modelled: the slow start of a fresh connection, the retransmission timer (after a link was down, sending goes on at
-once), competition of ACKs for the way back, queues that overflow, receive buffers that are full.
+Not modelled: competition of ACKs for the way back, ACKs that are lost, receive buffers that are full, reordering.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
-from e2c_dl.ethernet import FULL_FRAME_BITS
-from e2c_dl.topology import Link, Topology
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.topology import BurstLoss, Discipline, Distribution, Link, Topology, default_queue_bytes
 
 RankPair = tuple[int, int]
 """(source rank, destination rank)."""
@@ -38,8 +32,7 @@ MESSAGE_HEADER_BYTES = 54
 """Bytes that the live world puts before every payload (its frames.HEADER_BYTES; a test compares them)."""
 
 CONGESTION_CONTROLS = ("cubic", "reno")
-_CUBIC = 1.054  # [C (3 + b) / (4 (1 - b))]^(1/4), C = 0.4, b = 0.7
-_MIN_ROUND_TRIP_S = 1e-4  # what two hosts' kernels need even without delay
+LEAST_ROUND_TRIP_S = 1e-4  # what two hosts' kernels need even without delay
 SEND_BUFFER_BYTES = 128 * 1024
 
 Conditions = Callable[[], "Iterator[tuple[float, LinkModel]]"]
@@ -55,15 +48,21 @@ class LinkModel:
     delay_s: float = 0.0
     """One way."""
     jitter_s: float = 0.0
-    """A message's delay is uniform in delay_s +- jitter_s, at least 0; messages stay in order."""
+    """Spread of each segment's delay, which is at least 0; TCP hands them over in order."""
+    distribution: Distribution = Distribution.UNIFORM
     loss: float = 0.0
-    """Fraction of segments, 0 <= loss < 1."""
+    """Fraction of segments, 0 <= loss < 1; above 0 only with a ``tcp``."""
+    burst: BurstLoss | None = None
+    """Instead of ``loss``."""
+    queue_bytes: int | None = None
+    """What waits before the link at most, if it has a ``tcp``; None: :func:`e2c_dl.topology.default_queue_bytes`."""
     down: bool = False
-    """Nothing is carried: what is on its way arrives, what is not yet, waits."""
+    """Nothing is carried: what is on its way arrives; what is not yet, waits, or is lost and sent again by a tcp."""
     conditions: Conditions | None = None
-    """What it is like over time, if that changes: then rate, delay, jitter, loss and down are those, and the ones here
-    say nothing, but for the delay, which is that of the round trip. The models that it gives have no conditions."""
-    congestion_control: str = "cubic"
+    """What it is like over time, if that changes: then rate, delay, jitter, loss, queue and down are those, and the
+    ones here say nothing, but for the delay, which is the round trip's. The models that it gives have no conditions."""
+    tcp: Tcp | None = None
+    """What sends over it; None: an ideal link."""
     send_buffer_bytes: int = SEND_BUFFER_BYTES
     """What the sender's kernel takes before it is on the wire: a send resolves once all but this much has left."""
 
@@ -73,10 +72,22 @@ class LinkModel:
             wrong = "a rate is not above 0"
         elif min(self.delay_s, self.jitter_s, self.send_buffer_bytes) < 0 or not 0 <= self.loss < 1:
             wrong = "delay, jitter and buffer are at least 0, loss is from 0 to below 1"
-        elif self.congestion_control not in CONGESTION_CONTROLS:
-            wrong = f"congestion control {self.congestion_control!r} has no model; write one of {CONGESTION_CONTROLS}"
+        elif self.tcp is None and self.mean_loss:
+            wrong = "an ideal link loses nothing; give it a tcp"
+        elif self.tcp is not None and self.tcp.congestion_control not in CONGESTION_CONTROLS:
+            used = self.tcp.congestion_control
+            wrong = f"congestion control {used!r} has no model; write one of {CONGESTION_CONTROLS}"
         if wrong:
             raise InputError(f"link model: {wrong}; correct {self}")
+
+    @property
+    def mean_loss(self) -> float:
+        """The fraction of segments that is lost in the long run, on purpose, while it is up."""
+        return self.loss if self.burst is None else self.burst.mean
+
+    @property
+    def queue_limit_bytes(self) -> int:
+        return default_queue_bytes(self.rate_bps, self.delay_s) if self.queue_bytes is None else self.queue_bytes
 
     def over_time(self) -> Iterator[tuple[float, LinkModel]]:
         """(from when in s, what it is like from then on), the first from 0 on."""
@@ -85,34 +96,41 @@ class LinkModel:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRate:
-    """One rate that ``links`` share: max-min fair shares, as TCP connections through one access get on average."""
+    """One rate that ``links`` share, all ideal or all with a ``tcp``.
+
+    Those with a ``tcp`` wait in a queue of ``queue_bytes`` and are served by ``discipline``.
+    """
 
     rate_bps: float
     links: tuple[RankPair, ...]
     rates: Callable[[], Iterator[tuple[float, float]]] | None = None
     """(from when in s, bits per second), from 0 on, rising, maybe for ever: instead of ``rate_bps``."""
+    queue_bytes: int = default_queue_bytes(1.0, 0.0)
+    discipline: Discipline = Discipline.FIFO
 
     def __post_init__(self) -> None:
         if self.rate_bps <= 0:
             raise InputError(f"bottleneck: a rate of {self.rate_bps} bit/s; write one above 0")
 
 
-def link_model(link: Link, congestion_control: str = "cubic") -> LinkModel:
-    """``link`` as a model: bursty loss counts with its mean, spread of the delay as if it were uniform."""
+def link_model(link: Link, tcp: Tcp | None) -> LinkModel:
+    """``link`` as a model; None: an ideal one, which has no loss."""
     return LinkModel(
-        rate_bps=link.rate_bps, delay_s=link.delay_s, jitter_s=link.jitter_s,
-        loss=0.0 if link.down else link.mean_loss, down=link.down, congestion_control=congestion_control,
+        rate_bps=link.rate_bps, delay_s=link.delay_s, jitter_s=link.jitter_s, distribution=link.distribution,
+        loss=link.loss if tcp else 0.0, burst=link.burst if tcp else None, queue_bytes=link.queue_bytes,
+        down=link.down, tcp=tcp,
     )  # fmt: skip
 
 
-def link_models(topology: Topology, congestion_control: str = "cubic") -> Mapping[RankPair, LinkModel]:
-    """``topology``'s links between ranks, as models."""
+def link_models(topology: Topology, tcp: Tcp | None) -> Mapping[RankPair, LinkModel]:
+    """``topology``'s links between ranks, and those that share a rate, as models."""
     ranks = {host.name: host.rank for host in topology.ranks}
     models: dict[RankPair, LinkModel] = {}
-    for (src, dst), link in topology.links.items():
+    shared = [pair for each in topology.bottlenecks for pair in each.links]
+    for src, dst in {**topology.links, **dict.fromkeys(shared)}:
         src_rank, dst_rank = ranks.get(src), ranks.get(dst)
         if src_rank is not None and dst_rank is not None:
-            models[src_rank, dst_rank] = link_model(link, congestion_control)
+            models[src_rank, dst_rank] = link_model(topology.link(src, dst), tcp)
     return models
 
 
@@ -123,19 +141,9 @@ def bottlenecks(topology: Topology) -> tuple[SharedRate, ...]:
     for each in topology.bottlenecks:
         pairs = [(ranks.get(src), ranks.get(dst)) for src, dst in each.links]
         between = tuple((src, dst) for src, dst in pairs if src is not None and dst is not None)
-        if between:  # what only hosts that do not train go through limits nobody here
-            found.append(SharedRate(rate_bps=each.rate_bps, links=between))
+        if not between:  # what only hosts that do not train go through limits nobody here
+            continue
+        longest_s = max(topology.link(*pair).delay_s for pair in each.links)
+        waiting = default_queue_bytes(each.rate_bps, longest_s) if each.queue_bytes is None else each.queue_bytes
+        found.append(SharedRate(rate_bps=each.rate_bps, links=between, queue_bytes=waiting, discipline=each.discipline))
     return tuple(found)
-
-
-def window_segments(congestion_control: str, loss: float, round_trip_s: float) -> float:
-    """Average window that ``loss`` (above 0) leaves, in segments; at least 1."""
-    reno = math.sqrt(1.5 / loss)
-    cubic = _CUBIC * (round_trip_s / loss) ** 0.75 if congestion_control == "cubic" else 0.0
-    return max(1.0, reno, cubic)  # cubic is never below reno: its TCP-friendly region
-
-
-def lossy_rate_bps(congestion_control: str, loss: float, round_trip_s: float) -> float:
-    """The highest rate, in bits of Ethernet frames per second, at which TCP sends with ``loss`` (above 0)."""
-    round_trip_s = max(round_trip_s, _MIN_ROUND_TRIP_S)  # without delay the rate would be infinite
-    return window_segments(congestion_control, loss, round_trip_s) * FULL_FRAME_BITS / round_trip_s

@@ -13,6 +13,7 @@ from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
 from e2c_dl.worlds.virtual.shared import SharedWire
 from e2c_dl.worlds.virtual.tasks import NO_TASK
+from e2c_dl.worlds.virtual.tcp.wire import TcpWire
 from e2c_dl.worlds.virtual.transfer import Transfer, stamped, travelling
 from e2c_dl.worlds.virtual.wire import Wire
 
@@ -177,9 +178,9 @@ class Messenger:
                 wire.go_on()
             self.kernel.go_on(self.rank)
 
-    def _stoppable(self) -> list[SharedWire]:
+    def _stoppable(self) -> list[SharedWire | TcpWire]:
         """All that were used so far, if this rank is one that is ever stopped."""
-        return [wire for wire in self.wires.values() if isinstance(wire, SharedWire)]
+        return [wire for wire in self.wires.values() if isinstance(wire, SharedWire | TcpWire)]
 
     def _time_is_over(self, receiver: AnySource) -> None:
         """A stopped process notices when it goes on, and then what has come meanwhile first."""

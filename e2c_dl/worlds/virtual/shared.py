@@ -1,4 +1,4 @@
-"""Links that share a bottleneck: each gets its max-min fair share while it has something to send.
+"""Ideal links that share a bottleneck: each gets its max-min fair share while it has something to send.
 
 ::
 
@@ -17,14 +17,15 @@ A sender that is stopped hands over no more: its stream comes as far as its kern
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from e2c_dl.ethernet import wire_bits
-from e2c_dl.worlds.virtual.capacity import Capacity, Step
+from e2c_dl.worlds.virtual.capacity import Capacity
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, RankPair, SharedRate
+from e2c_dl.worlds.virtual.tcp.bottleneck import rates
 from e2c_dl.worlds.virtual.transfer import Transfer
 from e2c_dl.worlds.virtual.wire import Wire
 
@@ -58,7 +59,7 @@ class Fluid:
 
     def __init__(self, kernel: Kernel, bottlenecks: Sequence[SharedRate], *alone: RankPair) -> None:
         self.kernel = kernel
-        self._rates = [Capacity(_rates(bottleneck)) for bottleneck in bottlenecks]
+        self._rates = [Capacity(rates(bottleneck)) for bottleneck in bottlenecks]
         self.flows: dict[RankPair, BitStream] = {}
         for pair in sorted({*alone, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
             through = tuple(index for index, bottleneck in enumerate(bottlenecks) if pair in bottleneck.links)
@@ -195,11 +196,6 @@ class SharedWire(Wire):
         self.deliver(leaving.transfer, leaving.first_ns, self.kernel.now_ns)
         if not self._flow.busy and not self.queue:
             self.say_goodbye()
-
-
-def _rates(bottleneck: SharedRate) -> Iterator[Step]:
-    steps = iter([(0.0, bottleneck.rate_bps)]) if bottleneck.rates is None else bottleneck.rates()
-    return ((round(from_s * 1e9), rate_bps / 1e9) for from_s, rate_bps in steps)
 
 
 class _Leaving:

@@ -31,6 +31,8 @@ from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.profile import HostModel
 from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
+from e2c_dl.worlds.virtual.tcp.bottleneck import SharedQueue
+from e2c_dl.worlds.virtual.tcp.wire import TcpWire
 from e2c_dl.worlds.virtual.wire import Wire
 from e2c_dl.worlds.virtual.worker import OnIteration, Setting, SimulatedIteration, VirtualWorker
 
@@ -161,7 +163,11 @@ class _Simulation:
     ) -> None:  # fmt: skip
         self._kernel = Kernel()
         self._setting, self._hosts, self._links, self._sink = setting, hosts, MappingProxyType(dict(links)), sink
-        self._fluid, self._unsteady = Fluid(self._kernel, bottlenecks), frozenset(unsteady)
+        ideal, over_tcp = _apart(bottlenecks, links)
+        self._fluid, self._unsteady = Fluid(self._kernel, ideal), frozenset(unsteady)
+        self._queues: dict[RankPair, SharedQueue] = {}
+        for each in over_tcp:
+            self._queues |= dict.fromkeys(each.links, SharedQueue(self._kernel, each))
         self._capacity = max(_LEAST_PENDING, PENDING_RECORDS // len(hosts))  # per rank: the sum is bounded
         self._unfinished = len(hosts)
         self._workers = [self._worker(rank, computes) for rank in range(len(hosts))]
@@ -219,13 +225,16 @@ class _Simulation:
         src = worker.rank
         model = self._links.get((src, dst), _UNSHAPED)
         round_trip_s = model.delay_s + self._links.get((dst, src), model).delay_s  # ways may differ
-        fluid = self._shared_by(src, dst)
-        kind = Wire if fluid is None else SharedWire
+        fluid = None if model.tcp else self._shared_by(src, dst)
+        kind = TcpWire if model.tcp else Wire if fluid is None else SharedWire
         wire = kind(
             self._kernel, model, src=src, dst=dst, round_trip_s=round_trip_s, seed=self._setting.seed,
             record=worker.record, receiver=self._workers[dst],
         )  # fmt: skip
-        if isinstance(wire, SharedWire) and fluid is not None:  # the second for the type checker
+        if isinstance(wire, TcpWire) and model.tcp is not None:  # the second, here and below, for the type checker
+            queue, steady = self._queues.get((src, dst)), not self._stops(src, dst)
+            wire.connect(model.tcp, worker, queue, steady=steady, seed=self._setting.seed)
+        elif isinstance(wire, SharedWire) and fluid is not None:
             wire.share(fluid)
         return wire
 
@@ -233,13 +242,17 @@ class _Simulation:
         """What the link's rate depends on, if that is not known beforehand."""
         if (src, dst) in self._fluid.flows:
             return self._fluid
-        unsteady = (src, dst) in self._unsteady or self._hosts[src].pauses
-        return Fluid(self._kernel, (), (src, dst)) if unsteady else None  # None: times are known as it begins
+        # None: times are known as a message begins
+        return Fluid(self._kernel, (), (src, dst)) if self._stops(src, dst) else None
+
+    def _stops(self, src: int, dst: int) -> bool:
+        """Whether the link may change, or its sender stop, in ways that are not known beforehand."""
+        return (src, dst) in self._unsteady or bool(self._hosts[src].pauses)
 
     def _changed(self, pairs: Sequence[RankPair]) -> None:
         for src, dst in pairs:
             wire = self._workers[src].wires.get(dst)
-            if isinstance(wire, SharedWire):
+            if wire is not None:
                 wire.recondition()
 
     def _ended(self) -> None:
@@ -253,3 +266,16 @@ class _Simulation:
         records = b"".join(worker.records)
         worker.records.clear()
         self._sink.write(worker.rank, records)
+
+
+def _apart(
+    bottlenecks: Sequence[SharedRate], links: Mapping[RankPair, LinkModel]
+) -> tuple[list[SharedRate], list[SharedRate]]:
+    """(those of ideal links, those of links with a tcp). Raises: InputError for one that has both."""
+    found: tuple[list[SharedRate], list[SharedRate]] = [], []
+    for each in bottlenecks:
+        over_tcp = {links.get(pair, _UNSHAPED).tcp is not None for pair in each.links}
+        if len(over_tcp) > 1:
+            raise InputError(f"bottleneck of {each.links}: give all of its links a tcp, or none of them")
+        found[True in over_tcp].append(each)
+    return found

@@ -7,7 +7,8 @@
 
 A message that is posted while nothing waits begins at once, and then all of its times are known: one event, its
 arrival. A higher priority overtakes what is queued, not what the kernel has taken (``send_buffer_bytes``), as in the
-live world.
+live world. With jitter each segment has its own delay, and a message is there when the latest of its segments is: what
+TCP hands over, it hands over in order.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
+from e2c_dl.dynamics.loss_model import MOST_SPREAD, spread
 from e2c_dl.errors import PeerLost
-from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits
+from e2c_dl.ethernet import FULL_FRAME_BITS, SEGMENT_BYTES, wire_bits
 from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel, Pauses
-from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, LinkModel, lossy_rate_bps
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, LinkModel
 from e2c_dl.worlds.virtual.transfer import Transfer
 
 _SEND, _RECEIVE = int(Phase.SEND), int(Phase.RECEIVE)
@@ -53,7 +55,7 @@ class Wire:
         self.kernel, self.model, self.src, self.dst = kernel, model, src, dst
         self.record, self.receiver = record, receiver
         self.lost: PeerLost | None = None
-        self.capacity = Capacity(_steps(model, round_trip_s))
+        self.capacity = Capacity(steps(model))
         self._in_force = ConditionsInForce(model.over_time())
         self.queue: list[tuple[int, int, Transfer]] = []
         self.pump_free_ns = 0
@@ -62,9 +64,9 @@ class Wire:
         self.buffer_bits = float(wire_bits(model.send_buffer_bytes)) if model.send_buffer_bytes else 0.0
         self._buffer_ns = self.capacity.finish_ns(0, self.buffer_bits)  # used at a constant rate alone
         self._header_ns = self.capacity.finish_ns(0, wire_bits(MESSAGE_HEADER_BYTES))
-        self._round_trip_s = round_trip_s
+        self.round_trip_s = round_trip_s
         self._delay_ns = round(model.delay_s * 1e9)
-        chance = model.loss or model.jitter_s or model.conditions
+        chance = model.jitter_s or model.conditions
         self._random = random.Random(f"{seed} {src} {dst}") if chance else None
         self._service_ns: dict[int, int] = {}  # nbytes -> how long it takes, where that is always the same
         self._on_arrival = self._arrive  # bound once
@@ -86,7 +88,7 @@ class Wire:
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
-        self.capacity = Capacity(_steps(self.model, self._round_trip_s))
+        self.capacity = Capacity(steps(self.model))
         self._in_force = ConditionsInForce(self.model.over_time())
 
     def pump(self, _: object) -> None:
@@ -180,7 +182,10 @@ class Wire:
         if self._random is not None:  # chance or change
             now = self._in_force.at(departed_ns)  # a change while it is on its way does not touch it
             self._delay_ns = round(now.delay_s * 1e9)
-            arrived_ns = departed_ns + self._delay_ns + self._late_ns(self._random, now, transfer.nbytes, departed_ns)
+            arrived_ns = departed_ns + self._delay_ns
+            if now.jitter_s:
+                segments = max(1, -(-transfer.nbytes // SEGMENT_BYTES))
+                arrived_ns += late_ns(now, segments, self.capacity.rate_at(departed_ns), self._random)
         arrived_ns = max(arrived_ns, self.arrived_ns)  # TCP delivers in order, whatever the jitter
         begun_ns = max(first_ns + self._delay_ns, self.arrived_ns)  # read after the previous one
         self.arrived_ns = arrived_ns
@@ -212,18 +217,6 @@ class Wire:
         ))  # fmt: skip
         receiver.put(transfer)
 
-    def _late_ns(self, generator: random.Random, now: LinkModel, nbytes: int, departed_ns: int) -> int:
-        """Jitter (it may be below 0), and a round trip if the message's last window has lost a segment."""
-        late_s = 0.0
-        if now.jitter_s:
-            late_s = max(-now.delay_s, generator.uniform(-now.jitter_s, now.jitter_s))  # never before it was sent
-        if now.loss:
-            rate_bps = self.capacity.rate_at(departed_ns) * 1e9
-            window = min(wire_bits(nbytes), rate_bps * self._round_trip_s) / FULL_FRAME_BITS
-            if generator.random() < 1 - (1 - now.loss) ** max(1.0, window):
-                late_s += self._round_trip_s  # until it is sent again
-        return round(late_s * 1e9)
-
 
 class ConditionsInForce:
     """What a link is like over time, asked for in order of time."""
@@ -241,17 +234,25 @@ class ConditionsInForce:
         return self._now
 
 
-def _steps(model: LinkModel, round_trip_s: float) -> Iterator[Step]:
-    way_back_s = round_trip_s - model.delay_s  # the other link's: it does not change with this one
+def late_ns(now: LinkModel, segments: int, bits_per_ns: float, generator: random.Random) -> int:
+    """How much later than its delay after the departure of the last the latest of ``segments`` is there; maybe below 0.
+
+    Segments leave one after another at this rate; each draws its own delay, from the last on, as long as an earlier one
+    could still be later than those.
+    """
+    gap_ns, jitter_ns, least_ns = FULL_FRAME_BITS / bits_per_ns, now.jitter_s * 1e9, -now.delay_s * 1e9
+    most_ns = MOST_SPREAD[now.distribution] * jitter_ns
+    latest_ns, before_ns = least_ns, 0.0
+    for _ in range(segments):
+        if most_ns - before_ns <= latest_ns:
+            break
+        latest_ns = max(latest_ns, max(least_ns, jitter_ns * spread(now.distribution, generator)) - before_ns)
+        before_ns += gap_ns
+    return round(latest_ns)
+
+
+def steps(model: LinkModel) -> Iterator[Step]:
+    """The rate over time. What waits before a link that TCP sends over leaves it at its rate, also while it is down."""
     for from_s, now in model.over_time():
-        yield round(from_s * 1e9), _bits_per_ns(now, way_back_s + now.delay_s)
-
-
-def _bits_per_ns(model: LinkModel, round_trip_s: float) -> float:
-    """The rate of a link as it is, less what is lost and sent again."""
-    if model.down:
-        return 0.0
-    rate_bps = UNLIMITED_BPS if model.rate_bps is None else model.rate_bps
-    if model.loss:
-        rate_bps = min(rate_bps, lossy_rate_bps(model.congestion_control, model.loss, round_trip_s)) * (1 - model.loss)
-    return rate_bps / 1e9
+        rate_bps = UNLIMITED_BPS if now.rate_bps is None else now.rate_bps
+        yield round(from_s * 1e9), 0.0 if now.down and model.tcp is None else rate_bps / 1e9

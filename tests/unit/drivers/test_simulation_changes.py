@@ -65,7 +65,7 @@ def test_a_window_that_begins_with_an_iteration_slows_a_host(tmp_path: Path, ste
 def test_a_cut_holds_everybody_until_it_ends(tmp_path: Path, steady_s: float, at: str) -> None:
     cut = {"partition": [["edge.*"], ["cloud.*"]], "at": at, "for": "2s"}
     archive = changing(tmp_path, injected=faults(cut))
-    assert steady_s + 1.5 < seconds(archive) < steady_s + 2.5
+    assert steady_s + 1.5 < seconds(archive) < steady_s + 4.0  # TCP waits as long again as it has, 4 s at most
     down = [change for change in archive.changes() if change.what is Change.LINK and change.value["down"]]
     assert {change.whom for change in down} == {
         f"{src} -> {dst}" for edge in ("edge-1", "edge-2") for src, dst in ((edge, "cloud-1"), ("cloud-1", edge))
@@ -95,7 +95,7 @@ def test_a_cut_for_good_of_a_link_that_never_stops_changing_ends_the_run(tmp_pat
     access = {"name": "uplink", "rate": {"steps": {"0s": "90mbit", "10ms": "80mbit"}, "period": "20ms"}}
     shared = [{"name": "uplink", "rate": "90mbit", "links": [{"src": "edge.*", "dst": "cloud.*"}]}]
     cut = {"cut": [{"src": "edge-1", "dst": "*.*"}], "at": "105ms"}
-    with pytest.raises(E2cDlError, match=r"deadlock at 0\.\d+ s .*: rank 0"):
+    with pytest.raises(E2cDlError, match=r"lost rank \d: nothing that was sent was acknowledged for 20 s"):
         changing(
             tmp_path, schedules={"links": [link], "bottlenecks": [access]}, bottlenecks=shared, injected=faults(cut)
         )

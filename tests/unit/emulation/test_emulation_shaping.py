@@ -9,12 +9,11 @@ from itertools import pairwise
 import pytest
 from relay_wire import A_TO_B, ARP, IP, Wire, frame, mac
 
-from e2c_dl.emulation.link_values import default_queue_bytes
 from e2c_dl.emulation.relay.config import RelayConfig
 from e2c_dl.emulation.relay.frames import VNET, internet_sum, shape
 from e2c_dl.emulation.relay.report import RelayReport, limitations
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link, Pair
+from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link, Pair, default_queue_bytes
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 SLOW: dict[Pair, Link] = {A_TO_B: Link(rate_bps=1e6, delay_s=0.01)}

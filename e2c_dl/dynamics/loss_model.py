@@ -21,6 +21,9 @@ PARETO_SHAPE = 3.0
 PARETO_MOST = 4.5
 """Of a Pareto variable that is at least 1: the 1.1 % above it become it, as in netem's table."""
 
+MOST_SPREAD = {Distribution.UNIFORM: 1.0, Distribution.NORMAL: 6.0, Distribution.PARETO: 3.5}
+"""What :func:`spread` gives at most; of a normal one, one draw in a billion is more."""
+
 
 class LossModel:
     """A stream of segments, some of them marked with ``probability``, or as ``burst`` says: lost or not.
