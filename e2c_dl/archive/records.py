@@ -103,21 +103,25 @@ class Progress(Struct, frozen=True, kw_only=True):
     loss: float | None = None
     test_loss: float | None = None
     accuracy: float | None = None  # of the last evaluation, 0..1
+    model: str | None = None  # whose parameters that was of; None: not evaluated, or an earlier version did not say
     elapsed_s: float
     remaining_s: float | None = None
 
     @classmethod
-    def at(cls, iteration: int, iterations: int, elapsed_s: float, used: float, **known: Any) -> Progress:
+    def at(
+        cls, iteration: int, iterations: int, elapsed_s: float, used: float, model: str | None, **known: Any
+    ) -> Progress:
         """After ``iteration`` iterations in ``elapsed_s``, when ``used`` (0..1) of the budget is: the rest is expected
-        to take as long as that.
+        to take as long as that. ``model``: whose parameters were evaluated, if any.
 
         What is not a number, as losses of shapes are, is not known.
         """
         known = {name: value for name, value in known.items() if value is None or not math.isnan(value)}
         remaining_s = round(elapsed_s * (1 - used) / used, 6) if used > 0 else None
         return cls(
-            iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6), remaining_s=remaining_s, **known
-        )
+            iteration=iteration, iterations=iterations, elapsed_s=round(elapsed_s, 6), remaining_s=remaining_s,
+            model=model, **known,
+        )  # fmt: skip
 
 
 class Doing(Struct, frozen=True, kw_only=True):

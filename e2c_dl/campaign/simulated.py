@@ -22,6 +22,7 @@ from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import REAL, SHAPES
 from e2c_dl.scenario.workflow import PROFILE
+from e2c_dl.worlds.trained import model_facts
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
 RUN_ID_BYTES = 4
@@ -88,7 +89,11 @@ def stage(simulation: Simulation) -> None:
         versions=versions(),
         emulation=inputs.emulation_facts(scenario),
         hosts=[{"name": h.name, "layer": h.layer, "rank": h.rank, "role": h.role} for h in scenario.topology.ranks],
-        facts={"training": scenario.training.recorded(), "mathematics": SHAPES if simulation.shapes_only else REAL},
+        facts={
+            "training": scenario.training.recorded(),
+            "model": model_facts(scenario.training),
+            "mathematics": SHAPES if simulation.shapes_only else REAL,
+        },
     )
     simulation.console.begun(run_id, path)
     for sentence in (*(NOT_TRAINED if simulation.shapes_only else ()), *inputs.not_honoured(scenario)):

@@ -22,6 +22,7 @@ from e2c_dl.scenario.model import SHAPES
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
+from e2c_dl.worlds.trained import model_facts
 
 
 def check(campaign: Campaign) -> None:
@@ -60,7 +61,8 @@ def stage(campaign: Campaign) -> None:
         versions=versions(),
         emulation=testbed.facts(),
         facts={
-            "training": scenario.training.recorded(), "mathematics": scenario.training.mathematics,
+            "training": scenario.training.recorded(), "model": model_facts(scenario.training),
+            "mathematics": scenario.training.mathematics,
             "strict": request.strict, "only_probe": request.only_probe, "kernel": platform.release(),
         },
     )  # fmt: skip

@@ -80,7 +80,7 @@ def _iteration_s(trace: Trace, iterations: int) -> float:
     """Median over iterations of the slowest rank's time."""
     slowest_ns = np.zeros(iterations, dtype=np.int64)
     for rank in trace.ranks:
-        spans = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+        spans = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < iterations)]
         np.maximum.at(slowest_ns, spans["iteration"], spans["end_ns"] - spans["start_ns"])
     return float(np.median(slowest_ns)) / 1e9
 
@@ -135,7 +135,7 @@ def _about_completeness(
     counts = [int((rank.spans["phase"] == Phase.ITERATION).sum()) for rank in trace.ranks]
     if not broken and max(counts) > iterations:
         unlike = f"Ranks trained {iterations} to {max(counts)} iterations, each at its own pace"
-        yield Limitation(sentence=f"{unlike}: figures are of the first {iterations} of each.")
+        yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
     elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
         yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
 

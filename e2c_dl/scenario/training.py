@@ -140,9 +140,9 @@ def _check_one_end(fields: Mapping[str, Field]) -> None:
         raise fields[given[1]].error(f"{' and '.join(given)} each say when training ends", "keep one of them")
 
 
-def _optional(read: Callable[[Field], object]) -> Callable[[Field], object]:
-    """As ``read`` does; nothing where nothing is said."""
-    return lambda field: None if field.value is None else read(field)
+def _optional(read: Callable[[Field], object], default: object = None) -> Callable[[Field], object]:
+    """As ``read`` does; ``default`` where null is written."""
+    return lambda field: default if field.value is None else read(field)
 
 
 # Key -> what holds where ``env:`` says nothing, and how its value is read. Behind the readers, which it names.
@@ -153,7 +153,7 @@ _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "data_dir": (None, _data_dir),
     "partition": ("iid", _spelled(parse_partition)),
     "mathematics": (REAL, one_of((REAL, SHAPES)).read),
-    "iterations": (100, integer(1, MAX_ITERATIONS).read),  # of each rank
+    "iterations": (100, _optional(integer(1, MAX_ITERATIONS).read, 100)),  # of each rank
     "updates": (None, _optional(integer(1, MAX_UPDATES).read)),  # gradients applied, of all ranks together
     "samples": (None, _optional(integer(1, MAX_SAMPLES).read)),  # trained on, of all ranks together
     "seconds": (None, _optional(number(0, MAX_SECONDS, above=True).read)),  # of training

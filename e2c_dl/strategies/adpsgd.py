@@ -45,6 +45,10 @@ class ADPSGD(Strategy):
         """Both ways between each active rank and its passive neighbours."""
         return [(rank, other) for rank in range(size) for other in neighbours(rank, size)]
 
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The average of all models, as in the paper's theorem."""
+        return [1 / len(samples)] * len(samples)
+
     async def run(self, worker: Worker) -> None:
         rank = _Rank(worker)
         await worker.copy(rank.model, worker.parameters)

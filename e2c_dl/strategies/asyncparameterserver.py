@@ -21,6 +21,7 @@ iteration does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from e2c_dl.strategies.base import Message, Vector, Worker
@@ -33,6 +34,10 @@ class AsyncParameterServer(Served):
 
     name: ClassVar[str] = "asyncparameterserver"
     asynchronous: ClassVar[bool] = True
+
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The server's copy: others hold what they pulled last."""
+        return [float(rank == self._server) for rank in range(len(samples))]
 
     async def follow(self, worker: Worker) -> None:
         update = worker.zeros()

@@ -283,6 +283,11 @@ class Strategy(ABC):
         """Those of ``links`` that are used with these settings, where rank r is in ``layers[r]``, sorted."""
         return self.links(len(layers))
 
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float] | None:
+        """Where the trained model is, which is evaluated and saved: the sum of all ranks' parameters times these
+        weights, by rank; None: every rank's parameters are the model. ``samples``: in each rank's last batch."""
+        return None
+
     @abstractmethod
     async def run(self, worker: Worker) -> None:
         """Train: returns when ``worker.iterations()`` ends."""

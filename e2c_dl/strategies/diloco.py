@@ -16,9 +16,12 @@ Laws: with H = 1, lr 1, mu 0 and plain SGD it equals Allreduce (float64: 1e-9 ov
 it equals Local SGD; with period_within = period_between it equals the flat form to rounding; after an outer step all
 ranks hold the same parameters, to the bit.
 
+The model is the mean of all ranks': after an outer step that is theta.
+
 Differences from the paper: H is 50 by default, the paper's main results have 500; the inner optimizer is the scenario's
 (the paper: AdamW), and what it remembers stays local, as there. Ranks count by the samples in their batches; the
-paper's plain mean is ``weights: equal``, the same for equal batches. Layers are not the paper's.
+paper's plain mean is ``weights: equal``, the same for equal batches. The paper's runs end with an outer step; one that
+ends inside a period takes none on the rest of it. Layers are not the paper's.
 """
 
 from __future__ import annotations
@@ -61,6 +64,10 @@ class DiLoCo(Strategy):
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)
+
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The mean of all models, which a run that ends inside a period has not brought together."""
+        return self._averaging.weights_of(samples)
 
     async def run(self, worker: Worker) -> None:
         anchor, velocity, delta = worker.zeros(), worker.zeros(), worker.zeros()

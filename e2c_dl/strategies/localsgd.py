@@ -13,9 +13,11 @@ Laws: with H = 1 and plain SGD it equals Allreduce (float64: 1e-9 over 100 itera
 period_within = period_between it equals the flat form to rounding; after an average over all, the ranks that took part
 hold the same parameters.
 
-Differences from the paper: the paper averages all ranks alike, which is ``weights: equal``; it averages at the last
-iteration whatever H, here the last average is that of the last multiple of H. What the optimizer remembers (momentum)
-stays local, as in torch's PostLocalSGDOptimizer. Layers are not the paper's.
+The model is the mean of all ranks' after the last iteration, as in the paper, whatever H.
+
+Differences from the paper: the paper averages all ranks alike, which is ``weights: equal``; its last average is sent as
+the others are, here a run that ends inside a period leaves it to who collects the model. What the optimizer remembers
+(momentum) stays local, as in torch's PostLocalSGDOptimizer. Layers are not the paper's.
 """
 
 from __future__ import annotations
@@ -49,6 +51,10 @@ class LocalSGD(Strategy):
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)
+
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The mean of all models, which a run that ends inside a period has not brought together."""
+        return self._averaging.weights_of(samples)
 
     async def run(self, worker: Worker) -> None:
         async for iteration in worker.iterations():

@@ -20,6 +20,7 @@ from e2c_dl import strategies
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Setting
 from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.trained import TrainedModel
 
 SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "allreduce": [{"tree_below_bytes": 30}, {"tree_below_bytes": 1 << 30}],
@@ -153,3 +154,28 @@ def test_speeds_decide_what_is_computed_of_asynchronous_strategies_alone(
 
     alike = trained([1.0] * size, seed) == trained([9.0] + [1.0] * (size - 1), seed + 1)
     assert alike is not strategies.load(name).asynchronous
+
+
+@pytest.mark.parametrize(("name", "chosen"), CASES, ids=str)
+@given(size=st.integers(1, 6), seed=st.integers(0, 10_000))
+@settings(max_examples=5, deadline=None)
+def test_the_trained_model_is_where_the_strategy_says(
+    name: str, chosen: dict[str, Setting], size: int, seed: int
+) -> None:
+    problem = Problem(size, seed)
+    computes = problem.computes()
+    virtual_world.run(
+        lambda: strategies.load(name)(**chosen), size=size, seed=seed, iterations=ITERATIONS + 1, computes=computes,
+        samples=problem.samples, factors=np.random.default_rng(seed).uniform(1, 9, size).tolist(),
+    )  # fmt: skip
+    model = TrainedModel.of(strategies.load(name)(**chosen), problem.samples)
+    if model.weights is None:
+        assert all(np.array_equal(compute.parameters, computes[0].parameters) for compute in computes)
+    else:
+        assert len(model.weights) == size
+        assert min(model.weights) >= 0
+        assert sum(model.weights) == pytest.approx(1.0)
+    expected = np.average([compute.parameters for compute in computes], axis=0, weights=model.weights)
+    assert np.allclose(model.assembled(lambda rank: computes[rank].parameters), expected, rtol=1e-12)
+    assert model.holders[0] >= 0
+    assert model.described()

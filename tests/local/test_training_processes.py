@@ -96,6 +96,20 @@ def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare
         assert all(row.count(",") == rows[0].count(",") for row in rows)
 
 
+def test_processes_share_a_budget_and_the_servers_model_is_saved(prepare: Prepare) -> None:
+    run = prepare(
+        [8, 8, 8], strategy="asyncparameterserver", strategy_settings={"server": 1}, iterations=None, updates=60,
+        evaluate_every=10,
+    )  # fmt: skip
+    run.start()
+    assert run.wait() == [0, 0, 0]
+    assert sum(run.read(rank, "outcome.json")["iterations_done"] for rank in range(3)) == 60
+    last = run.progress(0)[-1]
+    assert (last["model"], last["remaining_s"]) == ("rank 1's parameters", 0)
+    assert np.isfinite(np.load(run.directory(0) / "model.npz")["parameters"]).all()
+    assert not (run.directory(1) / "model.npz").exists()
+
+
 def paced_gradients(spans: np.ndarray, paced_ns: float) -> bool:
     """Whether every gradient lasts as long as pacing says, to a microsecond."""
     computed = spans[spans["task"] == -1]

@@ -172,7 +172,7 @@ def _from_host(host: Host, source: Source, into: Path) -> str | None:
 
 
 def _model_to_its_place(host: Host, archive: Path) -> None:
-    """The parameters of rank 0 stand beside run.json: every rank ends with the same."""
+    """What rank 0 has saved stands beside run.json: it was given the strategy's model."""
     model = archive / layout.HOSTS / host.name / layout.MODEL
     if host.rank == 0 and model.is_file():
         model.replace(archive / layout.MODEL)

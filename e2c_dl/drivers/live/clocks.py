@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from e2c_dl.drivers.live.abandoned import abandonable
-from e2c_dl.drivers.live.control import Control
+from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace import clock
@@ -51,7 +51,7 @@ class Clocks:
 
     async def finish(self) -> None:
         """All ranks exchange a last time. Raises: TrainingError."""
-        await self._control.barrier("clocks again")  # ranks that still train would delay the answers
+        await self._control.barrier("clocks again", WHILE_ALIVE)  # ranks that still train would delay the answers
         await self._exchange()
 
     async def _follow(self) -> None:

@@ -31,6 +31,10 @@ from e2c_dl.worlds.live.sockets import SocketOptions, tune
 T = TypeVar("T")
 
 WITHIN_S = 60.0
+WHILE_ALIVE = None
+"""Limit of a gathering that some ranks come to after work of any length: as long as all show signs of life. A process
+that ends closes its connection, a host that vanishes is found gone by TCP (worlds.giving_up), and who waits for the run
+from outside ends one whose worker, or whose host, is stopped (drivers.live.detached, campaign.hosts.life)."""
 LARGEST_LINE_BYTES = 1 << 22  # asyncio's own limit is 64 KiB, which values of many ranks exceed
 _VERDICT_WITHIN_S = 5.0  # a coordinator that is itself gone never answers
 _RETRY_S = 0.2  # rank 0 may not listen yet: all workers start at the same time

@@ -40,6 +40,7 @@ class ProgressLog:
         self.iterations_done = 0
         self._rank = rank
         self._share: live.Share | None = None
+        self._curve: str | None = None
         self._path = records.progress_file
         self._begin = self._last = time.monotonic()  # not wall clock, which may be set meanwhile
         self._file = _opened(self._path)
@@ -49,29 +50,33 @@ class ProgressLog:
         """From the start of training to the last report."""
         return self._last - self._begin
 
-    def begin(self, share: live.Share) -> None:
-        """Training begins, until ``share`` is used."""
-        self._share = share
+    def begin(self, share: live.Share, curve: str) -> None:
+        """Training begins, until ``share`` is used; ``curve`` says whose parameters are evaluated meanwhile."""
+        self._share, self._curve = share, curve
         self._begin = self._last = time.monotonic()
 
     def report(self, progress: live.IterationDone) -> None:
         """Append one line. Raises: TrainingError if it cannot be written."""
         self.iterations_done = progress.iteration + 1
         self._last = time.monotonic()
-        self._append(loss=progress.loss, accuracy=progress.accuracy)
+        evaluated = None if progress.accuracy is None else self._curve
+        self._append(evaluated, loss=progress.loss, accuracy=progress.accuracy)
 
-    def evaluated(self, loss: float, accuracy: float) -> None:
-        """Append the line of the final evaluation; its loss is on the test samples. Raises: TrainingError."""
-        self._append(test_loss=loss, accuracy=accuracy)
+    def evaluated(self, loss: float, accuracy: float, model: str) -> None:
+        """Append the line of the final evaluation, of ``model``; its loss is on the test samples.
+
+        Raises: TrainingError.
+        """
+        self._append(model, test_loss=loss, accuracy=accuracy)
 
     def close(self) -> None:
         self._file.close()
 
-    def _append(self, **known: Any) -> None:
+    def _append(self, model: str | None, **known: Any) -> None:
         done, share = self.iterations_done, self._share
         used = share.used(done, self.seconds) if share else 0.0
         iterations = share.iterations or 0 if share else 0
-        line = Progress.at(done, iterations, self.seconds, used, rank=self._rank, **known)
+        line = Progress.at(done, iterations, self.seconds, used, model, rank=self._rank, **known)
         try:
             self._file.write(report_line(line))
         except OSError as error:

@@ -17,8 +17,9 @@ from e2c_dl.drivers.live.budget.shares import AskedShare, share_of
 from e2c_dl.drivers.live.calibrating import Tell
 from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.clocks import Clocks
-from e2c_dl.drivers.live.control import Aborted, Control
+from e2c_dl.drivers.live.control import WHILE_ALIVE, Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
+from e2c_dl.drivers.live.ending.collect import collect
 from e2c_dl.drivers.live.facts import tcp_limits
 from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure, probe
@@ -27,10 +28,11 @@ from e2c_dl.drivers.live.metrics import Metrics, device_with
 from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
-from e2c_dl.strategies.base import Evaluation
+from e2c_dl.strategies.base import Evaluation, Strategy
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
+from e2c_dl.worlds.trained import CURVE_RANK, TrainedModel
 
 SMALL_BYTES = 1 << 16  # a message may be larger than a small model
 
@@ -132,19 +134,17 @@ async def _steps(
     )  # fmt: skip
     await control.barrier("start")  # all links are open, everywhere
     emulation.began()
-    progress.begin(share)  # set-up is no part of training
+    progress.begin(share, TrainedModel.of(strategy, training.batch_sizes).curve)  # set-up is no part of training
     trained = worker.run(
         strategy,
-        everybody=lambda: control.barrier("trained", None),  # a slow rank may take as long as it takes
+        everybody=lambda: control.barrier("trained", WHILE_ALIVE),  # a slow rank may take as long as it takes
         as_seen=lambda seen: controlled(seen, training.batching),
     )
     async with clocks.followed():
         await emulation.watched(trained)
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
-    evaluation = await _conclude(assignment, worker, progress) if assignment.rank == 0 else None
-    await control.barrier("concluded")  # others' ends must not look like losses while rank 0 evaluates
-    return evaluation
+    return await _conclude(assignment, strategy, worker, control, progress, key)
 
 
 def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:
@@ -173,10 +173,19 @@ async def _connect(
     )  # fmt: skip
 
 
-async def _conclude(assignment: Assignment, worker: LiveWorker, progress: ProgressLog) -> Evaluation | None:
-    evaluation = await worker.evaluate()
-    if assignment.scenario.training.mathematics == SHAPES:  # the time it takes is all that is to know of it
-        return None
-    progress.evaluated(evaluation.loss, evaluation.accuracy)
-    np.savez(assignment.records.model, parameters=worker.parameters)
-    return evaluation
+async def _conclude(
+    assignment: Assignment, strategy: Strategy, worker: LiveWorker, control: Control, progress: ProgressLog, key: bytes
+) -> Evaluation | None:
+    """How good the strategy's model is, at rank 0, which saves it; all others wait meanwhile."""
+    real = assignment.scenario.training.mathematics != SHAPES
+    model = TrainedModel.of(strategy, await control.gather("samples", worker.samples, WHILE_ALIVE))
+    if real:  # of shapes there is nothing to collect
+        worker.parameters[:] = await collect(
+            model, worker.parameters, control, address=assignment.own.address, size=assignment.size, key=key
+        )
+    evaluation = await worker.evaluate() if assignment.rank == CURVE_RANK else None
+    if evaluation is not None and real:  # else the time it takes is all that is to know of it
+        progress.evaluated(evaluation.loss, evaluation.accuracy, model.described())
+        np.savez(assignment.records.model, parameters=worker.parameters)
+    await control.barrier("concluded", WHILE_ALIVE)  # others' ends must not look like losses while rank 0 evaluates
+    return evaluation if real else None

@@ -48,10 +48,13 @@ def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
 
 
 class ProgressFiles:
-    """Every rank's progress.jsonl, a line per iteration; times are virtual seconds of training."""
+    """Every rank's progress.jsonl, a line per iteration; times are virtual seconds of training.
 
-    def __init__(self, hosts: Sequence[HostRecords], allotment: Allotment) -> None:
-        self._hosts, self._allotment = hosts, allotment
+    ``curve`` says whose parameters are evaluated while training.
+    """
+
+    def __init__(self, hosts: Sequence[HostRecords], allotment: Allotment, curve: str) -> None:
+        self._hosts, self._allotment, self._curve = hosts, allotment, curve
         self._pending: list[list[Progress]] = [[] for _ in hosts]
         self.done = [0] * len(hosts)  # iterations, by rank
         self.elapsed_s = [0.0] * len(hosts)
@@ -59,11 +62,11 @@ class ProgressFiles:
     def ended(self, rank: int, iteration: int, loss: float, accuracy: float | None, elapsed_s: float) -> Progress:
         """Note that ``rank`` has ended ``iteration`` (from 0); what to tell people, whose time is not virtual."""
         self.done[rank], self.elapsed_s[rank] = iteration + 1, elapsed_s
-        self._add(rank, loss=loss, accuracy=accuracy)
+        self._add(rank, None if accuracy is None else self._curve, loss=loss, accuracy=accuracy)
         return replace(self._pending[rank][-1], remaining_s=None)
 
-    def evaluated(self, rank: int, evaluation: Evaluation) -> None:
-        self._add(rank, test_loss=evaluation.loss, accuracy=evaluation.accuracy)
+    def evaluated(self, rank: int, evaluation: Evaluation, model: str) -> None:
+        self._add(rank, model, test_loss=evaluation.loss, accuracy=evaluation.accuracy)
 
     def write(self) -> None:
         """Append what was noted since the last time."""
@@ -71,10 +74,10 @@ class ProgressFiles:
             host.append_progress(lines)  # in batches: thousands of ranks would open a file at each iteration
             lines.clear()
 
-    def _add(self, rank: int, **known: float | None) -> None:
+    def _add(self, rank: int, model: str | None, **known: float | None) -> None:
         done, elapsed_s = self.done[rank], self.elapsed_s[rank]
         used = self._allotment.used(done, elapsed_s)
-        line = Progress.at(done, self._allotment.iterations or 0, elapsed_s, used, rank=rank, **known)
+        line = Progress.at(done, self._allotment.iterations or 0, elapsed_s, used, model, rank=rank, **known)
         self._pending[rank].append(line)
 
 

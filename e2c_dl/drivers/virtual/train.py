@@ -16,7 +16,8 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.allotment import allotted
-from e2c_dl.worlds.virtual import HostModel, InFiles, SimulatedIteration, simulate
+from e2c_dl.worlds.trained import TrainedModel, trained_model
+from e2c_dl.worlds.virtual import HostModel, InFiles, Result, SimulatedIteration, simulate
 
 FLUSH_EVERY = 50
 """Iterations of rank 0 between two writings of the ranks' progress."""
@@ -33,10 +34,10 @@ class SimulatedRun:
         self._records = hosts.records(archive, scenario)
         self._spans = InFiles([each.spans for each in self._records])
         self._allotment = allotted(scenario.training)
-        self._progress = hosts.ProgressFiles(self._records, self._allotment)
+        self._progress = hosts.ProgressFiles(self._records, self._allotment, trained_model(scenario.training).curve)
         self._changes = RunChanges(scenario, archive)
         self._computes = None if shapes_only else _computes(scenario)
-        self._finished = False
+        self._ended: Result | None = None
         self._end_ns = 0
 
     @property
@@ -48,7 +49,7 @@ class SimulatedRun:
         """Run the strategy to its end on all ranks. Raises: TrainingError, InputError, Interrupted."""
         training = self._scenario.training
         strategy = strategies.load(training.strategy)
-        simulate(
+        self._ended = simulate(
             lambda: strategy(**training.strategy_settings),
             hosts=self._changes.hosts(self._models), links=self._changes.links(),
             bottlenecks=self._changes.bottlenecks, unsteady=self._changes.unsteady,
@@ -57,18 +58,25 @@ class SimulatedRun:
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
             on_end=self._on_end, allotment=self._allotment,
         )  # fmt: skip
-        self._finished = True
 
     def conclude(self, reason: str) -> None:
         """Write what every host leaves; ``reason`` says why training did not finish, and is empty if it did."""
         self._changes.conclude(self._end_ns)  # first: what happened is logged also of a run that failed
         evaluation: Evaluation | None = None  # of shapes, or a run that failed, there is none
-        if self._finished and self._computes is not None:
-            evaluation = self._computes[0].evaluate()
-            self._progress.evaluated(0, evaluation)
-            np.savez(self._archive / layout.MODEL, parameters=self._computes[0].parameters)
+        if self._ended is not None and self._computes is not None:
+            evaluation = self._evaluated(self._computes, self._ended.samples)
         self._progress.write()
         hosts.write_outcomes(self._records, self._progress, reason, evaluation)
+
+    def _evaluated(self, computes: Sequence[Compute], samples: Sequence[int]) -> Evaluation:
+        """The strategy's model, evaluated by rank 0, and saved."""
+        training = self._scenario.training
+        model = TrainedModel.of(strategies.load(training.strategy)(**training.strategy_settings), samples)
+        computes[0].parameters[:] = model.assembled(lambda rank: computes[rank].parameters)
+        evaluation = computes[0].evaluate()
+        self._progress.evaluated(0, evaluation, model.described())
+        np.savez(self._archive / layout.MODEL, parameters=computes[0].parameters)
+        return evaluation
 
     def _on_end(self, at_ns: int) -> None:
         self._end_ns = at_ns

@@ -136,7 +136,7 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.section(*sections.SPEED_UPS, bars))
     if source.progress:
         curves = embedded("progress", figures.progress(source.progress), "Loss and accuracy")
-        made.append(sections.section(*sections.LEARNING, curves))
+        made.append(sections.learning(source.progress, curves))
     return made
 
 

@@ -64,8 +64,17 @@ SPEED_UPS = (
     "What speeding up would bring",
     "Replayed from the trace: seconds saved if that one element were twice as fast. Red: a culprit too.",
 )
-LEARNING = ("Learning", "Training loss and test accuracy, as the worker of rank 0 reported them.")
 """Titles and captions of the sections that are one figure."""
+
+
+def learning(progress: Sequence[Progress], figure: str) -> str:
+    """Loss and accuracy over time, and whose they are."""
+    said = "Training loss and test accuracy, as the worker of rank 0 reported them."
+    whose = [row.model for row in progress if row.model is not None]
+    if whose:
+        last = "" if whose[0] == whose[-1] else f" while training, and of {whose[-1]} at the end"
+        said += f" Accuracy is of {whose[0]}{last}."
+    return section("Learning", escape(said), figure)  # an archive says whose
 
 
 def table(head: Sequence[Cell], rows: Sequence[tuple[str, Sequence[Cell]]]) -> str:

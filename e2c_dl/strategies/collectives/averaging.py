@@ -70,6 +70,12 @@ class Averaging:
             return Scope.ALL
         return Scope.LAYER if self.layered and done % self.period_within == 0 else None
 
+    def weights_of(self, samples: Sequence[int]) -> list[float]:
+        """The weight of each rank in an average over all, where they have so many ``samples``."""
+        if self.weights == "equal":
+            return [1 / len(samples)] * len(samples)
+        return [each / sum(samples) for each in samples]
+
     async def mean(self, worker: Worker, values: Vector, iteration: int, scope: Scope) -> None:
         """Turn ``values`` into their weighted mean over ``scope``; returns when they may be written again.
 

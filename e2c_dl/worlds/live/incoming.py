@@ -65,6 +65,7 @@ class Incoming:
         self._head = bytearray(HEADER_BYTES)
         self._head_bytes = 0  # of the next header that are there
         self._memory = PayloadMemory()
+        self.came_bytes = 0  # so far, whatever they are
         self._begun = 0
         self._unfinished: dict[int, _Unfinished] = {}
         self._wake_bytes = 1  # SO_RCVLOWAT as it is
@@ -144,6 +145,7 @@ class Incoming:
                 continue
             if not count:  # the end of the stream: of a peer that is there, at least one byte comes
                 raise EOFError
+            self.came_bytes += count
             taken = min(count, len(room))
             room = room[taken:]
             self._head_bytes += count - taken

@@ -31,7 +31,7 @@ from e2c_dl.worlds.live.sockets import SocketOptions, buffers, close_soon, liste
 from e2c_dl.worlds.live.tasks import seen
 
 CONNECT_WITHIN_S = 60.0
-GOODBYE_WITHIN_S = 60.0  # what is still on its way over a slow link comes first
+SILENT_S = 60.0  # while closing: what is still on its way over a slow link comes first, however long that takes
 QUEUED_MODELS = 16
 QUEUED_BYTES = 1 << 28
 _RETRY_S = 0.2  # a peer that does not listen yet refuses at once
@@ -74,6 +74,7 @@ class Network:
         self._outgoing: dict[int, Outgoing] = {}
         self._opening: dict[int, asyncio.Task[Outgoing]] = {}
         self._accepted: list[socket.socket] = []
+        self._receiving: list[Incoming] = []
         self._incoming: set[int] = set()  # sources of links that are open, or were
         self._arrived = asyncio.Event()  # set at each new incoming link
         self._departed: set[int] = set()  # sources that said goodbye
@@ -135,12 +136,17 @@ class Network:
     async def close(self) -> None:
         """Say goodbye on all links, wait until all peers have, and close. Raises: PeerLost if one does not."""
         await self.farewell()
-        if self._readers:  # wait() of nothing raises
-            await asyncio.wait(self._readers, timeout=GOODBYE_WITHIN_S)
+        came_bytes = -1
+        while self._readers and came_bytes < (came_bytes := self._came_bytes):  # as long as anything comes
+            await asyncio.wait(self._readers, timeout=SILENT_S)
         silent = sorted(self._incoming - self._departed)  # before abort, which ends the readers that would say so
         self.abort()
         if silent:
-            raise PeerLost(silent[0], f"it did not say goodbye within {GOODBYE_WITHIN_S:.0f} s")
+            raise PeerLost(silent[0], f"it did not say goodbye, and nothing came for {SILENT_S:.0f} s")
+
+    @property
+    def _came_bytes(self) -> int:
+        return sum(incoming.came_bytes for incoming in self._receiving)
 
     def abort(self) -> None:
         """Close everything as it is. A second call does nothing."""
@@ -217,6 +223,7 @@ class Network:
             connection, src=src, dst=self.rank, largest_payload_bytes=self._largest_payload_bytes,
             mailboxes=self.mailboxes, recorder=self._recorder,
         )  # fmt: skip
+        self._receiving.append(incoming)
         try:
             await incoming.receive_all()
         except PeerLost as why:

@@ -111,6 +111,7 @@ class Result:
     end_ns: int  # when the last rank's strategy returned, or was killed; messages may have arrived later
     killed: tuple[int, ...]  # ranks that were killed before their strategy had returned
     messages: int  # sent
+    samples: tuple[int, ...]  # in each rank's last batch
 
 
 def simulate(
@@ -191,7 +192,8 @@ class _Simulation:
                 self._write(worker)
         killed = tuple(worker.rank for worker in self._workers if worker.killed)
         messages = sum(wire.begun for worker in self._workers for wire in worker.wires.values())
-        return Result(end_ns=end_ns, killed=killed, messages=messages)
+        samples = tuple(worker.samples for worker in self._workers)
+        return Result(end_ns=end_ns, killed=killed, messages=messages, samples=samples)
 
     def _train(self, on_end: Callable[[int], None] | None) -> int:
         """When all ranks had ended, in ns."""

@@ -110,6 +110,27 @@ def test_real_mathematics_trains_and_takes_the_same_time(shapes: ReadArchive, re
     assert outcome is not None and outcome.accuracy == progress[-1].accuracy
 
 
+def test_the_strategys_model_is_evaluated_and_saved_and_the_archive_says_whose_it_is(tmp_path: Path) -> None:
+    def trained(server: int) -> tuple[ReadArchive, np.ndarray]:
+        chosen = {"strategy": "asyncparameterserver", "strategy_settings": {"server": server}}
+        folder = scenario(tmp_path / f"served-by-{server}", iterations=None, updates=9, evaluate_every=1, **chosen)
+        archive = simulated(folder, shapes_only=False)
+        return archive, np.load(archive.path / "model.npz")["parameters"]
+
+    for server in (0, 2):
+        archive, saved = trained(server)
+        facts, lines = archive.run.facts, archive.host("edge-1").progress()
+        assert facts["model"] == {"trained": f"rank {server}'s parameters", "curve": "rank 0's parameters"}
+        assert facts["training"]["budget"] == {"updates": 9}
+        assert {line.model for line in lines[:-1] if line.accuracy is not None} == {"rank 0's parameters"}
+        assert lines[-1].model == f"rank {server}'s parameters"
+        assert np.isfinite(saved).all()
+        assert sum(len(archive.host(host).progress()) for host in archive.hosts) == 9 + 1
+        page = (archive.path / "report.html").read_text()
+        end = f" while training, and of rank {server}&#x27;s parameters at the end" if server else ""
+        assert f"Accuracy is of rank 0&#x27;s parameters{end}." in page
+
+
 def test_injected_departures_slow_hosts_and_links_and_can_be_left_out(tmp_path: Path) -> None:
     emulation = {
         "compute": {"method": "sleep", "cores": 0.1},

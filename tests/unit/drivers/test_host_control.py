@@ -10,28 +10,34 @@ import numpy as np
 import pytest
 from loopback import free_port
 
+from e2c_dl import strategies
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.drivers.live.budget.account import Account, CountAccount, TimeAccount
 from e2c_dl.drivers.live.budget.shares import GrantedShare, LimitedShare
-from e2c_dl.drivers.live.control import Aborted, Control
+from e2c_dl.drivers.live.control import WHILE_ALIVE, WITHIN_S, Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
+from e2c_dl.drivers.live.ending.collect import collect
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
 from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.strategies.collectives.server import Served
 from e2c_dl.worlds.allotment import SharedTime
+from e2c_dl.worlds.trained import TrainedModel
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
 KEY = bytes(range(32))
 
 
-def play(scene: Callable[[list[Control]], Awaitable[None]], account: Account | None = None) -> None:
+def play(
+    scene: Callable[[list[Control]], Awaitable[None]], account: Account | None = None, within_s: float | None = 60
+) -> None:
     async def run() -> None:
         port = free_port()
         coordinator = Coordinator(NAMES, KEY, account=account)
         await coordinator.listen("127.0.0.1", port)
         ranks = [await Control.join("127.0.0.1", port, rank=rank, names=NAMES, key=KEY) for rank in range(3)]
         try:
-            await asyncio.wait_for(scene(ranks), 60)
+            await asyncio.wait_for(scene(ranks), within_s)
         finally:
             for control in ranks:
                 control.close()
@@ -49,6 +55,44 @@ def test_gather_is_by_rank_and_broadcast_is_rank_0s() -> None:
         )
 
     play(scene)
+
+
+@pytest.mark.parametrize("limit", [WHILE_ALIVE, WITHIN_S])
+def test_who_is_alive_is_waited_for_however_long_it_takes(limit: float | None) -> None:
+    async def scene(ranks: list[Control]) -> None:
+        loop = asyncio.get_running_loop()
+        waiting = [asyncio.ensure_future(ranks[rank].barrier("concluded", limit)) for rank in (1, 2)]
+        await asyncio.gather(*(control.barrier("behind that", WHILE_ALIVE) for control in ranks))
+        time = loop.time
+        loop.time = lambda: time() + 3600.0  # type: ignore[method-assign]  # rank 0 evaluates for an hour
+        last = asyncio.gather(*(control.barrier("much later", WHILE_ALIVE) for control in ranks))
+        if limit is not None:
+            with pytest.raises(Aborted, match=r"rank 0 \(edge-1\) did not come to 'concluded' within 60 s"):
+                await last
+            return
+        await last
+        await asyncio.gather(ranks[0].barrier("concluded", limit), *waiting)
+
+    play(scene, within_s=None)
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_the_strategys_model_is_collected_at_rank_0(name: str) -> None:
+    own = [np.full(5, 2.0 + rank, dtype=np.float32) for rank in range(3)]
+    chosen = {"server": 2} if issubclass(strategies.load(name), Served) else {}
+    model = TrainedModel.of(strategies.load(name)(**chosen), [10, 20, 70])
+
+    async def scene(ranks: list[Control]) -> None:
+        collected = await asyncio.gather(*(
+            collect(model, own[rank], control, address="127.0.0.1", size=3, key=KEY)
+            for rank, control in enumerate(ranks)
+        ))  # fmt: skip
+        assert np.array_equal(collected[0], model.assembled(lambda rank: own[rank]))
+        assert all(kept is parameters for kept, parameters in zip(collected[1:], own[1:], strict=True))
+
+    play(scene)
+    expected = {"asyncparameterserver": 4.0, "adpsgd": 3.0, "localsgd": 3.6, "diloco": 3.6}.get(name, 2.0)
+    assert np.allclose(model.assembled(lambda rank: own[rank]), expected)
 
 
 def test_a_shared_budget_is_granted_over_the_control_connections() -> None:
