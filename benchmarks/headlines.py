@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks import rooms
 
-_LINK = re.compile(r"\]\([^)\s]*benchmarks/results/(\w+)\.md\)(?:\s+\(at\s+`?([0-9a-f]{7,40})`?\))?")
+_LINK = re.compile(r"\]\([^)\s]*benchmarks/results/([\w-]+)\.md\)(?:\s+\(at\s+`?([0-9a-f]{7,40})`?\))?")
 
 
 def problems(root: Path = rooms.ROOT) -> Iterator[str]:
@@ -38,16 +38,15 @@ def _wrong(root: Path, name: str, mark: str | None) -> str:
     """What is wrong with a figure of ``name``, marked with ``mark``; empty: nothing."""
     result = root / "benchmarks" / "results" / f"{name}.json"
     if not result.is_file():
-        return f"has no result: python -m benchmarks.{name} --write"
+        return f"has no result: python -m benchmarks.{name.partition('-')[0]} --write"
     values = json.loads(result.read_text(encoding="utf-8"))
     commit = values.get("commit")
     if mark is not None:
         same = commit is None or mark.startswith(commit) or commit.startswith(mark)  # older results name none
         return "" if same else f"is marked with {mark}, but its result is of {commit}"
     then = values.get("rooms")
-    remedy = (
-        f'measure again (python -m benchmarks.{name} --write), or write "(at {commit or "COMMIT"})" behind the link'
-    )
+    again, behind = f"python -m benchmarks.{name.partition('-')[0]} --write", f"(at {commit or 'COMMIT'})"
+    remedy = f'measure again ({again}), or write "{behind}" behind the link'
     if not then:
         return f"is of a result that does not say what stood in its rooms; {remedy}"
     since = rooms.changed(then, root)

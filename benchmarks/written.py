@@ -71,19 +71,21 @@ def options(**smallest: object) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def write(
     name: str, *, title: str, text: str, values: Mapping[str, object], repeats: int, missed: Sequence[str],
-    folder: Path = RESULTS,
+    part: str = "", folder: Path = RESULTS,
 ) -> None:  # fmt: skip
     """NAME.md (``text``, Markdown) and NAME.json (``values``) are in ``folder``, each replaced in one step.
 
-    ``repeats``: how often each figure was measured; ``missed``: of the bar, a sentence each.
+    ``repeats``: how often each figure was measured; ``missed``: of the bar, a sentence each; ``part``: of NAME, which
+    has a file of its own, NAME-PART.
     """
     folder.mkdir(exist_ok=True)
     measured = {room: _ROOMS_BEFORE[room] for room in rooms.rooms().get(name, ())}
     facts = {**_facts(), "repeats": repeats, "missed": list(missed)}
     said = {**facts, "missed": "; ".join(missed) or "nothing", "rooms": ", ".join(measured)}
     head = "\n".join(f"* {fact}: {value}" for fact, value in said.items())
-    _replace(folder / f"{name}.json", json.dumps({**facts, "rooms": measured, **values}, indent=1))
-    _replace(folder / f"{name}.md", f"# {title}\n\n{head}\n\n{text.strip()}")
+    stem = f"{name}-{part}" if part else name
+    _replace(folder / f"{stem}.json", json.dumps({**facts, "rooms": measured, **values}, indent=1))
+    _replace(folder / f"{stem}.md", f"# {title}\n\n{head}\n\n{text.strip()}")
 
 
 def percent(part: float) -> str:

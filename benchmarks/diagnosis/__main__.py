@@ -1,13 +1,14 @@
 """Draws runs with and without departures, has each diagnosed, and judges the reports; exit status 1 if a bar is missed.
 
-``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--run N --keep DIR] [--write]``
+``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--run N --keep DIR] [--live N] [--write]``
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -30,54 +31,65 @@ KINDS = (*(what.value for what in What), "none")
 
 @click.command()
 @click.option("--runs", default=bars.LEAST_RUNS, show_default=True, help="Material runs, and as many clean ones.")
-@click.option(
-    "--seed", default=HELD_OUT, show_default=True, help="What they are drawn by: odd are held out, tune by even ones."
-)
+@click.option("--seed", default=HELD_OUT, show_default=True, help="What they are drawn by; odd ones are held out.")
 @click.option("--run", "number", type=int, help="This run of the campaign alone, told in full.")
-@click.option(
-    "--only", multiple=True, type=click.Choice(KINDS), help="Runs that meet one of these alone, so many in all."
-)
+@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Runs that meet one of these, so many in all.")
 @click.option("--lanes", default=2, show_default=True, help="Processes side by side.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the report of --run, and its truth.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the trace of --run, and its report.")
+@click.option("--live", type=int, help="Instead, so many runs on this machine's namespaces, as root.")
 @written.options(runs=4)
 def main(
-    *, runs: int, seed: int, number: int | None, only: tuple[str, ...], lanes: int, keep: Path | None, write: bool
-) -> None:
-    """Is the diagnosis exactly right, on runs of the virtual world whose truth is known?"""
+    *, runs: int, seed: int, number: int | None, only: tuple[str, ...], lanes: int, keep: Path | None,
+    live: int | None, write: bool,
+) -> None:  # fmt: skip
+    """Is the diagnosis exactly right, on runs whose truth is known?"""
     if number is not None:
-        one_run(seed, number, keep)
+        one_run(seed, number, keep, live is not None)
         return
     begun_s = time.monotonic()
     done: list[Outcome] = []
-    for outcome in campaign.campaign(seed, runs, lanes, only):
+    for outcome in campaign.campaign(seed, runs, lanes, only) if live is None else live_campaign(seed, live):
         done.append(outcome)
         if not outcome.right:
             click.echo("\n".join(described(outcome)), err=True)
-    said = f"{len(done)} runs of seed {seed} in {time.monotonic() - begun_s:.0f} s.\n\n{text(done)}"
+    found = bars.bars(done, predictions=live is None)
+    missed = bars.missed(done, found, live=live is not None)
+    said = f"{len(done)} runs of seed {seed} in {time.monotonic() - begun_s:.0f} s.\n\n{text(done, found)}"
     click.echo(said)
     if write:
+        title = "Diagnosis beside the truth" + ("" if live is None else ", live")
         values = {"seed": seed, "runs": [one.plain() for one in done]}
         written.write(
-            "diagnosis", title="Diagnosis beside the truth", text=said, values=values, repeats=1, missed=missed(done)
-        )
-    written.conclude(BAR, missed(done))
+            "diagnosis", title=title, text=said, values=values, repeats=1, missed=missed,
+            part="" if live is None else "live",
+        )  # fmt: skip
+    written.conclude(BAR, missed)
 
 
-def missed(done: Sequence[Outcome]) -> list[str]:
-    """The bars that are not met."""
-    return [bar.name for bar in bars.bars(done) if not bar.held]
+def live_campaign(seed: int, runs: int) -> Iterator[Outcome]:
+    """Live runs. Raises: ClickException, unless root asks for them."""
+    from benchmarks.diagnosis.live import campaign as live_runs  # what deploys is not needed to simulate
+
+    if os.geteuid() != 0:
+        raise click.ClickException("diagnosis --live: hosts are namespaces of this machine: run it as root")
+    return live_runs(seed, runs)
 
 
-def one_run(seed: int, number: int, keep: Path | None) -> None:
+def one_run(seed: int, number: int, keep: Path | None, live: bool) -> None:
     """Judge one run and say all of it; what its report says goes to ``keep``, if there is one."""
-    one = drawn(seed, number)
-    told = truth(one)
-    outcome = campaign.of(one, told)
+    if live:
+        from benchmarks.diagnosis.live import judged_run
+
+        outcome = judged_run(seed, number)
+    else:
+        one = drawn(seed, number)
+        told = truth(one)
+        outcome = campaign.of(one, told)
+        if keep is not None:
+            campaign.keep(one, told, keep)
+            click.echo(f"report.json and trace: {keep}")
     click.echo(json.dumps(outcome.plain(), indent=1))
     click.echo("\n".join(described(outcome)))
-    if keep is not None:
-        campaign.keep(one, told, keep)
-        click.echo(f"report.json and trace: {keep}")
     if not outcome.right:
         raise click.ClickException("this run is not right")
 

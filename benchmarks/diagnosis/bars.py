@@ -38,8 +38,8 @@ class Bar:
         return f"| {self.name} | {self.asked} | {shown} | {self.of} | {'held' if self.held else 'MISSED'} |"
 
 
-def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
-    """Every bar, in the README's order."""
+def bars(outcomes: Sequence[Outcome], *, predictions: bool = True) -> list[Bar]:
+    """Every bar, in the README's order; those of ``predictions`` if somebody has run them again."""
     material = [one for one in outcomes if one.kind == MATERIAL]
     one = [each for each in material if len(each.material) == 1]
     large = [each for each in one if each.material[0].factor >= LARGE]
@@ -54,12 +54,19 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
         _at_least(f"onset within {ONSET_WITHIN} iterations", RIGHT_ONSET, [onset_right(each) for each in began]),
         _at_most("false alarms in clean runs", FALSE_ALARMS, _share([bool(each.named) for each in clean]), len(clean)),
     ]
-    for strategy in sorted({each.strategy for each in outcomes}):
+    for strategy in sorted({each.strategy for each in outcomes}) if predictions else ():
         errors = errors_of(each for each in outcomes if each.strategy == strategy)
         for name, asked, quantile in (("median", ERROR_MEDIAN, 0.5), ("90th percentile", ERROR_90, 0.9)):
             value = float(np.quantile(errors, quantile)) if errors else None
             found.append(_at_most(f"prediction, {strategy}, {name}", asked, value, len(errors)))
     return found
+
+
+def missed(outcomes: Sequence[Outcome], found: Iterable[Bar], *, live: bool = False) -> list[str]:
+    """The bars that are not met, and whether there were fewer runs than they are asked of."""
+    material, clean = (sum(each.kind == kind for each in outcomes) for kind in (MATERIAL, CLEAN))
+    few = len(outcomes) < LEAST_LIVE if live else min(material, clean) < LEAST_RUNS
+    return [bar.name for bar in found if not bar.held] + (["fewer runs than asked for"] if few else [])
 
 
 def onset_right(culprit: Culprit) -> bool:

@@ -84,7 +84,7 @@ def judged(drawn: Drawn, truth: Truth, report: Report, rules: Mapping[str, tuple
     right = not falsely and all(one.named and one.part_right for one in culprits if one.material and not one.edge)
     training = drawn.system.scenario.training
     return Outcome(
-        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.profiles),
+        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.hardware),
         run_s=truth.run_s, kind=kind_of(culprits), right=right, culprits=culprits, named=tuple(sorted(named)),
         falsely=tuple(sorted(falsely)), rules=dict(rules), seconds=seconds,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def failed(drawn: Drawn, why: str, seconds: float, culprits: tuple[Culprit, ...]
     """A run whose analysis raised ``why``: wrong, whatever it was."""
     training = drawn.system.scenario.training
     return Outcome(
-        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.profiles), run_s=0.0,
+        seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.hardware), run_s=0.0,
         kind=MATERIAL if any(drawn.tries) else CLEAN, right=False, culprits=culprits, named=(), falsely=(),
         seconds=seconds, failed=why,
     )  # fmt: skip

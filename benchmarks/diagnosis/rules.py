@@ -26,6 +26,7 @@ from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP
 from e2c_dl.trace.model import Phase, Trace
 
 NVRX_SCORE = 0.75
+LEAST_SECTION = 0.01  # of an iteration
 TRACEML_WARNING = 0.10
 TRACEML_CAUSE = 0.80
 TRACELENS_SHARE = 0.5
@@ -67,6 +68,8 @@ def nvrx(times: PerIteration) -> list[str]:
     found: set[str] = set()
     for phase in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.STEP):
         medians = np.median(times.of(phase), axis=1)
+        if medians.max() < LEAST_SECTION * np.median(times.whole):  # nothing there that could be slow
+            continue
         score = medians.min() / np.maximum(medians, 1e-12)
         found |= {host for host, own in zip(times.hosts, score, strict=True) if own < NVRX_SCORE}
     return sorted(found)

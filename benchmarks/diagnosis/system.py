@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from benchmarks.diagnosis.injections import Injection, What
+from benchmarks.diagnosis.injections import Injection
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.references import Reference, reference_of
@@ -22,7 +22,7 @@ from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.schedule import Schedule
-from e2c_dl.topology import Bottleneck, Link, Pair
+from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Trace
 from e2c_dl.worlds.virtual import (
     ComputeProfile,
@@ -30,6 +30,7 @@ from e2c_dl.worlds.virtual import (
     InMemory,
     LinkModel,
     SharedRate,
+    bottlenecks,
     link_model,
     simulate,
 )  # fmt: skip
@@ -76,9 +77,7 @@ class System:
         simulate(
             lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink,
             links={self._ranked(pair): self._link(pair, injections, undisturbed_s) for pair in self.used_links},
-            bottlenecks=[
-                self._shared(each, injections, undisturbed_s) for each in self.scenario.topology.bottlenecks
-            ],
+            bottlenecks=self._shared(injections, undisturbed_s),
             iterations=training.iterations, seed=training.seed,
         )  # fmt: skip
         ranks = tuple(
@@ -108,7 +107,7 @@ class System:
 
     def _link(self, pair: Pair, injections: Sequence[Injection], run_s: float) -> LinkModel:
         of_link = [each for each in injections if pair in each.links and each.shared is None]
-        model = link_model(self.scenario.topology.link(*pair))
+        model = link_model(self.scenario.topology.link(*pair), self.scenario.tcp)
         if not of_link and pair not in self.scenario.schedules.links:
             return model
         return replace(model, conditions=partial(self._conditions, pair, of_link, run_s))
@@ -122,19 +121,21 @@ class System:
             for injection, in_force in force:
                 link = injection.changed(link) if in_force.at(at_s) else link
             if link != last:
-                yield at_s, link_model(link)
+                yield at_s, link_model(link, self.scenario.tcp)
             last = link
             changes = [in_force.next_change_s(at_s) for _, in_force in force]
             at_s = min([design.next_change_s([pair], (), at_s, _NEVER_BEGUN), *changes])
 
-    def _shared(self, bottleneck: Bottleneck, injections: Sequence[Injection], run_s: float) -> SharedRate:
-        links = tuple(self._ranked(pair) for pair in bottleneck.links)
-        shared = SharedRate(rate_bps=bottleneck.rate_bps, links=links)
-        for injection in injections:
-            if injection.shared == bottleneck.name and injection.what is What.RATE:
-                slowed = injection.during(run_s, bottleneck.rate_bps / injection.amount, bottleneck.rate_bps)
-                shared = replace(shared, rates=partial(slowed.steps, math.inf))
-        return shared
+    def _shared(self, injections: Sequence[Injection], run_s: float) -> list[SharedRate]:
+        topology, found = self.scenario.topology, []
+        for designed, model in zip(topology.bottlenecks, bottlenecks(topology), strict=True):  # all links join ranks
+            of_line = (each for each in injections if each.shared == designed.name)
+            shared = model
+            for each in of_line:
+                slowed = each.during(run_s, model.rate_bps / each.amount, model.rate_bps)
+                shared = replace(model, rates=partial(slowed.steps, math.inf))
+            found.append(shared)
+        return found
 
 
 def run_s(trace: Trace) -> float:

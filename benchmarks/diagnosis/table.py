@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from benchmarks.diagnosis.bars import bars, errors_of, onset_right
+from benchmarks.diagnosis.bars import Bar, errors_of, onset_right
 from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome
 
 
-def text(outcomes: Sequence[Outcome]) -> str:
-    """All tables, and the wrong runs."""
+def text(outcomes: Sequence[Outcome], found: Sequence[Bar]) -> str:
+    """All tables, the bars that were ``found`` first, and the wrong runs."""
     kinds = {kind: [one for one in outcomes if one.kind == kind] for kind in (MATERIAL, CLEAN, EDGE)}
     summary = (
         f"{len(kinds[MATERIAL])} material runs, {_right(kinds[MATERIAL])} exactly right; {len(kinds[CLEAN])} clean "
@@ -20,8 +20,7 @@ def text(outcomes: Sequence[Outcome]) -> str:
     )
     parts = [
         summary,
-        "## Bars\n\n| bar | asked | found | of | |\n|---|---|---:|---:|---|\n"
-        + "\n".join(bar.row for bar in bars(outcomes)),
+        "## Bars\n\n| bar | asked | found | of | |\n|---|---|---:|---:|---|\n" + "\n".join(bar.row for bar in found),
         "## By what was injected\n\n" + _by(kinds[MATERIAL], lambda one: one.what),
         "## By how much\n\n" + _by(kinds[MATERIAL], lambda one: f"x{one.factor:g}"),
         "## By stretch\n\n" + _by(kinds[MATERIAL], lambda one: one.when),

@@ -97,16 +97,19 @@ def _tried(system: System, injections: tuple[Injection, ...], clean: Truth) -> T
             Cost(
                 injection=injection, without_s=without_s, alone=took_s(*injections) / without_s,
                 jointly=took_s(injection) / took_s(),
-                onset_iteration=_onset(system, trace, injection, clean.undisturbed_s),
+                onset_iteration=onset_iteration(system, trace, injection, clean.undisturbed_s),
             )
         )  # fmt: skip
     return Truth(trace=trace, run_s=took_s(*injections), undisturbed_s=clean.undisturbed_s, costs=tuple(costs))
 
 
-def _onset(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
+def onset_iteration(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
+    """The iteration, of its first host or its first link's source, in which ``injection`` began; None: all of it."""
     if injection.when is When.PERSISTENT:
         return None
     sources: Sequence[str] = injection.hosts or [src for src, _ in injection.links]
+    began_ns = min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.TRAINING].min()) for rank in trace.ranks)
     spans = trace.ranks[system.ranks[sources[0]]].spans
     ends_ns = spans["end_ns"][spans["phase"] == Phase.ITERATION]
-    return int(np.searchsorted(ends_ns, round(injection.onset_s(undisturbed_s) * 1e9), side="right"))
+    onset_ns = began_ns + round(injection.onset_s(undisturbed_s) * 1e9)
+    return int(np.searchsorted(ends_ns, onset_ns, side="right"))
