@@ -1,8 +1,9 @@
-"""Commands ``e2c-dl stragglers | compare``, for runs that are over."""
+"""Commands ``e2c-dl stragglers | compare | plot``, for runs that are over."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from e2c_dl.cli.options import PATH, as_json
 
 METRICS = ("makespan", "iteration", "time-to-accuracy", "bytes")
 """As diagnosis.comparing.compare.Metric has them, which --help does not import."""
+
+FIGURES = ("states", "timeline", "heatmap", "cdf", "time-to-accuracy")
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -84,6 +87,40 @@ def compare(
     from e2c_dl.report.comparison import summary
 
     _print(summary(found))
+
+
+@click.command()
+@click.argument("archives", nargs=-1, type=PATH, required=True, metavar="ARCHIVE...")
+@click.option("--figure", "kind", type=click.Choice(FIGURES), required=True, help="What to draw.")
+@click.option("--out", type=PATH, required=True, help="The file to write: .pdf, .svg or .png.")
+@click.option(
+    "--width", type=click.FloatRange(1, 12), default=3.33, show_default=True, help="Inches; 7 are two columns."
+)
+@click.option("--iterations", type=click.IntRange(1), default=3, show_default=True, help="Of a timeline.")
+def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterations: int) -> None:
+    """Draw a figure for a paper: one column wide, vector, no title, safe for colour-blind readers.
+
+    states, cdf and time-to-accuracy take several ARCHIVEs, timeline and heatmap one.
+    """
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.diagnosis.comparing.archives import run_of
+    from e2c_dl.diagnosis.diagnose import activity_of, heat_in
+    from e2c_dl.report.plots import curves, heat, lanes, paper
+
+    opened = [open_archive(path) for path in archives]
+    if kind in ("timeline", "heatmap"):
+        if len(opened) > 1:
+            raise click.UsageError(f"--figure {kind} shows one run; name one ARCHIVE")
+        if kind == "timeline":
+            figure = lanes.timeline(activity_of(opened[0]), width, iterations)
+        else:
+            figure = heat.heatmap(heat_in(opened[0]), width)
+    else:
+        draw = {"states": lanes.states, "cdf": curves.cdf, "time-to-accuracy": curves.time_to_accuracy}[kind]
+        runs = [replace(run_of(each), name=name) for each, name in zip(opened, _names(archives), strict=True)]
+        figure = draw(runs, width)
+    paper.save(figure, out)
+    click.echo(out)
 
 
 def _group(text: str) -> tuple[str, list[Path]]:

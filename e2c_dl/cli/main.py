@@ -34,6 +34,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
     "whatif": ("e2c_dl.cli.whatif", "whatif", "What a run would have taken with something changed."),
     "compare": ("e2c_dl.cli.analyses", "compare", "Compare runs: how much they differ, how sure that is, and where."),
+    "plot": ("e2c_dl.cli.analyses", "plot", "Draw a figure of runs for a paper."),
     "stragglers": ("e2c_dl.cli.analyses", "stragglers", "How much slower than with workers alike, and through whom."),
     "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
     "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),

@@ -62,6 +62,18 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     )
 
 
+def activity_of(archive: ReadArchive) -> Activity:
+    """The timeline of ``archive``'s run, and nothing else of its analysis. Raises: ArchiveError, AnalysisError."""
+    return from_trace(common_prefix(archive.trace()))
+
+
+def heat_in(archive: ReadArchive) -> Heat:
+    """The heat of ``archive``'s run, and nothing else of its analysis. Raises: as :func:`diagnose`."""
+    trace, _, reference = read_run(archive)
+    prefix = common_prefix(trace)
+    return heat_of(prefix, join(prefix), reference)
+
+
 def read_run(archive: ReadArchive) -> tuple[Trace, Scenario, Reference]:
     """The trace of ``archive``'s run, its scenario, and what that designed. Raises: as :func:`diagnose`."""
     if not any(archive.host(host).recorded for host in archive.hosts):

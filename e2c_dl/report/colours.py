@@ -27,6 +27,7 @@ MESSAGE = "#e69f00"  # that of propagation, which a message is
 CULPRIT = "#dc3b30"
 NEUTRAL = "#7b8490"
 SHARES = ("#56b4e9", "#009e73", "#cc79a7", "#7a5195", "#f0e442")  # of what several carry together
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#1b1f24")  # lines of a figure, one per run
 MARK = "#5b3a8c"  # where an iteration begins
 
 HEAT = ("#eef1f4", "#fbe3b5", "#f5b35c", "#e2762c", "#bd3524", "#6d0f2b")
