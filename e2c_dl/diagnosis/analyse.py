@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import Judgement, bottlenecks, findings, warm_up
+from e2c_dl.diagnosis.departures import Judgement, findings, warm_up
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
@@ -17,6 +17,7 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.diagnosis.speed_ups import speed_ups
 from e2c_dl.diagnosis.states import timeline
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
@@ -44,6 +45,7 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
     half_error = replay.half_error(iterations, warm_up(iterations))
     departures = with_stalls((*hosts.departures, *links.departures), stalled.found, observed.windows, design)
     found = findings(departures, predictor)
+    elements, groups = speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
         *hosts.limitations,
@@ -59,7 +61,8 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
         half_error=half_error,
         hosts=_hosts(prefix, messages, iterations),
         links=_links(trace, carried),  # bytes of all that was sent, also after the prefix
-        bottlenecks=bottlenecks(predictor, carried, design),
+        bottlenecks=elements,
+        groups=groups,
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,

@@ -42,6 +42,7 @@ class ElementKind(Enum):
     HOST = "host"  # its compute
     LINK = "link"  # directed
     SHARED = "shared bottleneck"  # several links' one rate
+    GROUP = "group"  # several hosts or links that have something in common
 
 
 class Part(Enum):
@@ -61,10 +62,10 @@ class Part(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """Something that can be slow. For a host or a shared bottleneck ``dst`` is None."""
+    """Something that can be slow. ``dst`` is None, but for a link."""
 
     kind: ElementKind
-    src: str  # the host, the link's source, or the bottleneck's name
+    src: str  # the host, the link's source, or the name of the bottleneck or group
     dst: str | None = None
 
     def __str__(self) -> str:
@@ -111,11 +112,13 @@ def some(kind: str, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedUp:
-    """One element and what making it twice as fast would save. Sorted, the first is *the* bottleneck."""
+    """One element or group, and what making it twice as fast would save. Sorted, the first is *the* bottleneck."""
 
     element: Element
     saved_s: float
     speedup: float
+    replayed: bool = True  # False: ``saved_s`` and ``speedup`` are what it can be at most
+    members: tuple[Element, ...] = ()  # of a group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +162,11 @@ class Report:
     half_error: float  # |predicted - measured| / measured second half, from the first's durations; NaN: too short
     hosts: tuple[HostSummary, ...]
     links: tuple[LinkSummary, ...]
-    bottlenecks: tuple[SpeedUp, ...]  # most saving first
+    bottlenecks: tuple[SpeedUp, ...]  # single elements, most saving first; those not replayed last
     findings: tuple[Finding, ...]  # every departure found, most saving first
     culprits: tuple[Finding, ...]  # the material ones among them
     clock_uncertainty_s: float  # worst over ranks
+    groups: tuple[SpeedUp, ...] = ()  # of elements that save more together than each alone, most saving first
     least_visible: Mapping[ElementKind, float] = field(default_factory=dict)
     """Detection limit. Kind -> times slower, all the time, than which any of those judged had been seen."""
     limitations: tuple[str, ...]  # what the reader must know before believing a figure

@@ -43,6 +43,11 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, keys
 from e2c_dl.trace.model import Phase, Trace
 
+UNITS_A_SECOND = 12_000_000
+"""Moments and messages that a second is enough for, in all what-ifs together."""
+FEWEST = 10
+"""What-ifs that are asked of the longest runs, too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
@@ -105,6 +110,15 @@ class Replay:
     def replayed_ns(self) -> int:
         """Run time of the unchanged replay."""
         return self.run_ns()
+
+    @property
+    def cheap(self) -> int:
+        """How many what-ifs take no more than a second or so."""
+        return max(FEWEST, UNITS_A_SECOND // len(self.services.element))
+
+    def most_saved_ns(self, whatif: WhatIf) -> float:
+        """What the longest path loses: what is saved at most, while links serve in the order observed."""
+        return self.critical.most_saved_ns(whatif)
 
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""

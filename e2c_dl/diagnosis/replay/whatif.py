@@ -70,8 +70,17 @@ class Predictor(Protocol):
         """Run time without any change."""
         ...
 
+    @property
+    def cheap(self) -> int:
+        """How many what-ifs take no more than a second or so."""
+        ...
+
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
+        ...
+
+    def most_saved_ns(self, whatif: WhatIf) -> float:
+        """What ``whatif`` saves at most, as far as can be told without asking; infinite: that is not known."""
         ...
 
 

@@ -14,6 +14,8 @@ in the gradients that were computed then.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -113,6 +115,15 @@ class MeasuredWorld:
             self, hosts=tuple(self.hosts[rank] for rank in kept), links={**added, **links}, strategy=strategy,
             allotment=allotment, bottlenecks=tuple(each for each in shared if each.links),
         )  # fmt: skip
+
+    @property
+    def cheap(self) -> int:
+        """As many as there are: which of them save much is not known before they are simulated."""
+        return sys.maxsize
+
+    def most_saved_ns(self, whatif: WhatIf) -> float:
+        """Not known before it is simulated."""
+        return math.inf
 
     @cached_property
     def replayed_ns(self) -> int:

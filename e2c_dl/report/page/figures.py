@@ -66,8 +66,8 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
 
 
 def bottlenecks(report: Report) -> Any:
-    """A bar per element: seconds saved if it were twice as fast, at most ten, most first; culprits marked."""
-    shown: Sequence[SpeedUp] = report.bottlenecks[:BARS]
+    """A bar per element and group: seconds saved if twice as fast, at most ten of each, most first; culprits marked."""
+    shown: Sequence[SpeedUp] = (*report.bottlenecks[:BARS], *report.groups[:BARS])
     whole_s = report.run_s or math.inf
     blamed: set[Element] = {finding.element for finding in report.culprits}
     rows = list(range(len(shown)))
@@ -77,19 +77,32 @@ def bottlenecks(report: Report) -> Any:
         y=rows,
         x=[b.saved_s for b in shown],
         marker_color=[colours.CULPRIT if b.element in blamed else colours.STATES[State.COMPUTE] for b in shown],
-        text=[f"{formatting.seconds(b.saved_s)}  ({formatting.percent(b.saved_s / whole_s)})" for b in shown],
+        text=[
+            f"{'' if b.replayed else 'at most '}{formatting.seconds(b.saved_s)}  "
+            f"({formatting.percent(b.saved_s / whole_s)})"
+            for b in shown
+        ],
         textposition="outside",
         cliponaxis=False,  # the longest bar's text stands beyond the axis
-        hovertext=[f"{literal(named(b.element))}: the run would be {b.speedup:.2f} times faster" for b in shown],
+        hovertext=[_hover(b) for b in shown],
         hoverinfo="text",
         showlegend=False,
     )
-    names = [label(named(b.element), b.element in blamed) for b in shown]
+    names = [label(_name(b), b.element in blamed) for b in shown]
     widest = max((b.saved_s for b in shown), default=0.0)
     figure.update_layout(bargap=0.35, height=FRAME_PX + ROW_PX * max(1, len(shown)))
     figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", fixedrange=True, showgrid=False)
     figure.update_xaxes(title="seconds saved if twice as fast", range=[0, widest * 1.25 or 1.0], fixedrange=True)
     return framed(figure)
+
+
+def _name(one: SpeedUp) -> str:
+    return named(one.element) + (f" ({len(one.members)})" if one.members else "")
+
+
+def _hover(one: SpeedUp) -> str:
+    how = "" if one.replayed else "at most "
+    return f"{literal(_name(one))}: the run would be {how}{one.speedup:.2f} times faster"
 
 
 def progress(rows: Sequence[Progress]) -> Any:

@@ -62,7 +62,8 @@ TOPOLOGY = (
 )
 SPEED_UPS = (
     "What speeding up would bring",
-    "Replayed from the trace: seconds saved if that one element were twice as fast. Red: a culprit too.",
+    "Replayed from the trace: seconds saved if that one element, or all of that group, were twice as fast. At most: "
+    "not replayed, the longest chain of events loses no more. Red: a culprit too.",
 )
 """Titles and captions of the sections that are one figure."""
 

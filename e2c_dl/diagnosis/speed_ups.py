@@ -1,0 +1,145 @@
+"""What speeding up would bring: every element twice as fast, alone and in groups, most saving first.
+
+The *bottleneck* is the element that would save most if it were twice as fast; it always exists, whatever is wrong. A
+link that passes a shared bottleneck gains only what the others leave it there, and a bottleneck gives each of its links
+only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.sharing`, with everyone busy as observed::
+
+    twice as fast   scale of a link's services = sum of expected services then / now
+
+What elements have in common hides in each of them: of 20 hosts equally slow, one alone saves next to nothing. So groups
+are asked for, too, each as one what-if: hosts of a layer, of a service, of a hardware class; links between two layers,
+into a host, out of a host; pairs of the elements that save most. A group is told if it saves more than its best member.
+
+In large runs only contenders are replayed: those of which the run's longest path loses most. Of the others that loss is
+told, the most that each can save while links serve in the order observed; where a change lets messages overtake each
+other, it may save more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
+from e2c_dl.diagnosis.piecewise import Piecewise, least
+from e2c_dl.diagnosis.references import UNKNOWN
+from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf, scaled
+from e2c_dl.topology import Host
+
+TWICE = 2.0  # one factor for all elements: savings can be compared
+GROUPS = 10  # told at most: nobody reads more
+PAIRED = 4  # elements that save most, of which pairs are asked for
+MORE = 1.05  # times what its best member saves is worth telling of a group
+PATIENCE = 3  # times as many contenders as are cheap, where the first place is not certain before
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """One element or group, twice as fast."""
+
+    element: Element
+    whatif: WhatIf
+    members: tuple[Element, ...] = ()
+
+
+def speed_ups(
+    replay: Predictor, carried: Sequence[ObservedLink], design: Design
+) -> tuple[tuple[SpeedUp, ...], tuple[SpeedUp, ...]]:
+    """(every host's compute, every used link and shared bottleneck; groups of hosts and links), most saving first.
+
+    Those that were replayed come first, equal ones in the order of the run; of groups there are no others.
+    """
+    single = [*_twice_as_fast(replay, carried, design)]
+    elements = _ranked(replay, single, replay.cheap, PATIENCE)
+    asked = [*_groups({each.element: each.whatif for each in single}, elements, design)]
+    groups = [each for each in _ranked(replay, asked, min(replay.cheap, GROUPS), 1) if each.replayed]
+    saved_s = {each.element: each.saved_s for each in elements}
+    telling = [each for each in groups if each.saved_s > MORE * max(saved_s[member] for member in each.members)]
+    return elements, tuple(telling)
+
+
+def _ranked(replay: Predictor, asked: Sequence[_Asked], count: int, patience: int) -> tuple[SpeedUp, ...]:
+    """What each of ``asked`` saves: replayed of ``count`` contenders, and of at most ``patience`` times as many until
+    the first place is certain."""
+    run_ns = replay.replayed_ns
+    most_ns = {each.element: min(replay.most_saved_ns(each.whatif), float(run_ns)) for each in asked}
+    order = sorted(asked, key=lambda each: -most_ns[each.element])
+    saved_ns: dict[Element, float] = {}
+    for first in range(0, len(order), max(1, count)):
+        contenders = order[first : first + max(1, count)]
+        best_ns = max(saved_ns.values(), default=-1.0)
+        if first and (most_ns[contenders[0].element] <= best_ns or first >= patience * count):
+            break
+        runs_ns = replay.runs_ns([each.whatif for each in contenders])
+        saved_ns |= {each.element: float(run_ns - ns) for each, ns in zip(contenders, runs_ns, strict=True)}
+    saved = {**most_ns, **saved_ns}
+    found = [
+        SpeedUp(
+            element=each.element, members=each.members, replayed=each.element in saved_ns,
+            saved_s=saved[each.element] / 1e9, speedup=run_ns / max(1.0, run_ns - saved[each.element]),
+        )
+        for each in asked
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (not one.replayed, -one.saved_s)))
+
+
+def _twice_as_fast(replay: Predictor, carried: Sequence[ObservedLink], design: Design) -> Iterator[_Asked]:
+    links = {each.element: each for each in carried}
+    for element in replay.elements:
+        scale = _scale_alone(links[element]) if element in links else 1 / TWICE
+        yield _Asked(element=element, whatif=scaled(element, scale))
+    for shared in design.bottlenecks:
+        left = design.shared(shared, carried, TWICE)
+        users = {link: each for link, each in links.items() if each.pair in left}
+        if users:  # one that training never used would save nothing
+            scales = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
+            whatif = WhatIf.together(scaled(link, scale) for link, scale in scales.items())
+            yield _Asked(element=Element(kind=ElementKind.SHARED, src=shared.name), whatif=whatif)
+
+
+def _scale_alone(link: ObservedLink) -> float:
+    """Of the services of a link that is twice as fast itself."""
+    own, left = link.designed.own, link.designed.left
+    if left is None:
+        return 1 / TWICE
+    return _scale(link, None if own is None else own.mapped(lambda bps: bps * TWICE), left)
+
+
+def _scale(link: ObservedLink, own: Piecewise | None, left: Piecewise) -> float:
+    then_ns = link.expected_at_ns(left if own is None else least(own, left))
+    return float(then_ns.sum() / link.expected_ns.sum())
+
+
+def _groups(twice: Mapping[Element, WhatIf], ranked: Sequence[SpeedUp], design: Design) -> Iterator[_Asked]:
+    """Groups of two or more of ``twice``, each set of members once, under its first name."""
+    told: set[frozenset[Element]] = set()
+    found: dict[str, list[Element]] = {}
+    hosts = {host.name: host for host in design.reference.topology.hosts}
+    for element in twice:
+        for name in _group_names(element, hosts, design.reference.hardware):
+            found.setdefault(name, []).append(element)
+    best = [each.element for each in ranked[:PAIRED]]
+    found |= {f"{one} and {other}": [one, other] for one, other in combinations(best, 2)}
+    for name, members in found.items():
+        if len(members) > 1 and frozenset(members) not in told:
+            told.add(frozenset(members))
+            whatif = WhatIf.together(twice[member] for member in members)
+            group = Element(kind=ElementKind.GROUP, src=name)
+            yield _Asked(element=group, whatif=whatif, members=tuple(members))
+
+
+def _group_names(element: Element, hosts: Mapping[str, Host], hardware: Mapping[str, str]) -> Iterator[str]:
+    """The groups that ``element`` is in; ``hardware``: the classes of hosts."""
+    if element.kind is ElementKind.HOST and element.src in hosts:
+        yield f"hosts of layer {hosts[element.src].layer}"
+        yield f"hosts of service {hosts[element.src].service}"
+        if hardware.get(element.src, UNKNOWN) != UNKNOWN:
+            yield f"hosts with {hardware[element.src]}"
+    elif element.dst is not None and element.src in hosts and element.dst in hosts:
+        layers = sorted({hosts[element.src].layer, hosts[element.dst].layer})
+        yield f"links between {' and '.join(layers)}" if len(layers) > 1 else f"links within {layers[0]}"
+        yield f"links into {element.dst}"
+        yield f"links out of {element.src}"
