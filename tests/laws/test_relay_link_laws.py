@@ -14,7 +14,7 @@ from relay_wire import A_TO_B, Wire, frame, mac
 
 from e2c_dl.emulation.link_values import HOLD_S
 from e2c_dl.emulation.relay.frames import cut, shape
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
+from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Link
 
 C_TO_B = ("c", "b")
 rates_bps = st.floats(1e4, 1e9)
@@ -63,10 +63,13 @@ changes = st.lists(st.tuples(links(), st.none() | rates_bps), min_size=1, max_si
 ordered_changes = st.lists(st.tuples(links(ordered=True), st.none() | rates_bps), min_size=1, max_size=4)
 
 
-def carried_through(offered, changes, limit_bytes, flows):
+def carried_through(offered, changes, limit_bytes, flows, discipline):
     """A wire whose two links, in a bottleneck if it has a rate at first, change with every frame; all have arrived."""
     link, shared_bps = changes[0]
-    campus = Bottleneck(name="campus", rate_bps=shared_bps or 1.0, links=(A_TO_B, C_TO_B), queue_bytes=limit_bytes)
+    campus = Bottleneck(
+        name="campus", rate_bps=shared_bps or 1.0, links=(A_TO_B, C_TO_B), queue_bytes=limit_bytes,
+        discipline=discipline,
+    )  # fmt: skip
     wire = Wire({A_TO_B: link, C_TO_B: link}, *([] if shared_bps is None else [campus]))
     for number, ((wait_s, buffer), src) in enumerate(zip(offered, flows, strict=False)):
         link, rate_bps = changes[number % len(changes)]
@@ -75,13 +78,16 @@ def carried_through(offered, changes, limit_bytes, flows):
     return wire.until(1e7)
 
 
+disciplines = st.sampled_from(Discipline)
 senders = st.lists(st.sampled_from((0, 2)), min_size=15, max_size=15)
 
 
 @settings(max_examples=50)
-@given(offers, changes, st.integers(1514, 20000), senders)
-def test_what_comes_in_is_carried_or_dropped_for_one_cause_whatever_changes(offered, changes, limit_bytes, flows):
-    wire = carried_through(offered, changes, limit_bytes, flows)
+@given(offers, changes, st.integers(1514, 20000), senders, disciplines)
+def test_what_comes_in_is_carried_or_dropped_for_one_cause_whatever_changes(
+    offered, changes, limit_bytes, flows, discipline
+):
+    wire = carried_through(offered, changes, limit_bytes, flows, discipline)
     rows = [wire.row("a"), wire.row("c")]
     carried = sum(row["segments"] for row in rows)
     dropped = sum(row[cause] for row in rows for cause in CAUSES)
@@ -103,12 +109,14 @@ def payloads_of(buffer):
 
 
 @settings(max_examples=50)
-@given(offers, ordered_changes, st.integers(1514, 20000), senders, st.integers(0, 1))
-def test_without_jitter_and_reordering_order_is_kept_whatever_changes(offered, changes, limit_bytes, flows, one):
+@given(offers, ordered_changes, st.integers(1514, 20000), senders, st.integers(0, 1), disciplines)
+def test_without_jitter_and_reordering_order_is_kept_whatever_changes(
+    offered, changes, limit_bytes, flows, one, discipline
+):
     """Of one of the two flows: their frames tell by the last byte of the source's address."""
     sent = list(zip(offered, flows, strict=False))
     marked = [(wait_s, buffer[:21] + bytes([src]) + buffer[22:]) for (wait_s, buffer), src in sent]
-    wire = carried_through(marked, changes, limit_bytes, flows)
+    wire = carried_through(marked, changes, limit_bytes, flows, discipline)
     rest = iter([payload for _, buffer in marked if buffer[21] == 2 * one for payload in payloads_of(buffer)])
     arrived = [payload for buffer in buffers_of(wire) if buffer[21] == 2 * one for payload in payloads_of(buffer)]
     assert all(payload in rest for payload in arrived)  # a subsequence

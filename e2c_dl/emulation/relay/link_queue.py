@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from itertools import count, islice, takewhile
@@ -32,6 +33,8 @@ class Flow(Protocol):
 
     in_flight_bytes: int
     last_due_s: float  # nothing of it that keeps its order is due later
+
+    def __hash__(self) -> int: ...
 
     @property
     def least_rate_bps(self) -> float | None: ...
@@ -77,9 +80,9 @@ class FramePiece:
 
 
 class LinkQueue:
-    """A queue, a rate, and what has entered and was not handed on yet. ``shared``: the bottleneck that comes next."""
+    """A queue, a rate, and what has entered and was not handed on yet. ``shared``: what comes next."""
 
-    def __init__(self, rate_bps: float | None, limit_bytes: int, shared: SharedQueue | None = None) -> None:
+    def __init__(self, rate_bps: float | None, limit_bytes: int, shared: NextQueue | None = None) -> None:
         self.rate_bps, self.limit_bytes, self.shared = rate_bps, limit_bytes, shared
         self.number = next(_NUMBERS)
         self.event_s = math.inf  # when the switch will ask for what is due; its own note
@@ -104,6 +107,9 @@ class LinkQueue:
         self._entered += 1
         piece.entry = self._entered
         heapq.heappush(self.flight, (due_s, self._entered, piece))
+
+    def handed_on(self, due_s: float) -> None:
+        """What came first was due at ``due_s`` and is handed on: whoever serves one by one begins with the next."""
 
     def change(self, now_s: float, rate_bps: float | None, limit_bytes: int) -> None:
         """From now on this rate and this limit; all that has not departed is planned anew. Nothing is dropped."""
@@ -141,7 +147,15 @@ class LinkQueue:
         return parts
 
 
-class SharedQueue(LinkQueue):
+class NextQueue(LinkQueue, ABC):
+    """A queue to which others hand their pieces on."""
+
+    @abstractmethod
+    def admit(self, now_s: float, piece: FramePiece) -> None:
+        """Takes ``piece``, which was due there at ``now_s``, or drops it."""
+
+
+class SharedQueue(NextQueue):
     """The queue that the links of a bottleneck share: first come, first served.
 
     When its queue is full, the link that has most in it loses what came last of it. Were it always the newcomer, then

@@ -2,7 +2,7 @@
 
 ::
 
-    frame --> cut? --> lost? --> LinkQueue: rate --> SharedQueue: rate of the bottleneck --> travels --> host
+    frame --> cut? --> lost? --> LinkQueue: rate --> queue and rate of the bottleneck --> travels --> host
          dropped_down  dropped_loss  dropped_queue     dropped_bottleneck                          dropped_host
 
 Order per segment: lost or not, then room in the queue or not, then the link. A lost segment takes no time of the link,
@@ -20,7 +20,7 @@ import random
 
 from e2c_dl.dynamics.loss_model import LossModel, spread
 from e2c_dl.emulation.relay.frames import FrameShape, cut, shape
-from e2c_dl.emulation.relay.link_queue import FramePiece, LinkQueue, SharedQueue, fitting, hold_segments
+from e2c_dl.emulation.relay.link_queue import FramePiece, LinkQueue, NextQueue, fitting, hold_segments
 from e2c_dl.topology import Link, default_queue_bytes
 
 
@@ -36,7 +36,7 @@ class LinkShaper:
 
     LATE_S = 0.001
 
-    def __init__(self, link: Link, *, seed: str, shared: SharedQueue | None = None) -> None:
+    def __init__(self, link: Link, *, seed: str, shared: NextQueue | None = None) -> None:
         self.link = link
         self._loss_rng, self._skip_rng, self._spread_rng = (
             random.Random(f"{seed}{what}") for what in ("", " reorder", " jitter")

@@ -2,7 +2,7 @@
 
 ::
 
-    host i --frame--> Switch.forward --> LinkShaper i->j: its LinkQueue --> [SharedQueue of its bottleneck] --> write j
+    host i --frame--> Switch.forward --> LinkShaper i->j: its LinkQueue --> [queue of its bottleneck] --> write j
                                                    \\____ Switch.deliver, by a heap of (when due, queue) ______________/
 
 Unicast IP takes the link's shaping and is counted there. What is broadcast, multicast or not IP (ARP) goes at once to
@@ -19,10 +19,11 @@ from dataclasses import replace
 from typing import TypedDict, cast
 
 from e2c_dl.emulation.relay.config import RelayConfig
+from e2c_dl.emulation.relay.fair_shared_queue import FairSharedQueue
 from e2c_dl.emulation.relay.frames import ETHERNET_BYTES, VNET_BYTES
 from e2c_dl.emulation.relay.link_queue import LinkQueue, SharedQueue
 from e2c_dl.emulation.relay.link_shaper import LinkShaper
-from e2c_dl.topology import Bottleneck, Link, Pair, default_queue_bytes
+from e2c_dl.topology import Bottleneck, Discipline, Link, Pair, default_queue_bytes
 
 Write = Callable[[int, bytes], bool]
 """Hands a buffer to the host of that index; False if the host did not take it."""
@@ -81,7 +82,7 @@ class Switch:
         self.names = [host.name for host in config.hosts]
         self.links: dict[Pair, Link] = dict(config.links)
         self.bottlenecks: dict[str, Bottleneck] = {one.name: one for one in config.bottlenecks}
-        self._shared = {one.name: SharedQueue(one.rate_bps, self._limit_bytes(one)) for one in config.bottlenecks}
+        self._shared = {one.name: self._queue(one) for one in config.bottlenecks}
         self._shared_by = {pair: self._shared[one.name] for one in config.bottlenecks for pair in one.links}
         self._shapers: dict[Pair, LinkShaper] = {}
         macs = [bytes.fromhex(host.mac.replace(":", "")) for host in config.hosts]
@@ -118,9 +119,11 @@ class Switch:
                 continue  # what it was for is due at another time now
             queue.event_s = float("inf")  # so that _expect notes the next one
             due_s, entry, piece = heapq.heappop(queue.flight)
+            if entry != piece.entry:  # it was planned anew, or had to make room
+                self._expect(queue)
+                continue
+            queue.handed_on(due_s)
             self._expect(queue)
-            if entry != piece.entry:
-                continue  # it was planned anew, or had to make room
             if queue.shared is None:
                 taken = self._write(piece.dst, piece.buffer)
                 piece.link.handed_over(piece, now_s - due_s, taken=taken)
@@ -198,6 +201,10 @@ class Switch:
         shaper = LinkShaper(self.links.get(pair, Link()), seed=seed, shared=self._shared_by.get(pair))
         self._shapers[pair] = shaper
         return shaper
+
+    def _queue(self, bottleneck: Bottleneck) -> SharedQueue | FairSharedQueue:
+        kind = SharedQueue if bottleneck.discipline is Discipline.FIFO else FairSharedQueue
+        return kind(bottleneck.rate_bps, self._limit_bytes(bottleneck))
 
     def _limit_bytes(self, bottleneck: Bottleneck) -> int:
         """By default sized for the longest of its links."""

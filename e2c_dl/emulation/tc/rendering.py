@@ -30,7 +30,7 @@ from e2c_dl.emulation.link_values import HOLD_S
 from e2c_dl.emulation.tc import link_class, shared_class
 from e2c_dl.emulation.tc.link_class import Command
 from e2c_dl.errors import EmulationError
-from e2c_dl.topology import Bottleneck, Link, Pair, Topology
+from e2c_dl.topology import Bottleneck, Discipline, Link, Pair, Topology
 from e2c_dl.units import FULL_FRAME_BYTES
 
 MAX_SEGMENTS = 65535  # the kernel's own limit of segments per frame
@@ -52,6 +52,12 @@ def unsupported(topology: Topology, *, netem: bool) -> tuple[str, ...]:
         "end; use the relay, or split it"
         for each in topology.bottlenecks
         if shared_class.end(each) is None
+    ]
+    said += [
+        f"bottleneck {each.name}: discipline fair where its links arrive: tc serves it first come, first served; use "
+        "the relay, or write fifo"
+        for each in topology.bottlenecks
+        if each.discipline is Discipline.FAIR and shared_class.end(each) is shared_class.End.DESTINATION
     ]
     if not netem:
         for wanted in sorted({name for link in topology.links.values() for name in link_class.beyond_htb(link)}):

@@ -9,7 +9,8 @@
        queue: 64KiB,                          or 200 frames, or 2 bdp (rate x round trip, twice the link's delay)
        burst: {good_to_bad: 1%, bad_to_good: 30%, loss_in_bad: 100%, loss_in_good: 0%}}
     bottlenecks:                              one rate that several directed links share
-    - {name: campus, rate: 100mbit, queue: 2 bdp, links: [{src: edge.*, dst: cloud.*}, {src: fog.*, dst: cloud.*}]}
+    - {name: campus, rate: 100mbit, queue: 2 bdp, discipline: fair,     one queue for each link (default: fifo)
+       links: [{src: edge.*, dst: cloud.*}, {src: fog.*, dst: cloud.*}]}
 
 Keys of links refine each other, so what fits together is asked of the link as it came out, once all entries are read.
 Each link stays held to its own quality beside a bottleneck. With ``symmetric: true`` both directions share the one
@@ -29,8 +30,9 @@ from e2c_dl.errors import ScenarioError
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SHARE, Key, Keys, Kind, listed, matching, needed, one_of
 from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Pair
+from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Host, Link, Pair
 
+DISCIPLINES = tuple(discipline.value for discipline in Discipline)
 DISTRIBUTIONS = tuple(distribution.value for distribution in Distribution)
 
 _FRAMES = re.compile(r"\s*([0-9]{1,9})\s+frames?\s*")
@@ -198,6 +200,11 @@ BOTTLENECK = Keys(
     name=needed(NAME, "Unique; schedules and reports call it so."),
     rate=needed(RATE),
     queue=Key(QUEUE),
+    discipline=Key(
+        one_of(DISCIPLINES),
+        "Which link is served next: fifo, first come, first served; fair, in turns, each from a queue of its own.",
+        default=Discipline.FIFO.value,
+    ),
     links=needed(listed(LINKS.schema, least=1), "The links that share the rate, each in one bottleneck at most."),
 )
 
@@ -224,7 +231,12 @@ def read_bottlenecks(
                 delay_s = max(links.get(pair, Link()).delay_s for pair in pairs)
                 place = entry.required("queue")
                 waiting = own.attempt(queue.bytes_at, rate_bps, delay_s, place, "its links have no delay")
-            bottlenecks.append(Bottleneck(name=name, rate_bps=rate_bps, links=tuple(pairs), queue_bytes=waiting))
+            bottlenecks.append(
+                Bottleneck(
+                    name=name, rate_bps=rate_bps, links=tuple(pairs), queue_bytes=waiting,
+                    discipline=Discipline(said.get("discipline", Discipline.FIFO.value)),
+                )
+            )  # fmt: skip
     return tuple(bottlenecks)
 
 

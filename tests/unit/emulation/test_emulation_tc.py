@@ -11,7 +11,7 @@ from e2c_dl.emulation import tc
 from e2c_dl.emulation.tc import device_state, on_host
 from e2c_dl.emulation.tc.shared_class import End, end, ifb
 from e2c_dl.errors import EmulationError, InputError
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Host, Link, Pair, Topology
+from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Host, Link, Pair, Topology
 
 ADDRESSES = {"a": "198.19.0.1", "b": "198.19.0.2", "c": "198.19.0.3"}
 AB: Pair = ("a", "b")
@@ -97,6 +97,16 @@ def test_tc_needs_netem_for_everything_but_rates() -> None:
         assert tc.unsupported(topology({AB: link}), netem=True) == ()
     [said] = tc.unsupported(topology({AB: Link(loss=0.1), ("b", "a"): Link(loss=0.1)}), netem=False)
     assert said == "loss on a -> b and 1 more: tc needs netem for it, and the kernel has none"
+
+
+def test_tc_serves_a_bottleneck_fairly_only_where_links_leave() -> None:
+    def said(*links: Pair) -> tuple[str, ...]:
+        fair = Bottleneck(name="campus", rate_bps=1e7, links=links, discipline=Discipline.FAIR)
+        return tc.unsupported(replace(topology({}), bottlenecks=(fair,)), netem=True)
+
+    assert said(AB, ("a", "c")) == ()  # HTB lends in turns
+    [sentence] = said(AB, ("c", "b"))
+    assert sentence.startswith("bottleneck campus: discipline fair where its links arrive")
 
 
 def test_tc_class_ids_are_hexadecimal_and_a_host_without_links_is_only_cleared() -> None:

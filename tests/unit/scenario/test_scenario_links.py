@@ -4,7 +4,7 @@ import pytest
 from small_scenario import NETWORK, SERVICES, STRATEGIES, found, replaced, writer
 
 from e2c_dl.scenario.load import load
-from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Link
+from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Link
 
 UP = [("edge-1", "cloud-1"), ("edge-1", "cloud-2"), ("edge-2", "cloud-1"), ("edge-2", "cloud-2")]
 BDP = 2 * 10_000_000 * 0.02 / 8
@@ -114,12 +114,14 @@ def test_bottlenecks_are_read_in_order_with_their_links(write):
     path = write(
         emulation="bottlenecks:\n"
         "- {name: up, rate: 20mbit, queue: 2 bdp, links: [{src: edge-1, dst: cloud.*}, {src: edge-1, dst: cloud-1}]}\n"
-        "- {name: lab, rate: 5mbit, links: [{src: edge-2, dst: edge-1, symmetric: true}]}\n"
+        "- {name: lab, rate: 5mbit, discipline: fair, links: [{src: edge-2, dst: edge-1, symmetric: true}]}\n"
     )
     came = topology(path)
     assert came.bottlenecks == (
         Bottleneck(name="up", rate_bps=2e7, links=tuple(UP[:2]), queue_bytes=int(2 * BDP)),
-        Bottleneck(name="lab", rate_bps=5e6, links=(("edge-1", "edge-2"), ("edge-2", "edge-1"))),
+        Bottleneck(
+            name="lab", rate_bps=5e6, links=(("edge-1", "edge-2"), ("edge-2", "edge-1")), discipline=Discipline.FAIR
+        ),
     )
     assert set(came.links) == set(UP)
 
@@ -132,6 +134,7 @@ def test_the_emulator_is_asked_for_all_links_that_pass_a_bottleneck(write):
 
 
 BOTTLENECK_CASES = [
+    ("{name: a, rate: 1mbit, discipline: fiar, links: [{src: edge-1, dst: cloud-1}]}", "did you mean 'fair'?"),
     ("{name: a, links: [{src: edge-1, dst: cloud-1}]}", "bottlenecks[0]: key 'rate' is missing"),
     ("{name: a, rate: 1mbit}", "bottlenecks[0]: key 'links' is missing"),
     ("{name: a, rate: 1mbit, links: []}", "bottlenecks[0].links: names no link"),
