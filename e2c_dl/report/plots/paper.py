@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from io import BytesIO
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ from e2c_dl.errors import InputError
 WIDTH_IN = 3.33
 TALLEST_IN = 9.0  # a page
 DPI = 300  # of PNG, and of the pictures inside of vector figures
+SCREEN_DPI = 150  # in a notebook
 
 INK, SOFT, FAINT = "#1b1f24", "#59636e", "#d5d9de"
 
@@ -36,7 +38,6 @@ STYLE: Any = {
     "legend.frameon": False, "legend.handlelength": 1.2, "legend.columnspacing": 1.0, "legend.handletextpad": 0.4,
     "legend.borderaxespad": 0.2, "figure.constrained_layout.h_pad": 0.02, "figure.constrained_layout.w_pad": 0.02,
     "pdf.fonttype": 42, "ps.fonttype": 42, "pdf.compression": 9, "svg.fonttype": "path", "svg.hashsalt": "e2c_dl",
-    "savefig.dpi": DPI,
 }  # fmt: skip
 
 _WITHOUT_DATES: Mapping[str, Mapping[str, Any]] = {
@@ -62,22 +63,35 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return drawn
 
 
+class PaperFigure(Figure):
+    """A figure in the style of all, which a notebook shows by itself."""
+
+    def _repr_png_(self) -> bytes:
+        content = BytesIO()
+        _write(self, content, ".png", SCREEN_DPI)
+        return content.getvalue()
+
+
 def panels(width_in: float, heights_in: Sequence[float], **shared: Any) -> tuple[Figure, list[Any]]:
     """A figure and its axes below each other, of these heights, or of a page's where that would be more."""
     height = min(TALLEST_IN, sum(heights_in))
-    figure = Figure(figsize=(width_in, height), layout="constrained")
+    figure = PaperFigure(figsize=(width_in, height), layout="constrained")
     axes = figure.subplots(len(heights_in), 1, squeeze=False, height_ratios=list(heights_in), **shared)
     return figure, list(axes[:, 0])
 
 
-@styled
 def save(figure: Figure, path: Path) -> None:
     """``path`` shows ``figure``, as its suffix says. Raises: InputError for another; ArchiveError if not writable."""
-    metadata = _WITHOUT_DATES.get(path.suffix.lower())
-    if metadata is None:
+    suffix = path.suffix.lower()
+    if suffix not in _WITHOUT_DATES:
         raise InputError(f"{path}: figures are written as {', '.join(_WITHOUT_DATES)}; choose one of these endings")
     with written(path) as place:
-        figure.savefig(place, format=path.suffix[1:].lower(), metadata=dict(metadata))
+        _write(figure, place, suffix)
+
+
+@styled
+def _write(figure: Figure, place: Path | BytesIO, suffix: str, dpi: int = DPI) -> None:
+    figure.savefig(place, format=suffix[1:], dpi=dpi, metadata=dict(_WITHOUT_DATES[suffix]))
 
 
 def literal(text: str) -> str:
