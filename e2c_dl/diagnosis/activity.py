@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -86,6 +86,16 @@ class Activity:
             if src in names and dst in names
         }
 
+    def numbered_from(self, first: int) -> Activity:
+        """The same, its iterations counted from ``first`` on in place of 0."""
+        return Activity(
+            lanes=tuple(
+                replace(lane, iterations=_moved(lane.iterations, first), pieces=_moved(lane.pieces, first))
+                for lane in self.lanes
+            ),
+            deliveries=_moved(self.deliveries, first),
+        )
+
     def window(self, iterations: int = 3) -> tuple[float, float]:
         """(start_s, end_s) of ``iterations`` iterations around the one of median length, of the first worker.
 
@@ -123,6 +133,12 @@ def from_trace(trace: Trace, messages: Messages | None = None) -> Activity:
     origin_ns = min(int(timeline.bounds_ns[0]) for timeline in states)
     lanes = tuple(_lane(rank, timeline, origin_ns) for rank, timeline in zip(trace.ranks, states, strict=True))
     return Activity(lanes=lanes, deliveries=_deliveries(messages, origin_ns))
+
+
+def _moved(rows: Rows, first: int) -> Rows:
+    moved: Rows = rows.copy()
+    moved["iteration"][moved["iteration"] >= 0] += first
+    return moved
 
 
 def _lane(rank: RankTrace, states: Timeline, origin_ns: int) -> Lane:

@@ -17,6 +17,7 @@ from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.sharing import left_for
+from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.scenario.model import LinkSchedule
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Bottleneck, Pair
@@ -35,9 +36,9 @@ class Design:
     def of(cls, trace: Trace, reference: Reference) -> Design:
         """The design of the run that left ``trace``, in which every rank has an iteration."""
         spans = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
-        began_ns = min(int(each["start_ns"].min()) for each in spans)
+        begun_ns = began_ns(trace)
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
-        return cls(reference=reference, began_ns=began_ns, seconds=(ended_ns - began_ns) / 1e9)
+        return cls(reference=reference, began_ns=begun_ns, seconds=(ended_ns - begun_ns) / 1e9)
 
     def alone(self, pair: Pair) -> Designed:
         """Design of a link whose bottleneck, if it passes one, nobody else uses."""

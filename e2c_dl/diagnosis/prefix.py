@@ -39,6 +39,17 @@ def common_prefix(trace: Trace) -> Trace:
     return replace(trace, ranks=tuple(replace(rank, spans=_cut(rank, count)) for rank in trace.ranks))
 
 
+def training_span(start_ns: int, end_ns: int) -> Spans:
+    """The one TRAINING span of a rank, as its recorder would write it."""
+    training = np.zeros(1, dtype=SPAN)
+    training["phase"], training["iteration"], training["peer_task"] = Phase.TRAINING, -1, -2
+    for name in ("bucket", "seq", "src", "dst"):
+        training[name] = -1
+    training["posted_ns"] = training["start_ns"] = start_ns
+    training["end_ns"] = end_ns
+    return training
+
+
 def _finished(rank: RankTrace) -> int:
     """Number of consecutive ITERATION spans from 0 on."""
     iterations = np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
@@ -51,15 +62,9 @@ def _cut(rank: RankTrace, count: int) -> Spans:
     kept_iterations = is_iteration & (spans["iteration"] < count)
     start_ns = spans["start_ns"][kept_iterations].min()
     end_ns = spans["end_ns"][kept_iterations].max()
-    training = np.zeros(1, dtype=SPAN)
-    training["phase"], training["iteration"], training["peer_task"] = Phase.TRAINING, -1, -2
-    for name in ("bucket", "seq", "src", "dst"):
-        training[name] = -1
     whole = spans[spans["phase"] == Phase.TRAINING]
     if len(whole) == 1 and not (is_iteration & (spans["iteration"] >= count)).any():
         start_ns, end_ns = whole["start_ns"][0], whole["end_ns"][0]
-    training["posted_ns"] = training["start_ns"] = start_ns
-    training["end_ns"] = end_ns
     within = (spans["posted_ns"] >= start_ns) & (spans["posted_ns"] <= end_ns)
     kept = (within & ~is_iteration & (spans["phase"] != Phase.TRAINING)) | kept_iterations
-    return np.concatenate([spans[kept], training])
+    return np.concatenate([spans[kept], training_span(start_ns, end_ns)])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2c_dl.archive.records import HostFacts
+from e2c_dl.diagnosis.window import BEGAN
 from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.scenario.model import Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
@@ -93,11 +94,11 @@ def _normal_s(
 
 
 def _seconds(trace: Trace) -> float:
-    """From the first span of any rank to the last; 0 if there is none."""
+    """From where training began, or the first span of any rank, to the last; 0 if there is none."""
     spans = [rank.spans for rank in trace.ranks if len(rank.spans)]
     if not spans:
         return 0.0
-    begin_ns = min(int(each["start_ns"].min()) for each in spans)
+    begin_ns = min(int(trace.facts.get(BEGAN, each["start_ns"].min())) for each in spans)
     return (max(int(each["end_ns"].max()) for each in spans) - begin_ns) / 1e9
 
 

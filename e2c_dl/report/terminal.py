@@ -47,28 +47,28 @@ def summary(
     rows = link_rows(links, report)
     parts: list[RenderableType] = []
     if run.outcome is not Outcome.FINISHED:
-        parts += [Text(words.outcome(run), style="bold yellow"), *_bullets(run.what_happened[1:])]
+        parts += [Text(words.outcome(run), style="bold yellow"), *bullets(run.what_happened[1:])]
         parts += [Text("What was traced until then:"), Text("")]
-    parts += [Text(said.headline, style=TONES[said.tone]), *_bullets(said.points)]
-    parts += [*_bullets(_first(said.asides, ASIDES, "departure"), "dim"), Text("")]
+    parts += [Text(said.headline, style=TONES[said.tone]), *bullets(said.points)]
+    parts += [*bullets(_first(said.asides, ASIDES, "departure"), "dim"), Text("")]
     parts.append(_totals(report))
     if report.hosts:
-        parts += [Text(""), _states(report)]
+        parts += [Text(""), states(report)]
     if rows:
         parts += [Text(""), _links(rows, report)]
     if changes:
         parts += [Text(""), Text("What changed while it trained", style="bold")]
-        parts += _bullets(_first(changes, CHANGES, "element"))
+        parts += bullets(_first(changes, CHANGES, "element"))
     limitations = [*report.limitations, *run.limitations]
     if limitations:
-        parts += [Text(""), Text("Limitations", style="bold"), *_bullets(limitations)]
+        parts += [Text(""), Text("Limitations", style="bold"), *bullets(limitations)]
     if archive is not None:
         parts += [Text(""), *_places(archive)]
-    return _Visible(Group(*parts))
+    return Visible(Group(*parts))
 
 
 @dataclass(frozen=True)
-class _Visible:
+class Visible:
     """``content`` with control characters spelled out: what an archive holds, anybody may have written."""
 
     content: RenderableType
@@ -78,7 +78,7 @@ class _Visible:
             yield Segment(text if control else formatting.visible(text), style, control)
 
 
-def _bullets(sentences: Sequence[str], style: str = "") -> list[RenderableType]:
+def bullets(sentences: Sequence[str], style: str = "") -> list[RenderableType]:
     """One sentence after the other, hanging behind a dash."""
     made: list[RenderableType] = []
     for sentence in sentences:
@@ -102,7 +102,7 @@ def _totals(report: Report) -> Text:
     )
 
 
-def _states(report: Report) -> Table:
+def states(report: Report) -> Table:
     """Seconds and share of each state, a row per worker in rank order; the slowest to compute first if too many."""
     culprits = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
     table = _table("Where the time went")

@@ -52,8 +52,8 @@ def stale(report: Report) -> dict[str, str]:
     return {each.host: f"{each.median:g}, at most {each.most}" for each in report.staleness}
 
 
-def verdict(report: Report) -> Verdict:
-    """The answer to "what slowed this run down?"."""
+def verdict(report: Report, whole: str = "this run") -> Verdict:
+    """The answer to "what slowed this run down?", or whatever of it the report is on, as ``whole`` says."""
     if not report.iterations or not report.hosts:
         headline = "No verdict: the trace holds no complete iteration."
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
@@ -63,7 +63,7 @@ def verdict(report: Report) -> Verdict:
         points = tuple(finding.evidence for finding in report.culprits)
         if best:
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
-        headline = f"What slowed this run down: {blamed}."
+        headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
     headline = _no_culprit(report) + (f" The bottleneck, slow by design, is {best}." if best else "")

@@ -167,24 +167,39 @@ def read_spans(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
     Raises: ArchiveError, if ``path`` cannot be read or is not such a file.
     """
     content = placed(path).read(LARGE_BYTES)
-    if len(content) < PREFIX.size or not content.startswith(MAGIC):
-        raise ArchiveError(f"{path}: not a trace: it does not begin with {MAGIC.decode()}; name a spans.bin of a run")
-    _, version, length = PREFIX.unpack_from(content)
-    begin = PREFIX.size + length
-    if version != SPAN_VERSION or len(content) < begin:
-        what = f"version {version}, not {SPAN_VERSION}" if version != SPAN_VERSION else "cut off inside its header"
+    begin = header_length(content, str(path))
+    if begin is None:
+        what = "cut off inside its header"
         raise ArchiveError(f"{path}: cannot read the trace: it is {what}; read it with the program that wrote it")
-    facts = _facts(path, content[PREFIX.size : begin])
+    facts = header_facts(content[:begin], str(path))
     count, torn = divmod(len(content) - begin, RECORD_BYTES)
     spans = np.frombuffer(content, dtype=SPAN, count=count, offset=begin).copy()  # a buffer's view is read-only
     complete = torn == 0 and bool(np.any(spans["phase"] == Phase.TRAINING))
     return facts, spans, complete
 
 
-def _facts(path: Path | Place, text: bytes) -> SpansFacts:
-    facts = codec.decode(text, RawFacts, f"{path}: the header of the trace")
+def header_length(content: bytes, where: str) -> int | None:
+    """Bytes of the header that ``content`` begins with; None if not all of it is there.
+
+    Raises: ArchiveError, if it is none, or of another version.
+    """
+    if not content.startswith(MAGIC[: len(content)]):
+        raise ArchiveError(f"{where}: not a trace: it does not begin with {MAGIC.decode()}; name a spans.bin of a run")
+    if len(content) < PREFIX.size:
+        return None
+    _, version, length = PREFIX.unpack_from(content)
+    if version != SPAN_VERSION:
+        what = f"version {version}, not {SPAN_VERSION}"
+        raise ArchiveError(f"{where}: cannot read the trace: it is {what}; read it with the program that wrote it")
+    begin: int = PREFIX.size + length
+    return begin if len(content) >= begin else None
+
+
+def header_facts(header: bytes, where: str) -> SpansFacts:
+    """Whose spans follow ``header``. Raises: ArchiveError."""
+    facts = codec.decode(header[PREFIX.size :], RawFacts, f"{where}: the header of the trace")
     if facts.dtype != SPAN.descr:
-        raise ArchiveError(f"{path}: its records are laid out otherwise; read it with the program that wrote it")
+        raise ArchiveError(f"{where}: its records are laid out otherwise; read it with the program that wrote it")
     return facts
 
 

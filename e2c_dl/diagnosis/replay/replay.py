@@ -39,9 +39,10 @@ from e2c_dl.diagnosis.replay.queue import Delays, queue_of, served
 from e2c_dl.diagnosis.replay.services import Services, costs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
 from e2c_dl.diagnosis.states import training_ns
+from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, keys
-from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.model import Trace
 
 UNITS_A_SECOND = 12_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""
@@ -169,11 +170,8 @@ def _services(trace: Trace, messages: Messages, moments: Moments, queue: Queue, 
         len(moments.first) + message: stall for message, stall in _stalled_messages(stalls, queue, number).items()
     }
     stalled |= _stalled_segments(stalls, moments, {rank.rank: place for place, rank in enumerate(trace.ranks)})
-    began_ns = min(
-        int(rank.spans["start_ns"][rank.spans["phase"] == Phase.ITERATION].min(initial=2**62)) for rank in trace.ranks
-    )
     start_ns = min(training_ns(rank)[0] for rank in trace.ranks)
-    begin_ns = np.append(moments.observed_ns - moments.service_ns, queue.start_ns) - (began_ns - start_ns)
+    begin_ns = np.append(moments.observed_ns - moments.service_ns, queue.start_ns) - (began_ns(trace) - start_ns)
     units = sorted(stalled)
     return Services(
         elements=number,

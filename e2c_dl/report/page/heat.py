@@ -31,8 +31,8 @@ LEAST, SLOWEST = 0.5, 32.0
 SHADES = 254  # of the logarithm; 0 is nothing
 
 
-def section(heat: Heat | None, culprits: Collection[Element] = ()) -> str:
-    """The section of the page; nothing without ``heat``. ``culprits`` are marked."""
+def section(heat: Heat | None, culprits: Collection[Element] = (), begins_with: int = 0) -> str:
+    """The section, columns counted from ``begins_with``, ``culprits`` marked; nothing without ``heat``."""
     if heat is None or not heat.slowdown.size:
         return ""
     chosen = _chosen(heat, culprits)
@@ -44,7 +44,15 @@ def section(heat: Heat | None, culprits: Collection[Element] = ()) -> str:
          "link": heat.elements[row].kind is ElementKind.LINK, "design": heat.by_design[row]}
         for row in chosen
     ]  # fmt: skip
-    facts = {"rows": rows, "step": step, "iterations": iterations, "least": LEAST, "slowest": SLOWEST, "shades": SHADES}
+    facts = {
+        "rows": rows,
+        "step": step,
+        "iterations": iterations,
+        "begins_with": begins_with,
+        "least": LEAST,
+        "slowest": SLOWEST,
+        "shades": SHADES,
+    }
     columns: Columns = {
         "heat": shaded(worst(heat.slowdown[chosen], first)).ravel(),
         "start": heat.start_s[first],

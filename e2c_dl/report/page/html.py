@@ -75,7 +75,6 @@ def source(archive: ReadArchive, diagnosis: Diagnosis) -> Source:
 def build(source: Source) -> str:
     """The page's HTML. Raises: ArchiveError for damaged rows of links."""
     run, report = source.run, source.diagnosis.report
-    title = escape(f"{run.scenario or 'run'} – {run.run_id}")
     body = [
         sections.header(run),
         sections.verdict(run, report),
@@ -86,20 +85,26 @@ def build(source: Source) -> str:
         sections.definitions(),
         sections.reproduce(run),
     ]
+    body.append(f'<script type="application/octet-stream" id="plotly-data">{_plotly()}</script>')
+    return document(f"{run.scenario or 'run'} – {run.run_id}", body)
+
+
+def document(title: str, body: Sequence[str], *, every_s: int | None = None) -> str:
+    """A page of ``title`` with the sections ``body``; it loads itself anew ``every_s``, if given."""
+    again = "" if every_s is None else f'<meta http-equiv="refresh" content="{every_s}">\n'
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{title}</title>
+{again}<title>{escape(title)}</title>
 <style>{css()}</style>
 </head>
 <body>
 <main>
 {"".join(body)}
 </main>
-<script type="application/octet-stream" id="plotly-data">{_plotly()}</script>
 <script>{script()}</script>
 </body>
 </html>

@@ -195,10 +195,10 @@ def _state(spent_s: float, wall_s: float) -> str:
     return f"{formatting.seconds(spent_s)} · {share}"
 
 
-def timeline(drawn: Drawn) -> str:
-    """The timeline, its buttons and its key."""
+def timeline(drawn: Drawn, whole: str = "The run") -> str:
+    """The timeline of the ``whole``, its buttons and its key."""
     caption = (
-        f"The run lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
+        f"{whole} lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
         "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "
         "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
         f"byte's arrival. Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"

@@ -65,7 +65,7 @@ def timeline(activity: Activity, hosts: Collection[str] = (), links: Collection[
     tick = tick_s(activity.end_s)
     columns, steps = _lines(activity, lanes, list(carried.values()), ranges, tick)
     single, detailed, details = _single(lanes, list(carried.values()), ranges, tick)
-    windows = {"whole run": (0.0, activity.end_s), "typical iterations": activity.window(CLOSE_ITERATIONS)}
+    windows = {"all": (0.0, activity.end_s), "typical iterations": activity.window(CLOSE_ITERATIONS)}
     windows["slowest iteration"] = activity.slowest(CLOSE_ITERATIONS)
     facts = {
         "end_s": activity.end_s, "tick_s": tick, "detailed": detailed, "open": windows["typical iterations"],

@@ -38,7 +38,7 @@ class HeatMap {
     if (!width) return;
     const rows = this.facts.rows.length, top = 20, height = top + rows * this.row + 4;
     const context = sized(this.canvas, width, height), scheme = colours();
-    this.gutter = Math.min(width * 0.3, 168);
+    this.gutter = Math.min(width * 0.36, 168);
     this.room = width - this.gutter - 1;
     this.top = top;
     context.imageSmoothingEnabled = false;
@@ -63,7 +63,7 @@ class HeatMap {
     context.textAlign = "left";
     context.fillStyle = scheme.soft;
     for (let iteration = 0; iteration < this.facts.iterations; iteration += step) {
-      const x = this.gutter + iteration / (this.count * this.facts.step) * this.room, text = iteration ? String(iteration) : "iteration 0";
+      const x = this.gutter + iteration / (this.count * this.facts.step) * this.room, number = iteration + this.facts.begins_with, text = iteration ? String(number) : "iteration " + number;
       if (x + context.measureText(text).width < this.gutter + this.room) context.fillText(text, x, 9);
     }
   }
@@ -114,10 +114,10 @@ class HeatMap {
     const at = this.square(event);
     this.tip.hidden = !at;
     if (!at) return;
-    const row = this.facts.rows[at.row], slower = this.slowdown(at.row, at.column), first = at.column * this.facts.step;
+    const row = this.facts.rows[at.row], slower = this.slowdown(at.row, at.column), first = at.column * this.facts.step, shown = iteration => iteration + this.facts.begins_with;
     const last = Math.min(this.facts.iterations, first + this.facts.step) - 1;
     const what = isNaN(slower) ? "did nothing" : slower.toFixed(2) + " × " + (row.design ? "what was designed" : "its own median");
-    this.tip.textContent = row.name + "\n" + (last > first ? "iterations " + first + " to " + last + ", worst: " : "iteration " + first + ": ") + what;
+    this.tip.textContent = row.name + "\n" + (last > first ? "iterations " + shown(first) + " to " + shown(last) + ", worst: " : "iteration " + shown(first) + ": ") + what;
     const place = this.place.getBoundingClientRect();
     this.tip.style.left = Math.max(4, Math.min(event.clientX - place.left + 14, place.width - this.tip.offsetWidth - 6)) + "px";
     this.tip.style.top = event.clientY - place.top + 18 + "px";

@@ -81,7 +81,7 @@ class Timeline {
     const width = this.place.clientWidth;
     if (!width) return;
     const context = sized(this.canvas, width, this.height);
-    this.gutter = Math.min(width * 0.3, 168);
+    this.gutter = Math.min(width * 0.36, 168);
     this.colours = colours();
     context.font = "12px " + getComputedStyle(document.body).fontFamily;
     const x = this.gutter, room = Math.floor(width - x - 1);

@@ -1,0 +1,173 @@
+"""The verdict on a run's last iterations, while it trains: from what its hosts have written of their traces so far.
+
+::
+
+    tails --new bytes--> GrowingSpans per host --last iterations that all have--> window --analyse--> Now
+                          older spans are forgotten
+
+Nothing is written where the run is, and nothing asked of its processes: it does not know that it is watched.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.run import read_run
+from e2c_dl.campaign.watch.tails import Tail, tail_of
+from e2c_dl.diagnosis.activity import from_trace
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.diagnose import Diagnosis
+from e2c_dl.diagnosis.heat import heat_of
+from e2c_dl.diagnosis.model import Element, Finding, Report
+from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.references import reference_of
+from e2c_dl.diagnosis.window import BEGAN, window
+from e2c_dl.errors import AnalysisError
+from e2c_dl.report.live import Now
+from e2c_dl.scenario.load import load
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds import registry
+from e2c_dl.testbeds.registry import RegisteredRun
+from e2c_dl.trace.growing import GrowingSpans
+from e2c_dl.trace.messages import join
+from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
+
+LAST = 12
+"""Iterations that are judged: enough that noise is not taken for a departure, few enough that one shows at once."""
+FEWEST = 4  # the first two warm up, and of fewer no median says anything
+REFRESH_S = 10.0  # clocks and changes are asked for so often
+_FILES = (layout.FACTS, layout.CLOCK, layout.CHANGES, layout.WORKER_CHANGES)
+_TIMES = ("posted_ns", "start_ns", "end_ns")
+
+
+class Watch:
+    """A run that is up; :meth:`look` again and again, then :meth:`close`."""
+
+    def __init__(self, run: RegisteredRun, *, last: int = LAST) -> None:
+        self._run, self._last = run, last
+        self._archive = Path(run.archive)
+        self._scenario: Scenario = load(self._archive / layout.SCENARIO)
+        trains = {host.name for host in self._scenario.topology.ranks}
+        self._tails: dict[str, Tail] = {
+            access.name: tail_of(access, run.directory) for access in run.hosts if access.name in trains
+        }
+        self._grown = {host: GrowingSpans(host) for host in self._tails}
+        self._scope = ExitStack()
+        self._small = Path(self._scope.enter_context(TemporaryDirectory()))
+        self._refreshed_s = -REFRESH_S
+        self._judged, self._since = -1, dict[Element, int]()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what reads from hosts; the run goes on."""
+        for tail in self._tails.values():
+            tail.close()
+        self._scope.close()
+
+    def look(self) -> Now | None:
+        """What can be said now; None if nothing is new. Raises: ArchiveError for a trace that cannot be read."""
+        for host, tail in self._tails.items():
+            while piece := tail.more():
+                self._grown[host].add(piece)
+        over = all(grown.over for grown in self._grown.values()) or self._is_gone()
+        stop = min((grown.finished for grown in self._grown.values()), default=0)
+        if stop == self._judged and not over:
+            return None
+        self._judged = stop
+        first = max(0, stop - self._last)
+        for grown in self._grown.values():
+            grown.forget_before(first)
+        seen = Now(run=read_run(self._archive), first=first, stop=stop, not_yet=self._waiting(stop), over=over)
+        return seen if seen.not_yet else self._judge(seen)
+
+    def _is_gone(self) -> bool:
+        return registry.live_controller(self._run.directory) is None
+
+    def _waiting(self, stop: int) -> tuple[str, ...]:
+        """Why nothing can be judged, in sentences; none if it can."""
+        silent = [host for host, grown in self._grown.items() if grown.facts is None]
+        if silent:
+            return (f"{', '.join(silent)}: no trace yet: it does not train, or cannot be reached.",)
+        if stop < FEWEST:
+            slowest = min(self._grown, key=lambda host: self._grown[host].finished)
+            return (f"{slowest} has finished {stop} iterations; a verdict needs {FEWEST} of every worker.",)
+        return ()
+
+    def _judge(self, seen: Now) -> Now:
+        self._refresh()
+        cut = window(self._trace(), seen.first, seen.stop)
+        records = {host: HostRecords(self._small / host) for host in self._tails}
+        facts = {host: each.facts() for host, each in records.items()}
+        changes = [change for each in records.values() for change in each.changes()]
+        reference = reference_of(self._scenario, cut, changes, seen.run.emulation, facts)
+        try:
+            report = analyse(cut, reference)
+            prefix = common_prefix(cut)
+            messages = join(prefix)
+            activity, heat = from_trace(prefix, messages), heat_of(prefix, messages, reference)
+        except AnalysisError as error:
+            return replace(seen, not_yet=(str(error),))
+        report = _numbered_from(report, seen.first)
+        named = {finding.element for finding in report.culprits}
+        self._since = {element: self._since.get(element, seen.stop) for element in named}
+        diagnosis = Diagnosis(report=report, activity=activity.numbered_from(seen.first), heat=heat)
+        return replace(seen, diagnosis=diagnosis, since=dict(self._since), not_yet=report.limitations)
+
+    def _trace(self) -> Trace:
+        """All that was kept, on one clock."""
+        ranks, began_ns, unaligned = [], [], []
+        for host, grown in self._grown.items():
+            records = HostRecords(self._small / host)
+            if not (records.path / layout.CLOCK).is_file():
+                unaligned.append(host)
+            clock = records.clock()
+            ranks.append(_aligned(grown, clock))
+            began_ns.append(int(clock.align(np.array([grown.began_ns or 0]))[0]))
+        facts = {BEGAN: min(began_ns), "hosts_without_clock": tuple(unaligned)}
+        return Trace(ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)), facts=facts)
+
+    def _refresh(self) -> None:
+        """Fetch hosts' small files, if it is time: they say how clocks run, and what was changed on purpose."""
+        if time.monotonic() - self._refreshed_s < REFRESH_S:
+            return
+        for host, tail in self._tails.items():
+            folder = self._small / host
+            folder.mkdir(exist_ok=True)
+            for name in _FILES:
+                content = tail.file(name)
+                if content is not None:
+                    (folder / name).write_bytes(content)
+        self._refreshed_s = time.monotonic()
+
+
+def _numbered_from(report: Report, first: int) -> Report:
+    """``report`` with onsets in iterations of the run."""
+
+    def moved(finding: Finding) -> Finding:
+        when = finding.when
+        return replace(finding, when=replace(when, onset_iteration=when.onset_iteration + first))
+
+    findings, culprits = tuple(map(moved, report.findings)), tuple(map(moved, report.culprits))
+    return replace(report, findings=findings, culprits=culprits)
+
+
+def _aligned(grown: GrowingSpans, clock: ClockAlignment) -> RankTrace:
+    assert grown.facts is not None
+    spans = grown.spans.copy()
+    for name in _TIMES:
+        spans[name] = clock.align(spans[name])
+    facts = grown.facts
+    return RankTrace(rank=facts.rank, host=facts.host, layer=facts.layer, spans=spans, clock=clock)

@@ -1,0 +1,78 @@
+"""The last iterations of a run that goes on, as a trace of its own: what a verdict is given on while it trains.
+
+::
+
+    rank 0  |--20--|--21--|--22--|--23--|--24-        iterations are numbered anew: 0, 1, 2
+    rank 1  |--20---|--21---|--22---|--23--
+                    |<-- the last three --->|         of which both have finished all
+
+A message that only one of its ends has within, and a wait for such a one, are left out: what is left is a run that
+began in the middle. When training itself began stands in the trace's facts: schedules count from then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.prefix import training_span
+from e2c_dl.trace.model import Phase, Spans, Trace
+
+BEGAN = "began_ns"
+"""Of a trace's facts: when training began, where its spans do not tell."""
+
+_NEVER_NS = 1 << 62
+_ENDS = (Phase.SEND, Phase.RECEIVE)
+_OF_MESSAGES = (*_ENDS, Phase.AWAIT_MESSAGE, Phase.AWAIT_SENT)
+
+
+def began_ns(trace: Trace) -> int:
+    """When training began: the start of the earliest iteration, unless the trace's facts say so."""
+    if BEGAN in trace.facts:
+        return int(trace.facts[BEGAN])
+    return min(int(_iterations(rank.spans)["start_ns"].min(initial=_NEVER_NS)) for rank in trace.ranks)
+
+
+def window(trace: Trace, first: int, stop: int) -> Trace:
+    """Iterations ``first`` to ``stop - 1`` of ``trace``, all of which every rank has finished."""
+    facts = {**trace.facts, BEGAN: began_ns(trace)}
+    parts = [_within(rank.spans, first, stop) for rank in trace.ranks]
+    whole = np.intersect1d(_keys(parts, Phase.SEND), _keys(parts, Phase.RECEIVE))
+    ranks = (
+        replace(rank, spans=_without_halves(part, whole), complete=True)  # what it did until then is all there
+        for rank, part in zip(trace.ranks, parts, strict=True)
+    )
+    return replace(trace, ranks=tuple(ranks), facts=facts)
+
+
+def _iterations(spans: Spans) -> Spans:
+    found: Spans = spans[spans["phase"] == Phase.ITERATION]
+    return found
+
+
+def _within(spans: Spans, first: int, stop: int) -> Spans:
+    own = _iterations(spans)
+    own = own[(own["iteration"] >= first) & (own["iteration"] < stop)]
+    start_ns, end_ns = own["start_ns"].min(), own["end_ns"].max()
+    kept = (spans["posted_ns"] >= start_ns) & (spans["posted_ns"] <= end_ns)
+    numbers = spans["iteration"]
+    kept &= ((numbers >= first) & (numbers < stop)) | (numbers == -1)  # -1: of no iteration
+    found = spans[kept & (spans["phase"] != Phase.TRAINING)]  # a copy: the trace stays as it is
+    found["iteration"][found["iteration"] >= 0] -= first
+    return np.concatenate([found, training_span(start_ns, end_ns)])
+
+
+def _keys(parts: list[Spans], phase: Phase) -> npt.NDArray[np.int64]:
+    return np.concatenate([_key(spans[spans["phase"] == phase]) for spans in parts])
+
+
+def _key(spans: Spans) -> npt.NDArray[np.int64]:
+    """(src, dst, seq) as one number."""
+    return np.asarray((((spans["src"].astype(np.int64) << 15) | spans["dst"]) << 32) | spans["seq"])
+
+
+def _without_halves(spans: Spans, whole: npt.NDArray[np.int64]) -> Spans:
+    kept: Spans = spans[~np.isin(spans["phase"], _OF_MESSAGES) | np.isin(_key(spans), whole)]
+    return kept

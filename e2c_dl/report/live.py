@@ -1,0 +1,69 @@
+"""The verdict while a run trains, for a terminal and as a page that loads itself anew; both replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from e2c_dl import formatting
+from e2c_dl.archive.run import Run
+from e2c_dl.atomic_write import written
+from e2c_dl.diagnosis.diagnose import Diagnosis
+from e2c_dl.diagnosis.model import Element
+from e2c_dl.report import terminal, words
+from e2c_dl.report.page.live import build
+
+PAGE_EVERY_S = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Now:
+    """What is known of a run now; iterations ``first`` to ``stop - 1`` were judged, none if there is no diagnosis."""
+
+    run: Run
+    first: int = 0
+    stop: int = 0
+    diagnosis: Diagnosis | None = None
+    since: Mapping[Element, int] = field(default_factory=dict)  # culprit -> when it was named: iterations finished
+    not_yet: tuple[str, ...] = ()  # what could not be judged, in sentences
+    over: bool = False  # it trains no more
+
+
+def headline(now: Now) -> str:
+    """The verdict in a sentence or two: of which iterations, and since when its culprits are named."""
+    if now.diagnosis is None:
+        return "No verdict yet."
+    said = words.verdict(now.diagnosis.report, "these iterations")
+    since = [f"{words.named(element)} since iteration {stop}" for element, stop in now.since.items()]
+    named = f" Named: {', '.join(since)}." if since else ""
+    return f"Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
+
+
+def on_terminal(now: Now) -> RenderableType:
+    """All of it, for a terminal."""
+    ended = ", trains no more" if now.over else ""
+    parts: list[RenderableType] = [
+        Text(f"{now.run.scenario}, run {now.run.run_id}: {formatting.count(now.stop, 'iteration')} finished{ended}"),
+        Text(""),
+    ]
+    if now.diagnosis is None:
+        parts.append(Text(headline(now), style="bold yellow"))
+    else:
+        said = words.verdict(now.diagnosis.report)
+        parts += [Text(headline(now), style=terminal.TONES[said.tone]), *terminal.bullets(said.points)]
+        parts += [Text(""), terminal.states(now.diagnosis.report)]
+    if now.not_yet:
+        parts += [Text(""), Text("Not judged yet", style="bold"), *terminal.bullets(now.not_yet)]
+    return terminal.Visible(Group(*parts))
+
+
+def write_page(now: Now, path: Path) -> None:
+    """The page at ``path``, replaced in one step. Raises: ArchiveError if it cannot be written."""
+    every_s = None if now.over else PAGE_EVERY_S  # of a run that is over nothing new will come
+    text = build(now.run, now.diagnosis, headline(now), now.not_yet, now.first, every_s)
+    with written(path) as place:
+        place.write_bytes(text.encode(errors="backslashreplace"))
