@@ -31,7 +31,7 @@ def of(one: Drawn, known: Truth | None = None) -> Outcome:
     begun_s = time.perf_counter()
     told = known or truth(one)
     try:
-        report = analyse(told.trace, one.system.reference(told.trace))
+        report = analyse(told.trace, one.system.reference(told.trace), one.system.retraining())
     except E2cDlError as error:
         return failed(one, str(error), time.perf_counter() - begun_s)
     rules = named_by_rules(told.trace)
@@ -72,5 +72,5 @@ def keep(one: Drawn, told: Truth, folder: Path) -> None:
     for rank in told.trace.ranks:
         content = header(rank.rank, rank.host, rank.layer) + rank.spans.tobytes()
         (folder / f"{rank.host}.spans").write_bytes(content)
-    report = analyse(told.trace, one.system.reference(told.trace))
+    report = analyse(told.trace, one.system.reference(told.trace), one.system.retraining())
     (folder / "report.json").write_bytes(report.to_json())

@@ -15,8 +15,9 @@ from functools import partial
 
 from benchmarks.diagnosis.injections import Injection
 from e2c_dl import strategies
-from e2c_dl.archive.records import HostFacts
+from e2c_dl.archive.records import ComputeFacts, HostFacts
 from e2c_dl.diagnosis.references import Reference, reference_of
+from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.dynamics.faults import BegunFaults
 from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
@@ -60,6 +61,15 @@ class System:
         strategy = strategies.load(training.strategy)(**training.strategy_settings)
         pairs = strategy.used_links([host.layer for host in hosts])
         return tuple((hosts[src].name, hosts[dst].name) for src, dst in pairs)
+
+    def retraining(self) -> Retraining | None:
+        """What simulates a run of it again where ranks go at their own pace, as the report of an archive has it."""
+        if not strategies.load(self.scenario.training.strategy).asynchronous:
+            return None
+        compute = ComputeFacts(
+            bucket_sizes=tuple(end - begin for begin, end in next(iter(self.profiles.values())).buckets)
+        )
+        return Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
 
     def reference(self, trace: Trace) -> Reference:
         """What the diagnosis of ``trace`` is told."""

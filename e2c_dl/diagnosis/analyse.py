@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement, findings, warm_up
+from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
+from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Limitation, LinkSummary, Report
@@ -43,8 +45,12 @@ def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = 
     world = None if retraining is None or retraining.problem(prefix) else observed.world(retraining)
     predictor = replay if world is None else world
     half_error = replay.half_error(iterations, warm_up(iterations))
-    departures = with_stalls((*hosts.departures, *links.departures), stalled.found, observed.windows, design)
-    found = findings(departures, predictor)
+    slow = grouped(
+        (*hosts.departures, *links.departures), hosts.judged | links.judged,
+        {host.name: host.layer for host in reference.topology.hosts},
+    )  # fmt: skip
+    departures = with_stalls(slow, stalled.found, observed.windows, design)
+    found = findings([each for each in departures if each.excess_s >= WORTH * design.seconds], predictor)
     elements, groups = speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),

@@ -33,7 +33,9 @@ class Departure:
     expected: float
     evidence: str
     restored: WhatIf
+    excess_s: float  # what it took longer than its reference: no restored run saves more
     stalled_s: float = 0.0
+    members: tuple[Element, ...] = ()  # of a group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Judgement:
     departures: tuple[Departure, ...] = ()
     limitations: tuple[Limitation, ...] = ()
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
+    judged: frozenset[Element] = frozenset()
 
 
 def warm_up(iterations: int) -> int:
@@ -80,6 +83,7 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
                 stalled_s=departure.stalled_s,
                 material=max(speedup, joint_speedup) >= MATERIAL_SPEEDUP,
                 evidence=departure.evidence,
+                members=departure.members,
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))

@@ -89,6 +89,12 @@ class Finding:
     joint_speedup: float = 1.0  # the same when every other departure is as designed already: two can hide each other
     joint_saved_s: float = 0.0  # saved then
     stalled_s: float = 0.0  # while it carried or did nothing
+    members: tuple[Element, ...] = ()  # of a group
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """Hosts and links that are blamed: a group's members, or the element itself."""
+        return self.members or (self.element,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +180,11 @@ class Report:
     """A limitation that names only some -> all links or hosts that it concerns."""
     staleness: tuple[Staleness, ...] = ()
     """Of whole ranks' updates, in rank order; none where no update can be stale."""
+
+    @property
+    def blamed(self) -> frozenset[Element]:
+        """Hosts, links and shared bottlenecks that culprits name, a group's members each."""
+        return frozenset(element for finding in self.culprits for element in finding.elements)
 
     def to_json(self) -> bytes:
         """report.json: field names, enums by value; numbers that JSON cannot write (infinite, none) become null."""

@@ -42,7 +42,7 @@ def picture(report: Report, links: Sequence[LinkRow], title: str, path: Path) ->
 
 def _draw_states(axes: Any, report: Report) -> None:
     """A stacked bar per worker, rank 0 on top."""
-    slow = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
+    slow = {each.src for each in report.blamed if each.kind is ElementKind.HOST}
     rows = range(len(report.hosts))
     before = [0.0] * len(report.hosts)
     longest = max((host.wall_s for host in report.hosts), default=0.0)
@@ -69,10 +69,8 @@ def _draw_states(axes: Any, report: Report) -> None:
 
 def _draw_topology(axes: Any, report: Report, links: Sequence[LinkRow]) -> None:
     placed = positions(report.hosts)
-    slow_links: set[Pair] = {
-        (f.element.src, f.element.dst or "") for f in report.culprits if f.element.kind is ElementKind.LINK
-    }
-    slow_hosts = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
+    slow_links: set[Pair] = {(each.src, each.dst or "") for each in report.blamed if each.kind is ElementKind.LINK}
+    slow_hosts = {each.src for each in report.blamed if each.kind is ElementKind.HOST}
     for row in links:
         if row.used and row.src in placed and row.dst in placed:  # as on the page: links that training used
             colour = LOOKS[link_kind(row, slow_links)].colour

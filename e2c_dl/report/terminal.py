@@ -104,7 +104,7 @@ def _totals(report: Report) -> Text:
 
 def states(report: Report) -> Table:
     """Seconds and share of each state, a row per worker in rank order; the slowest to compute first if too many."""
-    culprits = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
+    culprits = {each.src for each in report.blamed if each.kind is ElementKind.HOST}
     table = _table("Where the time went")
     table.add_column("worker", no_wrap=True)
     for state in State:
@@ -135,7 +135,7 @@ def _spent(host: HostSummary, state: State) -> str:
 
 def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     """Links that training used, and the first few others."""
-    culprits = {(f.element.src, f.element.dst) for f in report.culprits if f.element.kind is ElementKind.LINK}
+    culprits = {(each.src, each.dst) for each in report.blamed if each.kind is ElementKind.LINK}
     used = [row for row in rows if row.used]
     others = [row for row in rows if not row.used]
     table = _table("Links")

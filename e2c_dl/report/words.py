@@ -106,8 +106,8 @@ def saved_s(finding: Finding) -> float:
 
 
 def named(element: Element) -> str:
-    """``host fog-2``, ``link cloud-1 -> cloud-2`` or ``shared bottleneck campus``."""
-    return f"{element.kind.value} {element}"
+    """``host fog-2``, ``link cloud-1 -> cloud-2``, ``shared bottleneck campus`` or ``5 hosts of edge``."""
+    return str(element) if element.kind is ElementKind.GROUP else f"{element.kind.value} {element}"
 
 
 def outcome(run: Run) -> str:
@@ -126,7 +126,7 @@ def observed(finding: Finding) -> tuple[str, str]:
     """(observed, asked for) of a finding, with units."""
     if finding.slowdown <= 1:  # it only stalled: it has no rate or time of its own
         return f"stalled for {formatting.seconds(finding.stalled_s)}", "never"
-    if finding.element.kind is ElementKind.HOST:
+    if finding.elements[0].kind is ElementKind.HOST:
         return (
             f"{formatting.seconds(finding.observed)} / iteration",
             f"{formatting.seconds(finding.expected)} / iteration",

@@ -9,9 +9,10 @@ several of one class           the fastest group among them (:mod:`e2c_dl.diagno
 alone, or of unknown hardware  how it was itself while it was fastest: slower all the time can not be told
 =============================  ========================================================================================
 
-A phase other than the gradient need not follow the factor (pacing is of gradients; a quota slows everything), so a host
-may be slower in it by as much as its factor exceeds its peers'. Peers in REDUCE may sum vectors of different lengths:
-only one that takes TWICE as long departs. Of two hosts of a class the slower one must be PAIR times as slow.
+A phase other than the gradient need not follow the factor (pacing is of gradients; a quota slows everything): it does
+if most hosts of greater factors are slower in it by at least HALF of theirs, and may then be slower by all of it.
+Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
+the slower one must be PAIR times as slow.
 
 Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict. What all hosts of a
 class share at the same time is the machine's doing, where they run on machines: it is said, and taken off before
@@ -40,6 +41,8 @@ from e2c_dl.trace.model import Trace
 TWICE = float(np.log(2.0))
 PAIR = float(np.log(1.3))
 MIN_PEERS = 3  # what two hosts share may be each one's own
+CLEARLY = 0.1  # more, of a factor: less tells nothing of whether a phase follows it
+HALF = 0.5
 FACTOR_CHANGES = 0.01  # of a factor: by more it changes
 SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
@@ -81,8 +84,9 @@ def host_departures(trace: Trace, design: Design, stalled: Mapping[str, Sequence
     ]  # fmt: skip
     visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
     return Judgement(
-        departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None)
-    )
+        departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
+        judged=frozenset(Element(kind=ElementKind.HOST, src=each.of.host) for each in verdicts),
+    )  # fmt: skip
 
 
 def _classes(every: Sequence[HostSeries], design: Design) -> dict[tuple[str, ...], list[HostSeries]]:
@@ -130,8 +134,8 @@ def _in_class(
 
 def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part) -> list[_Verdict]:
     group = peers([each.base for each in own], [each.base_error for each in own])
-    if part is not Part.COMPUTE:
-        least = min(float(alike[place].factors.min()) for place in group.fastest)
+    least = min(float(alike[place].factors.min()) for place in group.fastest)
+    if part is not Part.COMPUTE and _follows(alike, own, group, least):
         own = levelled([each.lenient(least) for each in alike])
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
     compared = _compared(alike, group)
@@ -139,6 +143,15 @@ def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Par
         _Verdict(of=each, judged=one.judged(group.reference, apart), compared=compared)
         for each, one in zip(alike, own, strict=True)
     ]
+
+
+def _follows(alike: Sequence[HostSeries], own: Sequence[Levelled], group: Peers, least: float) -> bool:
+    """Whether hosts of greater factors are slower by them in this part, too, as most of those show."""
+    apart = [
+        (one.base - group.reference) / np.log(each.factor / least)
+        for each, one in zip(alike, own, strict=True) if each.factor > (1 + CLEARLY) * least
+    ]  # fmt: skip
+    return bool(apart) and float(np.median(apart)) >= HALF
 
 
 def _compared(alike: Sequence[HostSeries], group: Peers) -> str:
@@ -197,7 +210,8 @@ def _together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
 
 def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None:
     """The departure of one host, of whose parts these are; None if it is as it should be."""
-    worth = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s >= WORTH * design.seconds]
+    depart = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s > 0]
+    worth = [each for each in depart if each.judged.excess_s >= WORTH * design.seconds] or depart
     if not worth:
         return None
     worth.sort(key=lambda each: -each.judged.excess_s)
@@ -208,7 +222,7 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
     return Departure(
         element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
         observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
-        restored=WhatIf(changes=changes),
+        restored=WhatIf(changes=changes), excess_s=sum(each.judged.excess_s for each in worth),
     )  # fmt: skip
 
 

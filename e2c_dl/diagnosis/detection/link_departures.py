@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.series import WORTH, Judged, levelled
+from e2c_dl.diagnosis.detection.series import Judged, levelled
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
@@ -110,7 +110,7 @@ def link_departures(
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
-    slow = [each for each in judged if each.departs and each.judged.excess_s >= WORTH * design.seconds]
+    slow = [each for each in judged if each.departs and each.judged.excess_s > 0]
     several = {line: links for line, links in _lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
@@ -120,8 +120,9 @@ def link_departures(
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
     visible = [each.judged.resolution for each in judged]
     judgement = Judgement(
-        departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None)
-    )
+        departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None),
+        judged=frozenset(each.link.element for each in judged if each.link.pair not in together),
+    )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried
     )
@@ -186,6 +187,7 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         element=link.element, part=kind.part, when=judged.stretches, slowdown=judged.slowdown,
         observed=expected_bps / judged.slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
+        excess_s=judged.excess_s,
     )  # fmt: skip
 
 
@@ -225,7 +227,6 @@ def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design
         observed=expected_bps / slowdown, expected=expected_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow, "
         f"{most.judged.stretches.described()}.",
-        restored=WhatIf(
-            changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links)
-        ),
+        restored=WhatIf(changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links)),
+        excess_s=sum(each.judged.excess_s for each in links),
     )  # fmt: skip

@@ -48,7 +48,7 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     there = counts > 0
     place = np.maximum(0, np.cumsum(there) - 1)
     series = Series(
-        values=np.log(observed_ns[there] / expected_ns[there]), iterations=np.flatnonzero(there),
+        values=np.log(observed_ns[there] / expected_ns[there]), iterations=windows.iterations(link.src)[there],
         begins_s=windows.begins_s[there], until_s=windows.until_s, spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
     )  # fmt: skip

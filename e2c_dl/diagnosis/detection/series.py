@@ -16,6 +16,8 @@ floor that is known beforehand: :attr:`Judged.resolution`.
   ways to look like a departure as there are elements times segments;
 * what the caller knows of its kind: how far comparable elements lie apart by themselves.
 
+Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.recurrence`).
+
 A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
 shorter by more than what was taken off its services, so it can not matter.
 """
@@ -25,11 +27,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles, Segments, noise_of, segments
+from e2c_dl.diagnosis.detection.recurrence import recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
 
@@ -70,6 +74,7 @@ class Levelled:
     noise: float
     found: Segments
     levels: Doubles  # (segments,)
+    told_by: Doubles  # (segments,) windows that tell each level: of a recurrence all that it touches, or does not
 
     @cached_property
     def lengths(self) -> Doubles:
@@ -90,12 +95,12 @@ class Levelled:
     @property
     def base_error(self) -> float:
         """Standard error of the base."""
-        return self.noise / float(np.sqrt(self.lengths[self._fast].sum()))
+        return self.noise / float(np.sqrt(max(self.lengths[self._fast].sum(), self.told_by[self._fast].max())))
 
     def judged(self, reference: float, apart: float = 0.0) -> Judged:
         """This beside ``reference``, from which it must be further than ``apart``."""
         beyond = self.levels - reference
-        need = np.maximum(max(FLOOR, apart), CERTAINTY * self.noise / np.sqrt(self.lengths))
+        need = np.maximum(max(FLOOR, apart), CERTAINTY * self.noise / np.sqrt(self.told_by))
         departs = beyond > need
         # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
@@ -181,8 +186,24 @@ def levelled(several: Sequence[Series]) -> list[Levelled]:
 
 def _levelled(series: Series, noise: float) -> Levelled:
     found = segments(series.values, noise)
+    touched = recurring(series.begins_s, series.values) if len(found) == 1 else None
+    if touched is not None:
+        return _recurring(series, noise, touched)
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
-    return Levelled(series=series, noise=noise, found=found, levels=np.array(levels))
+    lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
+    return Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
+
+
+def _recurring(series: Series, noise: float, touched: npt.NDArray[np.bool_]) -> Levelled:
+    """With two levels: of the windows that a recurrence touches, and of the others."""
+    edges = [0, *(np.flatnonzero(np.diff(touched)) + 1).tolist(), len(series)]
+    of_each = [touched[start] for start in edges[:-1]]
+    level = {each: _level(series.values[touched == each], noise) for each in (False, True)}
+    count = {each: float((touched == each).sum()) for each in (False, True)}
+    return Levelled(
+        series=series, noise=noise, found=list(pairwise(edges)), levels=np.array([level[each] for each in of_each]),
+        told_by=np.array([count[each] for each in of_each]),
+    )  # fmt: skip
 
 
 def _level(values: Doubles, noise: float) -> float:

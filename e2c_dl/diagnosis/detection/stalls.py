@@ -80,7 +80,10 @@ def with_stalls(
         else:
             restored = replace(other.restored, moving=stalled.restored.moving)
             evidence = f"{other.evidence} {stalled.evidence}"
-            made[element] = replace(other, restored=restored, evidence=evidence, stalled_s=stalled.stalled_s)
+            total_s = other.excess_s + stalled.excess_s
+            made[element] = replace(
+                other, restored=restored, evidence=evidence, stalled_s=stalled.stalled_s, excess_s=total_s
+            )
     return tuple(made.values())
 
 
@@ -94,7 +97,7 @@ def _stalled(element: Element, own: Sequence[Stall], windows: Windows, design: D
         element=element, part=Part.STALLED, when=when, slowdown=1.0, observed=0.0, expected=0.0,
         evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch, "
         f"from second {when.onset_s:.3g} on.",
-        restored=WhatIf(moving=frozenset({element})), stalled_s=total_s,
+        restored=WhatIf(moving=frozenset({element})), stalled_s=total_s, excess_s=total_s,
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ as the median iteration, whoever's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,12 @@ class Windows:
 
     begins_s: Doubles
     until_s: float
-    own_pace: bool = False
+    ended_s: Mapping[str, Doubles] = field(default_factory=dict)
+    """Where ranks go at their own pace: host -> when each of its iterations ended."""
+
+    @property
+    def own_pace(self) -> bool:
+        return bool(self.ended_s)
 
     @classmethod
     def of(cls, trace: Trace, began_ns: int) -> Windows:
@@ -47,7 +53,11 @@ class Windows:
         usual_s = float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9
         if float(np.nanmax(np.ptp(starts_s, axis=0))) > OWN_PACE * usual_s:
             pieces = int(np.clip(until_s / max(usual_s, 1e-9), 1, MOST_WINDOWS))
-            return cls(begins_s=np.linspace(0.0, until_s, pieces + 1)[:-1], until_s=until_s, own_pace=True)
+            ended_s = {
+                rank.host: np.sort(each["end_ns"] - began_ns) / 1e9
+                for rank, each in zip(trace.ranks, spans, strict=True)
+            }
+            return cls(begins_s=np.linspace(0.0, until_s, pieces + 1)[:-1], until_s=until_s, ended_s=ended_s)
         return cls(begins_s=np.maximum.accumulate(np.nanmedian(starts_s, axis=0)), until_s=until_s)
 
     def __len__(self) -> int:
@@ -61,6 +71,12 @@ class Windows:
     def iteration_at(self, time_s: float) -> int:
         """The window in which ``time_s`` is."""
         return int(max(0, np.searchsorted(self.begins_s, time_s, side="right") - 1))
+
+    def iterations(self, host: str) -> npt.NDArray[np.int64]:
+        """Of each window the iteration that ``host`` was in when it began, shape (windows,)."""
+        if not self.own_pace:
+            return np.arange(len(self))
+        return np.searchsorted(self.ended_s[host], self.begins_s, side="right").astype(np.int64)
 
     def of_messages(self, rows: MessageArray, began_ns: int) -> npt.NDArray[np.int64]:
         """Window of each of ``rows``: that of its sender's iteration, or of the time at which it was sent."""

@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from e2c_dl import formatting
 from e2c_dl.archive.records import Progress
-from e2c_dl.diagnosis.model import Element, HostSummary, Report, SpeedUp
+from e2c_dl.diagnosis.model import HostSummary, Report, SpeedUp
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import colours
 from e2c_dl.report.words import named
@@ -69,7 +69,7 @@ def bottlenecks(report: Report) -> Any:
     """A bar per element and group: seconds saved if twice as fast, at most ten of each, most first; culprits marked."""
     shown: Sequence[SpeedUp] = (*report.bottlenecks[:BARS], *report.groups[:BARS])
     whole_s = report.run_s or math.inf
-    blamed: set[Element] = {finding.element for finding in report.culprits}
+    blamed = report.blamed
     rows = list(range(len(shown)))
     figure = go.Figure()
     figure.add_bar(

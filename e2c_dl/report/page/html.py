@@ -119,8 +119,8 @@ def _plotly() -> str:
 
 def _figures(source: Source) -> list[str]:
     report, activity = source.diagnosis.report, source.diagnosis.activity
-    hosts = {f.element.src for f in report.culprits if f.element.kind is ElementKind.HOST}
-    links = {(f.element.src, f.element.dst or "") for f in report.culprits if f.element.kind is ElementKind.LINK}
+    hosts = {each.src for each in report.blamed if each.kind is ElementKind.HOST}
+    links = {(each.src, each.dst or "") for each in report.blamed if each.kind is ElementKind.LINK}
     rows = link_rows(source.links, report)
     made = []
     if report.hosts:
@@ -128,7 +128,7 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
         made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
-    made.append(heat.section(source.diagnosis.heat, {finding.element for finding in report.culprits}))
+    made.append(heat.section(source.diagnosis.heat, report.blamed))
     if activity is not None and activity.lanes:
         made.append(sections.timeline(timeline(activity, hosts, links)))
     if rows:

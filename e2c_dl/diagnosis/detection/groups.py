@@ -1,0 +1,83 @@
+"""Groups: all hosts of a layer, or all links from one layer to another, that depart alike, as one departure.
+
+What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
+others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
+LAPSE of it. One member that was judged and is as designed, and there is no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from e2c_dl.diagnosis.departures import Departure
+from e2c_dl.diagnosis.model import Element, ElementKind, Part
+from e2c_dl.diagnosis.replay.whatif import WhatIf
+from e2c_dl.diagnosis.stretches import Stretches, When
+
+ALIKE = 1.3
+LAPSE = 0.4
+_RATES = frozenset({Part.RATE, Part.RATE_OR_DELAY})
+_DELAYS = frozenset({Part.DELAY, Part.RATE_OR_DELAY})
+_MOMENTS = 1000
+
+Key = tuple[ElementKind, str, str]
+
+
+def grouped(
+    departures: Sequence[Departure], judged: Collection[Element], layers: Mapping[str, str]
+) -> tuple[Departure, ...]:
+    """``departures``, those of whole layers as one each; ``layers``: host -> layer, of all hosts."""
+    judged_of: dict[Key, int] = {}
+    for element in judged:
+        judged_of[_key(element, layers)] = judged_of.get(_key(element, layers), 0) + 1
+    found: dict[Key, list[Departure]] = {}
+    alone = []
+    for each in departures:
+        if each.element.kind in (ElementKind.HOST, ElementKind.LINK):
+            found.setdefault(_key(each.element, layers), []).append(each)
+        else:
+            alone.append(each)
+    made = []
+    for key, own in found.items():
+        is_group = len(own) > 1 and len(own) == judged_of.get(key) and _are_alike(own)
+        made += [_group(key, own)] if is_group else own
+    return (*made, *alone)
+
+
+def _key(element: Element, layers: Mapping[str, str]) -> Key:
+    return element.kind, layers[element.src], "" if element.dst is None else layers[element.dst]
+
+
+def _are_alike(own: Sequence[Departure]) -> bool:
+    parts = {each.part for each in own}
+    slowdowns = [each.slowdown for each in own]
+    same = len(parts) == 1 or parts <= _RATES or parts <= _DELAYS
+    return same and max(slowdowns) <= ALIKE * min(slowdowns) and _at_one_time([each.when for each in own])
+
+
+def _at_one_time(several: Sequence[Stretches]) -> bool:
+    if all(each.when is When.PERSISTENT for each in several):
+        return True
+    moments_s = np.linspace(0.0, max(each.ends_s[-1] for each in several), _MOMENTS)
+    during = np.array([
+        [np.searchsorted(each.begins_s, moments_s, "right") > np.searchsorted(each.ends_s, moments_s, "right")]
+        for each in several
+    ])  # fmt: skip
+    return bool(during.all(axis=0).sum() >= (1 - LAPSE) * during.any(axis=0).sum())
+
+
+def _group(key: Key, own: Sequence[Departure]) -> Departure:
+    kind, src, dst = key
+    what = f"{len(own)} hosts of {src}" if kind is ElementKind.HOST else f"{len(own)} links {src} -> {dst}"
+    most = max(own, key=lambda each: each.excess_s)
+    slowdowns = [each.slowdown for each in own]
+    span = f"{min(slowdowns):.2f} to {max(slowdowns):.2f} x"
+    evidence = f"All {what} that can be judged depart alike, {span}: {most.evidence}"
+    return Departure(
+        element=Element(kind=ElementKind.GROUP, src=what), members=tuple(each.element for each in own), part=most.part,
+        when=most.when, slowdown=float(np.median(slowdowns)), observed=most.observed, expected=most.expected,
+        evidence=evidence, restored=WhatIf.together(each.restored for each in own),
+        excess_s=sum(each.excess_s for each in own),
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Recurrence: windows that a disturbance of equal distances touches, each too short to be told from noise by itself.
+
+::
+
+    value  |  o      o       o           o = touched: alike in where they stand in a period
+           |..  .  ..  .. . .  . ...
+           '---|------|------|------>    folded:   |.....o|   |...o |    level of an arc of the period beside the rest
+
+Of every period that the run holds LEAST times, the arc whose mean is furthest above the others', in standard errors,
+is kept; where it is more than CLEAR in the best of all, that is a recurrence. The best arc of noise alone, of all that
+are looked at, is beyond 6.4 in one of a hundred series of 35 windows, beyond 5.6 in one of 120 (by drawing them).
+
+Source: phase folding; Kovacs, Zucker, Mazeh, "A box-fitting algorithm in the search for periodic transits", A&A 2002.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+
+LEAST = 3  # times: of two, nothing recurs
+LEAST_WINDOWS = 20
+MOST_WINDOWS = 256  # where there are more, each stretch has enough of them to be told by itself
+SHORTEST = 2.5  # windows
+MOST_OF_PERIOD = 0.5  # that is touched: of more, the rest would be the disturbance
+CLEAR = 7.0
+
+
+def recurring(begins_s: Doubles, values: Doubles) -> npt.NDArray[np.bool_] | None:
+    """Which windows a recurrence touches, shape as ``values``; None if nothing recurs."""
+    count = len(values)
+    if not LEAST_WINDOWS <= count <= MOST_WINDOWS:
+        return None
+    best, found = 0.0, None
+    for period_s in _periods_s(begins_s):
+        score, touched = _best_arc(np.argsort(begins_s % period_s, kind="stable"), values)
+        if score > best:
+            best, found = score, touched
+    if found is None or _clearness(values, found) < CLEAR:
+        return None
+    return found
+
+
+def _periods_s(begins_s: Doubles) -> Doubles:
+    """So dense that the last window moves by half of one from each to the next."""
+    span_s, window_s = float(begins_s[-1] - begins_s[0]), float(np.median(np.diff(begins_s)))
+    least_s, most_s = SHORTEST * window_s, span_s / LEAST
+    if most_s <= least_s or window_s <= 0:
+        return np.zeros(0)
+    return np.geomspace(least_s, most_s, 2 + int(2 * np.log(most_s / least_s) * span_s / window_s))
+
+
+def _best_arc(order: npt.NDArray[np.intp], values: Doubles) -> tuple[float, npt.NDArray[np.bool_]]:
+    """(how far the mean of the best arc of ``order`` is above that of the rest, in root windows; its windows)."""
+    count = len(values)
+    lengths = np.unique(np.geomspace(LEAST, MOST_OF_PERIOD * count, 12).astype(np.int64))
+    twice = np.concatenate([order, order])
+    sums = np.concatenate([[0.0], np.cumsum((values - values.mean())[twice])])
+    starts = np.arange(count)
+    above = sums[starts[None, :] + lengths[:, None]] - sums[starts][None, :]
+    scores = above * np.sqrt(count / (lengths * (count - lengths)))[:, None]
+    row, start = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    touched = np.zeros(count, dtype=bool)
+    touched[twice[start : start + lengths[row]]] = True
+    return float(scores[row, start]), touched
+
+
+def _clearness(values: Doubles, touched: npt.NDArray[np.bool_]) -> float:
+    """Standard errors between both levels, by the noise that is left about them."""
+    high, low = values[touched], values[~touched]
+    left = float(((high - high.mean()) ** 2).sum() + ((low - low.mean()) ** 2).sum())
+    error = np.sqrt(left / (len(values) - 2) * (1 / len(high) + 1 / len(low)))
+    return float((high.mean() - low.mean()) / error) if error > 0 else 0.0
