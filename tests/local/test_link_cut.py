@@ -1,4 +1,7 @@
-"""A link that is cut without a word: nothing is closed, nothing comes any more, and the rank is found lost."""
+"""A link that is cut without a word: nothing is closed, nothing comes any more; after a while the rank is found lost.
+
+The virtual world is tried with the same cuts in tests/unit/worlds/test_virtual_giving_up.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 import live_world
 import numpy as np
 import pytest
+from cut_links import LOST, SENDING, SHARES
 
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Message
@@ -22,7 +26,8 @@ from e2c_dl.worlds.live.mailbox import MailKey
 pytestmark = pytest.mark.local
 
 ADDRESSES = ("198.19.255.1", "198.19.255.2")
-OPTIONS = SocketOptions(unacknowledged_ms=2000)
+GIVE_UP_S = 4.0  # a fifth of what a run is given: the same cuts, in a fifth of the time
+OPTIONS = SocketOptions(unacknowledged_ms=round(GIVE_UP_S * 1000))
 CLONE_NEWNET = 0x40000000
 
 
@@ -64,8 +69,11 @@ def joined() -> Iterator[tuple[Namespace, Namespace]]:
             namespace.process.communicate()
 
 
-@pytest.mark.parametrize("sends", [True, False], ids=["while sending", "while waiting"])
-def test_a_cut_link_is_a_lost_rank(tmp_path: Path, joined: tuple[Namespace, Namespace], sends: bool) -> None:
+@pytest.mark.parametrize("sends", SENDING.values(), ids=SENDING.keys())
+@pytest.mark.parametrize("share", SHARES.values(), ids=SHARES.keys())
+def test_both_ends_lose_each_other_after_a_cut_that_is_too_long(
+    tmp_path: Path, joined: tuple[Namespace, Namespace], sends: bool, share: float
+) -> None:
     message = Message(kind="k", payload=np.zeros(1000, dtype=np.float32))
     key = MailKey(0, "k", -1, -1, -1)
 
@@ -80,10 +88,16 @@ def test_a_cut_link_is_a_lost_rank(tmp_path: Path, joined: tuple[Namespace, Name
             waiting = networks[1].mailboxes.get(key)
             joined[0].run("ip", "link", "set", "cut0", "down")
             if sends:
+                networks[0].post(1, message, 0, 1, 0)
+            await asyncio.sleep(share * GIVE_UP_S)  # the cut itself
+            joined[0].run("ip", "link", "set", "cut0", "up")
+            if share == LOST:
+                with pytest.raises(PeerLost, match="lost rank 0"):
+                    await waiting
                 with pytest.raises(PeerLost, match="lost rank 1"):
-                    while True:  # the kernel takes some before it knows
-                        await networks[0].post(1, message, 0, 1, 0)
-            with pytest.raises(PeerLost, match="lost rank 0"):
+                    await networks[0].post(1, message, 0, 1, 0)
+            else:
+                await networks[0].post(1, message, 0, 1, 0)
                 await waiting
 
     with ThreadPoolExecutor(1) as thread:  # it stays in the namespace, and ends with it

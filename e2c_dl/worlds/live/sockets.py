@@ -16,7 +16,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-UNACKNOWLEDGED_MS = 20_000  # TCP_USER_TIMEOUT: how long sent bytes may go unacknowledged before the connection fails
+from e2c_dl.worlds.giving_up import GIVE_UP_S
+
+UNACKNOWLEDGED_MS = round(GIVE_UP_S * 1000)  # TCP_USER_TIMEOUT: how long sent bytes may go unacknowledged
 _KEEPALIVE_PROBES = 3
 _TCP_CONGESTION = getattr(socket, "TCP_CONGESTION", 13)  # Linux' numbers, where Python was built without the names
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)

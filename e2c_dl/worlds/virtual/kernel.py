@@ -124,6 +124,7 @@ class Kernel:
         self.current: Task
         self.ready: deque[tuple[Task, Any]] = deque()
         self.heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self.idle = 0  # events in the heap that are no reason to go on, should there be no others
         self.numbers = count()  # breaks ties in order of asking; without it, the heap would compare actions
         self._tasks: dict[Task, None] = {}  # a set would not keep their order
         self._stopped: dict[int, list[tuple[Callable[[Any], None], Any]]] = {}  # by owner: what waits for it

@@ -14,16 +14,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
 
-from e2c_dl.errors import InputError, TrainingError
+from e2c_dl.errors import InputError, PeerLost, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
 from e2c_dl.trace.model import SPAN, Spans, header
 from e2c_dl.worlds.allotment import Allotment, Equal
+from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual.computing import pace_of
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
@@ -33,6 +35,7 @@ from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
 from e2c_dl.worlds.virtual.tcp.bottleneck import SharedQueue
 from e2c_dl.worlds.virtual.tcp.wire import TcpWire
+from e2c_dl.worlds.virtual.watch import Watches
 from e2c_dl.worlds.virtual.wire import Wire
 from e2c_dl.worlds.virtual.worker import OnIteration, Setting, SimulatedIteration, VirtualWorker
 
@@ -182,6 +185,7 @@ class _Simulation:
             worker.start(strategy(), as_seen(worker) if as_seen else worker)
             if host.killed_at_s is not None:
                 kernel.at(round(host.killed_at_s * 1e9), worker.kill, None)
+        self._watches = Watches(kernel, self._links, partial(self._lost, strategy()))
         try:
             end_ns = self._train(on_end)
             kernel.cancel_all()  # background tasks have served until here
@@ -203,6 +207,13 @@ class _Simulation:
             if on_end is not None:
                 on_end(self._kernel.now_ns)
         return self._kernel.now_ns
+
+    def _lost(self, strategy: Strategy, src: int, dst: int) -> None:
+        """The link was down for too long: its ends lose each other, if ``strategy`` has them connected."""
+        if {(src, dst), (dst, src)} & set(strategy.used_links(self._setting.layers)):
+            for end, other in ((src, dst), (dst, src)):
+                why = PeerLost(other, f"it gave no sign of life for {GIVE_UP_S:g} s")
+                self._workers[end].lose(why, orderly=False)
 
     def _worker(self, rank: int, computes: Sequence[Compute] | None) -> VirtualWorker:
         host = self._hosts[rank]
@@ -256,6 +267,7 @@ class _Simulation:
             wire = self._workers[src].wires.get(dst)
             if wire is not None:
                 wire.recondition()
+            self._watches.renew((src, dst))
 
     def _ended(self) -> None:
         self._unfinished -= 1

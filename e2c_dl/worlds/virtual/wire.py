@@ -205,6 +205,8 @@ class Wire:
 
     def _arrive(self, transfer: Transfer) -> None:
         receiver = self.receiver
+        if self.lost is not None:  # the connection is gone
+            return
         if receiver.deaf:  # one that goes on will hear of it
             self.kernel.held(self.dst, self._on_arrival, transfer)
             return

@@ -21,14 +21,12 @@ from collections import deque
 from collections.abc import Callable
 
 from e2c_dl.dynamics.loss_model import LossModel
+from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
 from e2c_dl.worlds.virtual.tcp.reassembly import Range, Reassembly, union
 from e2c_dl.worlds.virtual.tcp.reduction import Reduction
 from e2c_dl.worlds.virtual.tcp.round_trips import RoundTrips
 from e2c_dl.worlds.virtual.tcp.window import Window
-
-USER_TIMEOUT_S = 20.0
-"""How long nothing of what was sent is acknowledged before the peer counts as lost: what live sockets are set to."""
 
 _QUICKLY = 16  # segments at the begin of a connection: Linux, TCP_MAX_QUICKACKS
 _DELAYED_NS = 40_000_000
@@ -56,7 +54,7 @@ class Connection:
 
     Whoever carries it calls :meth:`arrives`. ``look`` is called before anything is sent: it may change ``losses``, by
     which segments are lost (None: none is), and ``down``, while which all are. A train has at most ``most`` segments,
-    but for a message that the window lets go as a ``whole``. After USER_TIMEOUT_S of silence, ``give_up`` is told how
+    but for a message that the window lets go as a ``whole``. After GIVE_UP_S of silence, ``give_up`` is told how
     long it was, and nothing is sent any more (RFC 5482).
     """
 
@@ -67,6 +65,7 @@ class Connection:
         self.window, self.trips, self.received = window, RoundTrips(round_trip_s), Reassembly()
         self.losses: LossModel | None = None
         self.down = False
+        self.closed = False  # nothing is sent any more, and nothing that is on its way is acknowledged
         self.next = self.end = self.limit = 0  # sent until, known until, and let to be sent until
         self.acked = 0
         self._kernel, self._carry, self._look, self._most, self._whole = kernel, carry, look, most, whole
@@ -106,7 +105,7 @@ class Connection:
     def push(self) -> None:
         """Send what the window lets."""
         room, sent = 1, False
-        while (self._again or self.next < self.limit) and (room := self._room()) > 0:
+        while not self.closed and (self._again or self.next < self.limit) and (room := self._room()) > 0:
             sent = True
             if self._again:
                 self._send_again(room)
@@ -172,6 +171,8 @@ class Connection:
             self._arm()
 
     def _acknowledged(self, train: Train) -> None:
+        if self.closed:
+            return
         lost: list[Range] = []
         gap_ns = 0
         while (head := self._outstanding.popleft()) is not train:
@@ -243,7 +244,7 @@ class Connection:
             self._deadline_ns = FOREVER
             return
         wait_s = self.trips.probe_s(self._out) if self._probing else self.trips.timeout_s
-        given_up_ns = self._progress_ns + round(USER_TIMEOUT_S * 1e9)
+        given_up_ns = self._progress_ns + round(GIVE_UP_S * 1e9)
         self._deadline_ns = max(self._kernel.now_ns, min(self._kernel.now_ns + round(wait_s * 1e9), given_up_ns))
         if self._deadline_ns < self._timer_ns:
             self._timer_ns = self._deadline_ns
@@ -255,7 +256,7 @@ class Connection:
 
     def _due(self, _: object) -> None:
         now_ns = self._kernel.now_ns
-        if now_ns != self._timer_ns:  # an earlier one has taken its place
+        if self.closed or now_ns != self._timer_ns:  # or an earlier one has taken its place
             return
         self._timer_ns = FOREVER
         if now_ns < self._deadline_ns < FOREVER:  # it was put off meanwhile
@@ -280,7 +281,7 @@ class Connection:
     def _time_out(self) -> None:
         """Send everything again that has not come; what is still on its way will (RFC 6298, 5.4 to 5.6)."""
         silent_s = (self._kernel.now_ns - self._progress_ns) / 1e9
-        if silent_s >= USER_TIMEOUT_S:
+        if silent_s >= GIVE_UP_S:
             self._give_up(silent_s)
             return
         lost = [*self._suspected, *((train.kept, train.end) for train in self._outstanding if train.kept < train.end)]

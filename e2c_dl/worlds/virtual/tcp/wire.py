@@ -105,6 +105,15 @@ class TcpWire(Wire):
         self._connection.push()
         self._let_go()
 
+    def lose(self, why: PeerLost) -> None:
+        """The receiver is lost: nothing leaves any more, nor arrives."""
+        super().lose(why)
+        self._connection.closed = True
+        for underway in self._leaving:
+            underway.transfer.fail(why)
+        for each in (self._beginning, self._leaving, self._arriving):
+            each.clear()
+
     def pump(self, argument: object) -> None:
         if self.pump_free_ns <= self.kernel.now_ns and not self.kernel.held(self.src, self.pump, argument):
             super().pump(argument)
