@@ -20,7 +20,7 @@ from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.diagnosis.speed_ups import speed_ups
-from e2c_dl.diagnosis.states import timeline
+from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
@@ -96,8 +96,7 @@ def _iteration_s(trace: Trace, iterations: int) -> float:
 
 def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSummary, ...]:
     summaries = []
-    for rank in trace.ranks:
-        states = timeline(rank, messages)
+    for rank, states in zip(trace.ranks, timelines(trace, messages), strict=True):
         summaries.append(
             HostSummary(
                 host=rank.host,

@@ -33,7 +33,7 @@ TWICE = 2.0  # one factor for all elements: savings can be compared
 GROUPS = 10  # told at most: nobody reads more
 PAIRED = 4  # elements that save most, of which pairs are asked for
 MORE = 1.05  # times what its best member saves is worth telling of a group
-PATIENCE = 3  # times as many contenders as are cheap, where the first place is not certain before
+PATIENCE = 2  # times as many contenders as are cheap, where the first place is not certain before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def speed_ups(
     single = [*_twice_as_fast(replay, carried, design)]
     elements = _ranked(replay, single, replay.cheap, PATIENCE)
     asked = [*_groups({each.element: each.whatif for each in single}, elements, design)]
-    groups = [each for each in _ranked(replay, asked, min(replay.cheap, GROUPS), 1) if each.replayed]
+    groups = [each for each in _ranked(replay, asked, min(replay.cheap // 2, GROUPS), 1) if each.replayed]
     saved_s = {each.element: each.saved_s for each in elements}
     telling = [each for each in groups if each.saved_s > MORE * max(saved_s[member] for member in each.members)]
     return elements, tuple(telling)

@@ -33,6 +33,16 @@ STATES = tuple(State)
 """By precedence; a timeline's codes are indices into it."""
 
 
+def is_one_of(phases: frozenset[Phase]) -> npt.NDArray[np.bool_]:
+    """Whether a phase is one of ``phases``, by its number."""
+    found = np.zeros(max(Phase) + 1, dtype=bool)
+    found[sorted(phases)] = True
+    return found
+
+
+IS_COMPUTE, IS_WAIT = is_one_of(COMPUTE), is_one_of(WAIT)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """One rank's states: ``codes[i]`` (an index into STATES) holds from ``bounds_ns[i]`` to ``bounds_ns[i + 1]``.
@@ -65,13 +75,24 @@ class Timeline:
 
 def timelines(trace: Trace, messages: Messages) -> tuple[Timeline, ...]:
     """One Timeline per rank, over its TRAINING span. Raises: AnalysisError, if a rank has none."""
-    return tuple(timeline(rank, messages) for rank in trace.ranks)
+    ranks, on_the_way = _on_the_way(messages)
+    found = []
+    for rank in trace.ranks:
+        first, last = np.searchsorted(ranks, [rank.rank, rank.rank + 1]).tolist()
+        found.append(_timeline(rank, on_the_way[first:last]))
+    return tuple(found)
 
 
 def timeline(rank: RankTrace, messages: Messages) -> Timeline:
     """The states of one rank over its TRAINING span. Raises: AnalysisError, if it has none."""
+    ranks, on_the_way = _on_the_way(messages)
+    return _timeline(rank, on_the_way[ranks == rank.rank])
+
+
+def _timeline(rank: RankTrace, on_the_way: Times) -> Timeline:
     start_ns, end_ns = training_ns(rank)
-    sets = (_intervals(rank.spans, COMPUTE), _on_the_way(rank.rank, messages), _intervals(rank.spans, WAIT))
+    phases = rank.spans["phase"]
+    sets = (_intervals(rank.spans, IS_COMPUTE[phases]), on_the_way, _intervals(rank.spans, IS_WAIT[phases]))
     bounds, codes = partition(start_ns, end_ns, sets)
     return Timeline(rank=rank.rank, host=rank.host, bounds_ns=bounds, codes=codes)
 
@@ -95,27 +116,30 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
     """
     clipped = [np.clip(s[s[:, 1] > s[:, 0]], start_ns, end_ns) for s in sets]
     ends = np.array([start_ns, end_ns], dtype=np.int64)
-    bounds = np.unique(np.concatenate([ends, *(s.ravel() for s in clipped)]))
+    bounds = np.sort(np.concatenate([ends, *(s.ravel() for s in clipped)]))
+    bounds = bounds[np.diff(bounds, prepend=bounds[0] - 1) > 0]
     codes = np.full(len(bounds) - 1, len(sets), dtype=np.uint8)
     for code in reversed(range(len(sets))):  # the first set wins: written last
-        change = np.zeros(len(bounds), dtype=np.int64)
-        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 0]), 1)  # += would count a repeated index once
-        np.add.at(change, np.searchsorted(bounds, clipped[code][:, 1]), -1)
-        codes[np.cumsum(change)[:-1] > 0] = code
+        begins, stops = (
+            np.bincount(np.searchsorted(bounds, clipped[code][:, side]), minlength=len(bounds)) for side in (0, 1)
+        )
+        codes[np.cumsum(begins - stops)[:-1] > 0] = code
     kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))  # neighbours of one state are one interval
     return np.append(bounds[kept], bounds[-1]), codes[kept]
 
 
-def _intervals(spans: Spans, phases: frozenset[Phase]) -> Times:
-    chosen = spans[np.isin(spans["phase"], sorted(phases))]
-    return np.stack([chosen["start_ns"], chosen["end_ns"]], axis=1).astype(np.int64)
+def _intervals(spans: Spans, chosen: npt.NDArray[np.bool_]) -> Times:
+    return np.stack([spans["start_ns"][chosen], spans["end_ns"][chosen]], axis=1)
 
 
-def _on_the_way(rank: int, messages: Messages) -> Times:
-    """When messages from or to ``rank`` travelled, (n, 2); halves count for what their own rank saw."""
-    joined = messages.joined[(messages.joined["src"] == rank) | (messages.joined["dst"] == rank)]
+def _on_the_way(messages: Messages) -> tuple[Times, Times]:
+    """When messages travelled from or to whom: ranks, rising, and intervals, shape (n, 2).
+
+    Halves count for what their own rank saw.
+    """
+    joined, sent, received = messages.joined, messages.unreceived, messages.unsent
     whole = np.stack([joined["send_start_ns"], joined["recv_end_ns"]], axis=1)
-    sent = messages.unreceived[messages.unreceived["src"] == rank]
-    received = messages.unsent[messages.unsent["dst"] == rank]
     halves = [np.stack([half["start_ns"], half["end_ns"]], axis=1) for half in (sent, received)]
-    return np.concatenate([whole, *halves]).astype(np.int64)
+    ranks = np.concatenate([joined["src"], joined["dst"], sent["src"], received["dst"]]).astype(np.int64)
+    order = np.argsort(ranks, kind="stable")
+    return ranks[order], np.concatenate([whole, whole, *halves])[order]

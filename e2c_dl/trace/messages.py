@@ -12,7 +12,7 @@ by ``recv_end``. A message is known by (src, dst, seq); one that lacks a half (a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.errors import AnalysisError
-from e2c_dl.trace.model import Phase, Spans, Trace
+from e2c_dl.trace.model import Phase, RankTrace, Spans, Trace
 
 MESSAGE: np.dtype[Any] = np.dtype(
     [
@@ -81,10 +81,11 @@ class Conservation:
 
 def join(trace: Trace) -> Messages:
     """All messages of ``trace``. Raises: AnalysisError, if a rank names one message twice."""
-    sends = _spans_of(trace, Phase.SEND, "src")
-    receives = _spans_of(trace, Phase.RECEIVE, "dst")
-    send_keys, receive_keys = keys(sends), keys(receives)
-    _, s, r = np.intersect1d(send_keys, receive_keys, assume_unique=True, return_indices=True)
+    sends, send_keys = _sorted(trace, Phase.SEND, "src")
+    receives, receive_keys = _sorted(trace, Phase.RECEIVE, "dst")
+    place = np.searchsorted(receive_keys, send_keys)
+    s = np.flatnonzero(np.append(receive_keys, -1)[place] == send_keys)
+    r = place[s]
     joined = np.zeros(len(s), dtype=MESSAGE)
     for name in ("seq", "src", "dst", "iteration", "bucket", "nbytes"):
         joined[name] = sends[name][s]
@@ -96,38 +97,45 @@ def join(trace: Trace) -> Messages:
 
 def conservation(trace: Trace) -> tuple[Conservation, ...]:
     """Sent beside received, per directed link, sorted by (src, dst)."""
-    sent = _totals(_spans_of(trace, Phase.SEND, "src"))
-    received = _totals(_spans_of(trace, Phase.RECEIVE, "dst"))
+    sent = {(rank, dst): total for rank, dst, total in _totals(trace, Phase.SEND, "src", "dst")}
+    received = {(src, rank): total for rank, src, total in _totals(trace, Phase.RECEIVE, "dst", "src")}
     return tuple(
         Conservation(src, dst, *sent.get((src, dst), (0, 0)), *received.get((src, dst), (0, 0)))
         for src, dst in sorted(sent.keys() | received.keys())
     )
 
 
-def _totals(spans: Spans) -> dict[tuple[int, int], tuple[int, int]]:
-    """(src, dst) -> (messages, bytes)."""
-    pairs, index = np.unique(np.stack([spans["src"], spans["dst"]], axis=1), axis=0, return_inverse=True)
-    index = index.ravel()  # NumPy 2.0 gives it a second dimension
-    counts = np.bincount(index, minlength=len(pairs))
-    totals = np.zeros(len(pairs), dtype=np.int64)
-    np.add.at(totals, index, spans["nbytes"])  # bincount would weight in floats
-    return {(int(s), int(d)): (int(n), int(b)) for (s, d), n, b in zip(pairs, counts, totals, strict=True)}
+def _totals(trace: Trace, phase: Phase, own: str, other: str) -> Iterator[tuple[int, int, tuple[int, int]]]:
+    """(rank, the other end, (messages, bytes)) of the spans of ``phase`` whose ``own`` end recorded them."""
+    for rank in trace.ranks:
+        spans = _own(rank, phase, own)
+        ends, index, counts = np.unique(spans[other], return_inverse=True, return_counts=True)
+        totals = np.zeros(len(ends), dtype=np.int64)
+        np.add.at(totals, index, spans["nbytes"])  # bincount would weight in floats
+        for end, count, total in zip(ends.tolist(), counts.tolist(), totals.tolist(), strict=True):
+            yield rank.rank, end, (count, total)
 
 
-def _spans_of(trace: Trace, phase: Phase, own: str) -> Spans:
-    """All spans of ``phase`` whose ``own`` end is the rank that recorded them, sorted by (src, dst, seq)."""
-    parts = [r.spans[(r.spans["phase"] == phase) & (r.spans[own] == r.rank)] for r in trace.ranks]
-    spans = np.concatenate(parts)
+def _own(rank: RankTrace, phase: Phase, own: str) -> Spans:
+    """The spans of ``phase`` whose ``own`` end is the rank that recorded them."""
+    spans: Spans = rank.spans[rank.spans["phase"] == phase]
+    return np.asarray(spans[spans[own] == rank.rank])
+
+
+def _sorted(trace: Trace, phase: Phase, own: str) -> tuple[Spans, npt.NDArray[np.int64]]:
+    """All spans of ``phase`` whose ``own`` end recorded them, by (src, dst, seq); and the keys that sort them."""
+    spans = np.concatenate([_own(rank, phase, own) for rank in trace.ranks])
     of_spans = keys(spans)
-    spans = spans[np.argsort(of_spans, kind="stable")]
-    repeated = np.flatnonzero(np.diff(np.sort(of_spans)) == 0)
+    order = np.argsort(of_spans, kind="stable")
+    spans, of_spans = spans[order], of_spans[order]
+    repeated = np.flatnonzero(np.diff(of_spans) == 0)
     if len(repeated):
         row = spans[repeated[0]]
         raise AnalysisError(
             f"trace: {phase.name} of message {row['seq']} from rank {row['src']} to {row['dst']} is recorded twice; "
             "the archive mixes two runs or is damaged: run e2c-dl verify on it"
         )
-    return spans
+    return spans, of_spans
 
 
 def keys(spans: Spans | Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:

@@ -1,7 +1,8 @@
 """Loops over the moments of a run: compiled where there are many, run as they stand where there are few.
 
 Compiling takes seconds, once per machine: Numba keeps what it made beside the module or, where that may not be written,
-in the user's cache. Loading Numba takes half a second: a run of some thousand spans is done by then.
+in the user's cache. Loading Numba takes half a second: a run of some thousand spans is done by then. Compiled loops run
+beside each other in threads.
 """
 
 from __future__ import annotations
@@ -36,6 +37,6 @@ def _made(loop: Callable[P, R]) -> Callable[P, R]:
     import numba
 
     try:
-        return cast("Callable[P, R]", numba.njit(cache=True)(loop))
+        return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # nowhere to keep it
-        return cast("Callable[P, R]", numba.njit(loop))
+        return cast("Callable[P, R]", numba.njit(nogil=True)(loop))

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Bools, Doubles, Longs, Moments
 from e2c_dl.diagnosis.replay.compiled import compiled
+from e2c_dl.diagnosis.states import is_one_of
 from e2c_dl.trace.messages import keys
 from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Trace
 
@@ -32,14 +33,7 @@ INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
 _FIELDS = ("posted_ns", "start_ns", "end_ns", "seq", "iteration", "task", "peer_task", "bucket", "src", "dst", "phase")
 
 
-def _table(phases: frozenset[Phase]) -> Bools:
-    """Whether a phase is one of ``phases``, by its number."""
-    found = np.zeros(max(Phase) + 1, dtype=bool)
-    found[sorted(phases)] = True
-    return found
-
-
-IS_COMPUTE, IS_WAIT, IS_INSTANT = _table(COMPUTE), _table(WAIT), _table(INSTANT)
+IS_COMPUTE, IS_WAIT, IS_INSTANT = is_one_of(COMPUTE), is_one_of(WAIT), is_one_of(INSTANT)
 _IN_PROGRAM = IS_COMPUTE | IS_WAIT | IS_INSTANT
 
 

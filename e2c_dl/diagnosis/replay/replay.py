@@ -23,6 +23,7 @@ processors; links do not compete with each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -44,8 +45,10 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages, keys
 from e2c_dl.trace.model import Trace
 
-UNITS_A_SECOND = 12_000_000
+UNITS_A_SECOND = 10_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""
+AT_A_TIME = 2
+"""Replays: each holds some 60 bytes for each moment and message."""
 FEWEST = 10
 """What-ifs that are asked of the longest runs, too."""
 
@@ -123,7 +126,8 @@ class Replay:
 
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
-        return [self.run_ns(whatif) for whatif in whatifs]
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            return list(pool.map(self.run_ns, whatifs))
 
 
 def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls = NO_STALLS) -> Replay:

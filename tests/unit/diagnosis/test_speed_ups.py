@@ -66,7 +66,7 @@ def test_contenders_are_replayed_and_of_the_others_is_told_what_they_can_save_at
 
 
 def test_more_are_replayed_while_one_that_was_not_may_be_the_first(design: Design) -> None:
-    known = Known(saves_s=[0.0] * 8 + [7.0, 0.0], most_s=[9.0] * 8 + [8.0, 6.0])
+    known = Known(saves_s=[0.0] * 8 + [7.0, 0.0], most_s=[9.0] * 8 + [8.0, 6.0], cheap=5)
     elements, _ = speed_ups(known, (), design)
     assert (elements[0].element.src, elements[0].saved_s) == ("edge-9", 7.0)
     assert all(one.replayed for one in elements)
