@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, iterations_of, run_s, states_of
@@ -18,7 +20,7 @@ def run_of(archive: ReadArchive) -> Run:
     return Run(
         name=archive.path.name,
         seeds=tuple(sorted(archive.run.seeds.items())),
-        settings=archive.run.facts.get("training", {}),
+        settings=_settings(archive),
         world=archive.run.testbed,
         finished=archive.run.outcome is Outcome.FINISHED,
         run_s=run_s(trace),
@@ -28,6 +30,13 @@ def run_of(archive: ReadArchive) -> Run:
         states_s=states_of(report),
         culprits=culprits_of(report),
     )
+
+
+def _settings(archive: ReadArchive) -> dict[str, Any]:
+    """Of its training; its mathematics as they were, which --shapes-only may have changed."""
+    facts = archive.run.facts
+    known = {key: facts[key] for key in ("mathematics",) if key in facts}
+    return {**facts.get("training", {}), **known}
 
 
 def _report(archive: ReadArchive) -> Report:

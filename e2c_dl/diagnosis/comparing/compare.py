@@ -33,6 +33,9 @@ class Metric(Enum):
     BYTES = "bytes"  # per iteration, all links
 
 
+VIRTUAL = "virtual"
+"""The world in which a run repeats itself."""
+
 IDENTICAL = ("model", "dataset")
 """Settings without which two runs do not do the same work."""
 
@@ -124,30 +127,40 @@ def _target(groups: Sequence[Group]) -> float | None:
 
 
 def _unfair(baseline: Group, group: Group, *, anyway: bool) -> list[str]:
-    """One line for each thing in which ``group`` does other work, naming the key."""
-    lines = []
-    one = baseline.runs[0]
-    for other in group.runs:
-        for key in (*IDENTICAL, *ALIKE, "batch_sizes"):
-            before, after = _comparable(one, key), _comparable(other, key)
-            if before == after:
-                continue
-            line = f"{key}: {before} in {one.name}, {after} in {other.name}"
-            if key in IDENTICAL and not anyway:
-                raise InputError(f"{line}; compare runs that train the same, or say --anyway")
-            lines.append(f"{line}: they do not do the same work.")
-        if one.world != other.world:
-            lines.append(f"{one.name} ran on {one.world}, {other.name} on {other.world}.")
-        if not other.finished:
-            lines.append(f"{other.name} did not finish: figures are of the {other.iterations} iterations all finished.")
+    """One line for each thing in which ``group`` does other work, naming the key. Raises: InputError."""
+    one, lines = baseline.runs[0], []
+    for key in (*IDENTICAL, *ALIKE, "batch_sizes"):
+        before = _comparable(one, key)
+        others = [run for run in group.runs if None not in (before, _comparable(run, key))]  # None: not recorded
+        differing = [run for run in others if _comparable(run, key) != before]
+        if not differing:
+            continue
+        line = f"{key}: {before} in {one.name}, {_comparable(differing[0], key)} in {_named(differing)}"
+        if key in IDENTICAL and not anyway:
+            raise InputError(f"{line}; compare runs that train the same, or say --anyway")
+        lines.append(f"{line}: they do not do the same work.")
+    elsewhere = [run for run in group.runs if run.world != one.world]
+    if elsewhere:
+        lines.append(f"{one.name} ran on {one.world}, {_named(elsewhere)} on {elsewhere[0].world}.")
+    lines += [
+        f"{run.name} did not finish: figures are of the {run.iterations} iterations all finished."
+        for run in group.runs if not run.finished
+    ]  # fmt: skip
+    if min(len(baseline.runs), len(group.runs)) == 1 and group is not baseline and one.world != VIRTUAL:
+        lines.append(
+            f"One run of {baseline.name} or {group.name}: how much another run of the same differs is in no interval."
+        )
     return lines
 
 
 def _comparable(run: Run, key: str) -> Any:
-    """The setting ``key`` of ``run``; of batches, what all ranks take together."""
-    if key == "batch_sizes":
-        return sum(run.settings.get(key, ()))
-    return run.settings.get(key)
+    """The setting ``key`` of ``run``, None if it was not recorded; of batches, what all ranks take together."""
+    value = run.settings.get(key)
+    return sum(value) if key == "batch_sizes" and value is not None else value
+
+
+def _named(runs: Sequence[Run]) -> str:
+    return runs[0].name if len(runs) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
 
 
 def _contrast(baseline: Group, group: Group, metrics: Sequence[Metric], target: float | None) -> Contrast:
@@ -156,9 +169,7 @@ def _contrast(baseline: Group, group: Group, metrics: Sequence[Metric], target: 
         name=group.name,
         runs=len(group.runs),
         differences=tuple(_difference(metric, baseline, group, target) for metric in metrics),
-        settings={
-            key: (one.get(key), other.get(key)) for key in sorted({*one, *other}) if one.get(key) != other.get(key)
-        },
+        settings={key: (one[key], other[key]) for key in sorted(one.keys() & other.keys()) if one[key] != other[key]},
         states_s=_states(baseline, group),
         culprits=_culprits(group),
     )
@@ -238,6 +249,21 @@ def _per_iteration(group: Group, host: str, state: State) -> float:
 
 
 def _culprits(group: Group) -> tuple[str, ...]:
-    """Those of all runs, each once, with how many of several runs name it."""
-    named = [culprit for run in group.runs for culprit in run.culprits]
-    return tuple(dict.fromkeys(named))
+    """In words, those that most runs name first: ``edge-1 -> fog-1, 3.8 to 4.1 × slower (2 of 3 runs)``."""
+    by_element: dict[str, list[float]] = {}
+    for run in group.runs:
+        for element, slowdown in run.culprits:
+            by_element.setdefault(element, []).append(slowdown)
+    return tuple(
+        f"{element}, {_range(slowdowns)} × slower" + _of_runs(len(slowdowns), len(group.runs))
+        for element, slowdowns in sorted(by_element.items(), key=lambda item: -len(item[1]))
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = f"{min(values):.1f}", f"{max(values):.1f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def _of_runs(count: int, runs: int) -> str:
+    return f" ({count} of {runs} runs)" if runs > 1 else ""

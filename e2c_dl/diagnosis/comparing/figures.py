@@ -31,7 +31,7 @@ class Run:
     iteration_bytes: Floats  # (iterations,): sent by all ranks
     accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
     states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state
-    culprits: tuple[str, ...]  # in words
+    culprits: tuple[tuple[str, float], ...]  # (element, times slower)
 
     @property
     def iterations(self) -> int:
@@ -69,9 +69,13 @@ def states_of(report: Report) -> dict[str, Mapping[State, float]]:
     return {host.host: host.states_s for host in report.hosts}
 
 
-def culprits_of(report: Report) -> tuple[str, ...]:
-    """Each in a few words: ``edge-1 -> fog-1, 4.0 × slower``."""
-    return tuple(f"{finding.element}, {finding.slowdown:.1f} × slower" for finding in report.culprits)
+def culprits_of(report: Report) -> tuple[tuple[str, float], ...]:
+    """Each element and how many times slower it was; each once, by its worst."""
+    found: dict[str, float] = {}
+    for finding in report.culprits:
+        element = str(finding.element)
+        found[element] = max(found.get(element, 0.0), finding.slowdown)
+    return tuple(found.items())
 
 
 def accuracies_of(lines: Sequence[Any]) -> tuple[tuple[float, float], ...]:

@@ -45,8 +45,8 @@ def time_to_accuracy(runs: Sequence[Run], width_in: float = WIDTH_IN) -> Figure:
         seconds, seen = np.array(run.accuracies).T
         axes.plot(seconds, 100 * seen, marker="o", label=literal(run.name), **look)
     axes.set(xlabel="time (s)", ylabel="accuracy (%)", xlim=(0, None))
-    best = max(seen for run in runs for _, seen in run.accuracies)
-    axes.set_ylim(0, 100 if best > 0.8 else None)
+    seen_by_all = [seen for run in runs for _, seen in run.accuracies]
+    axes.set_ylim(0 if min(seen_by_all) < 0.5 else None, 100 if max(seen_by_all) > 0.8 else None)
     _finish(axes, len(runs))
     return figure
 

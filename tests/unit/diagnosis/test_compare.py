@@ -113,6 +113,28 @@ def test_other_samples_are_told() -> None:
     assert alone(run("a"), run("b", settings={**SETTINGS, "batch_sizes": [8, 24]})).limitations == ()
 
 
+def test_what_an_older_archive_does_not_say_is_no_difference() -> None:
+    older = {key: value for key, value in SETTINGS.items() if key not in ("model", "batch_sizes")}
+    found = alone(run("a", settings=older), run("b"))
+    assert (found.limitations, found.contrasts[0].settings) == ((), {})
+
+
+def test_one_live_run_a_side_says_what_its_intervals_leave_out() -> None:
+    found = alone(run("a", world="local"), run("b", world="local"))
+    assert found.limitations == ("One run of a or b: how much another run of the same differs is in no interval.",)
+
+
+def test_culprits_of_several_runs_are_told_together() -> None:
+    named = [(("edge-1", 2.0),), (("a -> b", 4.0), ("edge-1", 2.5)), ()]
+    group = Group(name="b", runs=tuple(run(f"b{i}", culprits=each) for i, each in enumerate(named)))
+    found = compare([Group(name="a", runs=(run("a", culprits=named[0]),)), group])
+    assert found.culprits == ("edge-1, 2.0 × slower",)
+    assert found.contrasts[0].culprits == (
+        "edge-1, 2.0 to 2.5 × slower (2 of 3 runs)",
+        "a -> b, 4.0 × slower (1 of 3 runs)",
+    )
+
+
 def test_one_run_is_no_comparison() -> None:
     with pytest.raises(InputError, match="name another archive"):
         alone(run("a"))
