@@ -1,0 +1,88 @@
+"""Both sides, each in a process of its own that stays: asked once a line, it does its work once and tells how long.
+
+::
+
+    diagnosis   spans.parquet of all ranks --> Trace --> Report
+    polars      spans.parquet of all ranks --> seconds by rank and phase
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.analysis.traces import Case
+
+SIDES = ("diagnosis", "polars")
+
+
+class Side:
+    """The process of one side, for one case. Use it as a context."""
+
+    def __init__(self, side: str, case: Case) -> None:
+        arguments = [side, case.strategy, str(case.ranks), str(case.iterations)]
+        command = [sys.executable, "-m", "benchmarks.analysis.sides", *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def run(self) -> dict[str, float]:
+        """Its work done once: ``wall_s``, ``cpu_s``, ``peak_bytes`` so far, ``spans``."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        answer: dict[str, float] = json.loads(self._process.stdout.readline())
+        return answer
+
+
+def _diagnosis(case: Case, folder: Path) -> int:
+    from e2c_dl.diagnosis.analyse import analyse
+    from e2c_dl.trace.store import read_trace
+
+    trace = read_trace(folder)
+    report = analyse(trace, case.reference(trace.hosts))
+    assert not report.culprits, f"nothing departs, but {report.culprits[0].evidence}"
+    return sum(len(rank.spans) for rank in trace.ranks)
+
+
+def _polars(_case: Case, folder: Path) -> int:
+    import polars as pl
+
+    lasted = pl.col("end_ns") - pl.col("start_ns")
+    scanned = pl.scan_parquet(folder / "*" / "spans.parquet", include_file_paths="rank")
+    states = scanned.group_by("rank", "phase").agg(lasted.sum().alias("ns"), pl.len()).collect()
+    return int(states["len"].sum())
+
+
+WORK: dict[str, Callable[[Case, Path], int]] = {"diagnosis": _diagnosis, "polars": _polars}
+
+
+def main() -> None:
+    """Called by :class:`Side`: side, strategy, ranks and iterations are arguments."""
+    side, case = sys.argv[1], Case(strategy=sys.argv[2], ranks=int(sys.argv[3]), iterations=int(sys.argv[4]))
+    folder = case.folder()
+    for _ in sys.stdin:
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        spans = WORK[side](case, folder)
+        wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"wall_s": wall_s, "cpu_s": cpu_s, "peak_bytes": peak, "spans": spans}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

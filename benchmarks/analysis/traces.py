@@ -1,0 +1,119 @@
+"""Traces of the virtual world (shapes only) that are diagnosed: made once, and kept in a temporary folder of one's own.
+
+::
+
+    TEMP/e2c_dl-analysis-USER/WORLD/allreduce-60x14/hosts/edge-1/spans.parquet, clock.json, outcome.json
+
+WORLD is named by what stands in the rooms that make traces: a changed world makes new ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import rooms
+from benchmarks.virtual import exchange
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.scenario.schedule import Schedule
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.topology import Host, Link, Topology
+from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.store import CLOCK, OUTCOME, RAW, convert
+from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InFiles, LinkModel, simulate
+
+MADE_BY = ("e2c_dl/worlds/virtual", "e2c_dl/strategies", "e2c_dl/trace", "benchmarks/analysis/traces.py")
+RATES_BPS = (100e6, 50e6)
+DELAY_S = 0.002
+BUCKETS = (0, 50_000, 110_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One run. ``strategy``: allreduce, on a ring of two buckets; exchange, with both neighbours on a ring."""
+
+    strategy: str
+    ranks: int
+    iterations: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.strategy}-{self.ranks}x{self.iterations}"
+
+    def folder(self) -> Path:
+        """The hosts of this run, made if it is not there yet."""
+        folder = _kept() / self.name / "hosts"
+        if not folder.exists():
+            unfinished = folder.parent.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            self._make(unfinished / "hosts")
+            unfinished.rename(folder.parent)
+        return folder
+
+    def reference(self, hosts: Sequence[str]) -> Reference:
+        """What the run was designed to be: nothing in it departs."""
+        pairs = Allreduce.links(self.ranks) if self.strategy == "allreduce" else exchange.Exchange.links(self.ranks)
+        links = {
+            (hosts[src], hosts[dst]): Link(rate_bps=model.rate_bps, delay_s=model.delay_s)
+            for (src, dst), model in self._links(pairs).items()
+        }
+        ranks = tuple(
+            Host(name=name, layer="edge", service="Trainer", service_id=f"1_1_{rank}", role="", rank=rank)
+            for rank, name in enumerate(hosts)
+        )
+        return Reference(
+            topology=Topology(hosts=ranks, links=links),
+            compute_factors={model.name: Schedule.constant(model.factor) for model in self._hosts()},
+            batch_sizes=dict.fromkeys(hosts, 1),
+        )
+
+    def _make(self, hosts: Path) -> None:
+        models = self._hosts()
+        folders = [hosts / model.name for model in models]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        strategy = Allreduce if self.strategy == "allreduce" else exchange.Exchange
+        simulate(
+            strategy, hosts=models, links=self._links(strategy.links(self.ranks)),
+            sink=InFiles([folder / RAW for folder in folders]), iterations=self.iterations, seed=1,
+        )  # fmt: skip
+        for folder in folders:
+            write_alignment(folder / CLOCK, ClockAlignment())
+            (folder / OUTCOME).write_text('{"status": "finished"}')
+            convert(folder)
+            (folder / RAW).unlink()
+
+    def _hosts(self) -> list[HostModel]:
+        if self.strategy == "exchange":
+            return exchange.hosts(self.ranks)
+        times = GradientTimes(data_s=1e-4, forward_s=0.01, backward_s=(0.01, 0.01))
+        profile = ComputeProfile(
+            model="none", dtype="float32", parameters=BUCKETS[-1],
+            buckets=((BUCKETS[1], BUCKETS[2]), (BUCKETS[0], BUCKETS[1])), gradients={1: times},
+            step_s=2e-4, accumulate_s_per_byte=2e-10, scale_s_per_byte=1e-10,
+        )  # fmt: skip
+        return [
+            HostModel(name=f"edge-{rank + 1}", profile=profile, samples=1, factor=float(1 + rank % 3), noise=0.05)
+            for rank in range(self.ranks)
+        ]
+
+    def _links(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], LinkModel]:
+        if self.strategy == "exchange":
+            return dict.fromkeys(pairs, exchange.LINK)
+        return {pair: LinkModel(rate_bps=RATES_BPS[pair[0] % 2], delay_s=DELAY_S) for pair in pairs}
+
+
+def _kept() -> Path:
+    """The folder of traces that this world makes; nobody else may write there."""
+    world = hashlib.sha256(repr(sorted(rooms.hashes(MADE_BY).items())).encode()).hexdigest()[:12]
+    own = Path(tempfile.gettempdir()) / f"e2c_dl-analysis-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    if own.stat().st_uid != os.getuid():
+        raise PermissionError(f"{own}: belongs to somebody else; remove it or set TMPDIR")
+    return own / world
