@@ -14,7 +14,7 @@ from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Limitation, LinkSummary, Report
-from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -31,14 +31,17 @@ MAX_WORLD_ERROR = 0.05
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
-def analyse(trace: Trace, reference: Reference, retraining: Retraining | None = None) -> Report:
+def analyse(
+    trace: Trace, reference: Reference, retraining: Retraining | None = None, observed: Observed | None = None
+) -> Report:
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
 
     ``retraining``: of a run whose ranks go at their own pace; its what-ifs are then simulated, if its trace is whole.
+    ``observed``: what ``trace`` shows, if that is known already.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
-    observed = observe(trace, reference)
+    observed = observed or observe(trace, reference)
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled))

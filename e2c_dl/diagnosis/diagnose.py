@@ -5,6 +5,7 @@
     archive --> Trace, Reference --> Report      report.json, the verdict in words
                   |                  Activity    the timeline
                   |                  Heat        the heat map
+                  |                  CriticalSteps  drawn in the timeline
                   '----------------> Changed     plots of what changed or was shared
 
 The one module of diagnosis that opens files: all others are functions of values.
@@ -22,9 +23,11 @@ from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.heat import Heat, heat_of
 from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.panels import Changed, Recorded
 from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import Reference, reference_of
+from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
@@ -43,6 +46,7 @@ class Diagnosis:
     report: Report
     activity: Activity | None = None  # None: no timeline
     heat: Heat | None = None
+    critical: CriticalSteps | None = None  # of the timeline
     changed: Changed | None = None  # None: nothing changed or was shared while training ran
 
 
@@ -52,12 +56,12 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
     """
     trace, scenario, reference = read_run(archive)
-    prefix = common_prefix(trace)
-    messages = join(prefix)
+    observed = observe(trace, reference)
     return Diagnosis(
-        report=analyse(trace, reference, retraining_of(archive, scenario)),
-        activity=from_trace(prefix, messages),
-        heat=heat_of(prefix, messages, reference),
+        report=analyse(trace, reference, retraining_of(archive, scenario), observed),
+        activity=from_trace(observed.trace, observed.messages),
+        heat=heat_of(observed.trace, observed.messages, reference),
+        critical=observed.replay.critical.steps(),
         changed=changed_in(archive, trace),
     )
 

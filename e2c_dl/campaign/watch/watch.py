@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.heat import heat_of
 from e2c_dl.diagnosis.model import Element, Finding, Report
-from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import reference_of
 from e2c_dl.diagnosis.window import BEGAN, window
 from e2c_dl.errors import AnalysisError
@@ -37,7 +37,6 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.growing import GrowingSpans
-from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 
 LAST = 12
@@ -114,16 +113,21 @@ class Watch:
         changes = [change for each in records.values() for change in each.changes()]
         reference = reference_of(self._scenario, cut, changes, seen.run.emulation, facts)
         try:
-            report = analyse(cut, reference)
-            prefix = common_prefix(cut)
-            messages = join(prefix)
-            activity, heat = from_trace(prefix, messages), heat_of(prefix, messages, reference)
+            observed = observe(cut, reference)
+            report = analyse(cut, reference, observed=observed)
+            activity = from_trace(observed.trace, observed.messages)
+            heat = heat_of(observed.trace, observed.messages, reference)
         except AnalysisError as error:
             return replace(seen, not_yet=(str(error),))
         report = _numbered_from(report, seen.first)
         named = {finding.element for finding in report.culprits}
         self._since = {element: self._since.get(element, seen.stop) for element in named}
-        diagnosis = Diagnosis(report=report, activity=activity.numbered_from(seen.first), heat=heat)
+        diagnosis = Diagnosis(
+            report=report,
+            activity=activity.numbered_from(seen.first),
+            heat=heat,
+            critical=observed.replay.critical.steps(),
+        )
         return replace(seen, diagnosis=diagnosis, since=dict(self._since), not_yet=report.limitations)
 
     def _trace(self) -> Trace:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.model import Element
 from e2c_dl.diagnosis.replay.columns import Bools, Doubles, Ints, Longs, Moments, Queue, values_ns
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.diagnosis.replay.services import Services, carried_ns, computed_ns, delayed_ns
@@ -26,6 +27,19 @@ from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 
 # Edges of a path, by what they follow; the first two are of moments, the others of messages.
 BY_PROGRAM, BY_CAUSE, BY_START, BY_ARRIVAL, SENT_BY_START, SENT_BY_ARRIVAL, STARTED = range(7)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CriticalSteps:
+    """The path as times in which it lies on one host or link, in order; gaps are nobody's: tasks that wake up, or wait.
+
+    ``element[i]``, a place in ``elements``, from ``begin_s[i]`` to ``end_s[i]``, seconds since the run's first moment.
+    """
+
+    elements: tuple[Element, ...]
+    element: Ints
+    begin_s: Doubles
+    end_s: Doubles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +54,22 @@ class CriticalPath:
     delay_ns: Doubles
     delays: Longs  # how often the edge carries it: 1, 0; -1: from a message's arrival back to when it was sent
     ahead_ns: Doubles  # of the latter, taken off; else 0.0
+    begin_ns: Doubles  # of each edge, since the origin
+    end_ns: Doubles
     unexplained_ns: float  # gaps between a task's events, waking up, residuals: all without their signs
+
+    def steps(self) -> CriticalSteps:
+        """The path in order of time: edges of one element that touch are one step."""
+        lasts = (self.element >= 0) & (self.end_ns > self.begin_ns)
+        order = np.flatnonzero(lasts)[np.argsort(self.begin_ns[lasts], kind="stable")]
+        element, begin_ns, end_ns = self.element[order], self.begin_ns[order], self.end_ns[order]
+        new = np.ones(len(element), dtype=bool)
+        new[1:] = (element[1:] != element[:-1]) | (begin_ns[1:] > end_ns[:-1])
+        first = np.flatnonzero(new)
+        return CriticalSteps(
+            elements=tuple(self.services.elements), element=element[first], begin_s=begin_ns[first] / 1e9,
+            end_s=(np.maximum.reduceat(end_ns, first) if len(first) else end_ns) / 1e9,
+        )  # fmt: skip
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
         """What ``whatif`` takes off the path: it saves no more. Raises: KeyError, if an element is not in the run."""
@@ -63,7 +92,9 @@ class CriticalPath:
 def critical_path(moments: Moments, queue: Queue, end: int, services: Services) -> CriticalPath:
     """The path that ends at moment ``end`` of a run as it was observed."""
     count = len(moments.first)
-    value, edge = _walked_back(moments, queue, values_ns(moments, queue), end)
+    at_ns = values_ns(moments, queue)
+    value, edge = _walked_back(moments, queue, at_ns, end)
+    begin_ns, end_ns = at_ns[np.append(value[1:], 0)], at_ns[value]  # the last follows the origin
     by_program, of_moment = edge == BY_PROGRAM, edge <= BY_CAUSE
     moment, message = value[of_moment], (value[~of_moment] - count) % len(queue.link) if len(queue.link) else value[:0]
     kind = edge[~of_moment]
@@ -80,13 +111,15 @@ def critical_path(moments: Moments, queue: Queue, end: int, services: Services) 
         np.append(blank, queue.delay_ns[message]),
         np.append(blank, (kind == BY_START) * 1 - back * 1).astype(np.int64),
         np.append(blank, np.where(back, queue.ahead_ns[message], 0.0)),
+        np.append(begin_ns[of_moment], begin_ns[~of_moment]), np.append(end_ns[of_moment], end_ns[~of_moment]),
     )  # fmt: skip
     element = services.element[unit]
     order = np.argsort(element, kind="stable")
-    unit, service_ns, delay_ns, delays, ahead_ns = (column[order] for column in columns)
+    unit, service_ns, delay_ns, delays, ahead_ns, begin_ns, end_ns = (column[order] for column in columns)
     return CriticalPath(
         services=services, element=element[order], unit=unit, is_host=unit < count, service_ns=service_ns,
-        delay_ns=delay_ns, delays=delays, ahead_ns=ahead_ns, unexplained_ns=float(unexplained_ns),
+        delay_ns=delay_ns, delays=delays, ahead_ns=ahead_ns, begin_ns=begin_ns, end_ns=end_ns,
+        unexplained_ns=float(unexplained_ns),
     )  # fmt: skip
 
 

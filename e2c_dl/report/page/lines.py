@@ -102,6 +102,11 @@ def columns_of_spans(name: str, parts: Sequence[Rows], tick: float) -> Columns:
     }  # fmt: skip
 
 
+def columns_of_steps(begin_s: Seconds, end_s: Seconds, tick: float) -> Columns:
+    """Steps of the critical path, in order of time."""
+    return {"c_start": ticks(begin_s, tick), "c_length": np.rint((end_s - begin_s) / tick).astype(np.int32)}
+
+
 def _column(parts: Sequence[Rows], name: str, kind: Any) -> npt.NDArray[Any]:
     return _joined([rows[name] for rows in parts], kind)
 

@@ -9,9 +9,8 @@ from e2c_dl.archive.run import Run
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind, Report
 from e2c_dl.report import words
-from e2c_dl.report.page import heat, sections
+from e2c_dl.report.page import heat, sections, timeline
 from e2c_dl.report.page.html import document
-from e2c_dl.report.page.timeline import timeline
 
 
 def build(
@@ -36,7 +35,11 @@ def _judged(diagnosis: Diagnosis, headline: str, first: int) -> list[str]:
     made = [f'<section class="verdict {said.tone.value}">{verdict}</section>', sections.states(report, "", hosts)]
     made.append(heat.section(diagnosis.heat, {finding.element for finding in report.culprits}, first))
     if diagnosis.activity is not None:
-        made.append(sections.timeline(timeline(diagnosis.activity, hosts, links), whole="These iterations"))
+        made.append(
+            timeline.section(
+                timeline.timeline(diagnosis.activity, hosts, links, diagnosis.critical), whole="These iterations"
+            )
+        )
     return made
 
 

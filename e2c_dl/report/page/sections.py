@@ -14,7 +14,6 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.page.timeline import Drawn
 from e2c_dl.report.rows import LinkRow
 from e2c_dl.topology import Pair
 
@@ -193,34 +192,6 @@ def states(report: Report, figure: str, culprits: Collection[str]) -> str:
 def _state(spent_s: float, wall_s: float) -> str:
     share = formatting.percent(spent_s / wall_s) if wall_s else formatting.DASH
     return f"{formatting.seconds(spent_s)} · {share}"
-
-
-def timeline(drawn: Drawn, whole: str = "The run") -> str:
-    """The timeline of the ``whole``, its buttons and its key."""
-    caption = (
-        f"{whole} lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
-        "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "
-        "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
-        f"byte's arrival. Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"
-    )
-    windows = "".join(
-        f'<button type="button" data-window="[{low:.9g}, {high:.9g}]">{name}</button>'
-        for name, (low, high) in drawn.windows_s.items()
-    )
-    zooms = "".join(
-        f'<button type="button" data-zoom="{factor}" aria-label="{name}">{sign}</button>'
-        for factor, name, sign in ((0.5, "closer", "+"), (2, "farther", "−"))
-    )
-    keys = [(f"s{code}", state.value) for code, state in enumerate(State)]
-    keys += [(f"p{int(phase)}", phase.name.lower()) for phase in drawn.phases] + [("m", "message")]
-    key = "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in keys)
-    canvases = (
-        '<canvas class="overview" aria-hidden="true"></canvas>'
-        '<canvas class="lanes" tabindex="0" role="img" aria-label="Timeline of workers and links"></canvas>'
-    )
-    plot = f'<div class="tools">{windows}{zooms}</div>{canvases}<div class="tip" hidden></div>'
-    figure = f'<div class="plot" id="timeline">{plot}</div><div class="legend">{key}</div>{drawn.content}'
-    return section("Timeline", escape(caption), figure)
 
 
 def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:

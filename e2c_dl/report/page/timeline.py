@@ -15,18 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.activity import Activity, Lane, Rows
+from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.states import STATES, Phase, partition
+from e2c_dl.report.page import sections
 from e2c_dl.report.page.lines import (
     Line,
     columns_of_lines,
     columns_of_messages,
     columns_of_pieces,
     columns_of_spans,
+    columns_of_steps,
     stepped,
     unmixed,
 )
@@ -38,6 +42,7 @@ MOST_LINKS = 64
 MOST_INTERVALS = 200_000  # of states, and of busy links; beyond, lanes come in steps
 STEPS = 4_000  # in a lane
 MOST_DETAILS = 120_000  # computations and messages; beyond, only those of some iterations
+MOST_STEPS = 60_000  # of the critical path
 DETAILED_ITERATIONS = 20  # what a reader zooms into
 CLOSE_ITERATIONS = 3  # the window to open with
 
@@ -57,14 +62,17 @@ class Drawn:
     left_out: tuple[str, ...]
 
 
-def timeline(activity: Activity, hosts: Collection[str] = (), links: Collection[Pair] = ()) -> Drawn:
-    """The timeline of ``activity``; ``hosts`` and ``links`` are the culprits, to be marked."""
+def timeline(
+    activity: Activity, hosts: Collection[str] = (), links: Collection[Pair] = (), critical: CriticalSteps | None = None
+) -> Drawn:
+    """The timeline of ``activity``, with its ``critical`` path; ``hosts`` and ``links`` are culprits, to be marked."""
     lanes, notes = _chosen(activity.lanes, hosts)
     carried, more = _chosen_links(activity, lanes, links)
     ranges = _close_looks(activity)
     tick = tick_s(activity.end_s)
     columns, steps = _lines(activity, lanes, list(carried.values()), ranges, tick)
     single, detailed, details = _single(lanes, list(carried.values()), ranges, tick)
+    steps_of, path = _critical(critical, lanes, list(carried), ranges, tick)
     windows = {"all": (0.0, activity.end_s), "typical iterations": activity.window(CLOSE_ITERATIONS)}
     windows["slowest iteration"] = activity.slowest(CLOSE_ITERATIONS)
     facts = {
@@ -74,10 +82,42 @@ def timeline(activity: Activity, hosts: Collection[str] = (), links: Collection[
         "states": [state.value for state in STATES], "phases": {int(phase): phase.name.lower() for phase in Phase},
     }  # fmt: skip
     return Drawn(
-        content=packed("timeline", facts, {**columns, **single}), windows_s=windows, end_s=activity.end_s,
+        content=packed("timeline", facts, {**columns, **single, **path}), windows_s=windows, end_s=activity.end_s,
         phases=tuple(Phase(code) for code in np.unique(single["p_phase"]).tolist()),
-        left_out=(*notes, *more, *steps, *details),
+        left_out=(*notes, *more, *steps, *details, *steps_of),
     )  # fmt: skip
+
+
+def section(drawn: Drawn, whole: str = "The run") -> str:
+    """The timeline of the ``whole``, its buttons and its key."""
+    caption = (
+        f"{whole} lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
+        "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "
+        "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
+        f"byte's arrival. The dark line is the critical path: the longest chain of what waited for what. "
+        f"Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"
+    )
+    windows = "".join(
+        f'<button type="button" data-window="[{low:.9g}, {high:.9g}]">{name}</button>'
+        for name, (low, high) in drawn.windows_s.items()
+    )
+    zooms = "".join(
+        f'<button type="button" data-zoom="{factor}" aria-label="{name}">{sign}</button>'
+        for factor, name, sign in ((0.5, "closer", "+"), (2, "farther", "−"))
+    )
+    keys = [(f"s{code}", state.value) for code, state in enumerate(STATES)]
+    keys += [(f"p{int(phase)}", phase.name.lower()) for phase in drawn.phases] + [
+        ("m", "message"),
+        ("c", "critical path"),
+    ]
+    key = "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in keys)
+    canvases = (
+        '<canvas class="overview" aria-hidden="true"></canvas>'
+        '<canvas class="lanes" tabindex="0" role="img" aria-label="Timeline of workers and links"></canvas>'
+    )
+    plot = f'<div class="tools">{windows}{zooms}</div>{canvases}<div class="tip" hidden></div>'
+    figure = f'<div class="plot" id="timeline">{plot}</div><div class="legend">{key}</div>{drawn.content}'
+    return sections.section("Timeline", escape(caption), figure)
 
 
 def _lines(
@@ -111,6 +151,24 @@ def _single(
         detailed = ranges
     columns = {**columns_of_messages(messages, tick), **columns_of_pieces(pieces, tick)}
     return {**columns, **columns_of_spans("i", iterations, tick)}, detailed, notes
+
+
+def _critical(
+    critical: CriticalSteps | None, lanes: Sequence[Lane], links: Sequence[Pair], ranges: Sequence[Range], tick: float
+) -> tuple[list[str], Columns]:
+    """The critical path on the rows that are drawn; of too long a one, what is in ``ranges``, and then a note."""
+    if critical is None:
+        return [], {"c_row": np.empty(0, np.uint16), **columns_of_steps(np.empty(0), np.empty(0), tick)}
+    rows: dict[tuple[str, str | None], int] = {(lane.host, None): row for row, lane in enumerate(lanes)}
+    rows |= {pair: len(lanes) + row for row, pair in enumerate(links)}
+    row_of = np.array([rows.get((each.src, each.dst), -1) for each in critical.elements], dtype=np.int64)
+    row, notes = row_of[critical.element], []
+    kept = row >= 0
+    if len(row) > MOST_STEPS:
+        kept &= np.any([(critical.end_s >= low) & (critical.begin_s <= high) for low, high in ranges], axis=0)
+        notes.append("So is the critical path.")
+    steps = columns_of_steps(critical.begin_s[kept], critical.end_s[kept], tick)
+    return notes, {"c_row": row[kept].astype(np.uint16), **steps}
 
 
 def _chosen(lanes: Sequence[Lane], culprits: Collection[str]) -> tuple[list[Lane], list[str]]:

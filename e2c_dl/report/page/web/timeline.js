@@ -15,6 +15,8 @@ class Timeline {
     this.pieces = this.spans("p", columns, tick);
     this.messages = this.spans("m", columns, tick);
     this.iterations = this.spans("i", columns, tick);
+    this.path = { row: columns.c_row, start: seconds(columns.c_start, tick) };
+    this.path.end = this.path.start.map((at, i) => at + columns.c_length[i] * tick);
     this.rows = [...facts.lanes, ...facts.links];
     [this.from, this.to] = facts.open;
     this.pointers = new Map();
@@ -101,6 +103,7 @@ class Timeline {
       this.busy.forEach((line, row) =>
         line.draw(context, this.from, this.to, x, this.top(lanes + row) + 5, room, MESSAGE, [this.colours.message, null]));
     }
+    this.drawPath(context, x, room);
     this.drawNames(context, x);
     if (this.selecting) {
       context.fillStyle = this.colours.select;
@@ -150,6 +153,27 @@ class Timeline {
         if (spans.start[i] >= this.from && spans.start[i] <= this.to) context.fillRect(x + (spans.start[i] - this.from) * scale, this.top(row), 1.5, LANE - 4);
       }
     }
+  }
+
+  // The critical path: a line under the rows that it lies on, strokes where it goes from one to the next.
+  drawPath(context, x, room) {
+    const { row, start, end } = this.path, scale = room / (this.to - this.from), lanes = this.facts.lanes.length;
+    if (!row.length) return;
+    const first = lastUpTo(start, this.from, 0, row.length), last = Math.min(row.length, lastUpTo(start, this.to, 0, row.length) + 1);
+    const at = i => this.top(row[i]) + (row[i] < lanes ? 1 : 2.5);
+    context.fillStyle = this.colours.ink;
+    const few = last - first < room / 3;
+    for (let i = first; i < last; i++) {
+      const begin = Math.max(this.from, start[i]), until = Math.min(this.to, end[i]);
+      if (until <= begin) continue;
+      context.globalAlpha = few ? 1 : 0.6;
+      context.fillRect(x + (begin - this.from) * scale, at(i) - 1, Math.max(0.5, (until - begin) * scale), 2);
+      if (!few || i + 1 >= last || start[i + 1] > this.to) continue;
+      const low = Math.min(at(i), at(i + 1)), high = Math.max(at(i), at(i + 1));
+      context.globalAlpha = 0.45;
+      if (end[i] >= this.from) context.fillRect(x + (end[i] - this.from) * scale - 0.5, low, 1, high - low);
+    }
+    context.globalAlpha = 1;
   }
 
   drawNames(context, x) {
