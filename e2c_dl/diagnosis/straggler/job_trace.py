@@ -85,6 +85,9 @@ def _columns(path: Path) -> dict[str, Any]:
             raise AnalysisError(
                 f"{path}: cannot be read as Parquet: {reason}; name an archive or a job trace"
             ) from error
+    # Where an operation is of no chunk, some write nothing.
+    table = table.set_column(table.column_names.index("mc"), "mc", table.column("mc").fill_null(-1))
+    table = table.set_column(table.column_names.index("gmc"), "gmc", table.column("gmc").fill_null(-1))
     if not table.num_rows or any(table.column(name).null_count for name in COLUMNS):
         raise AnalysisError(f"{path}: no job trace: it is empty, or a value is missing in it; record it anew")
     columns: dict[str, Any] = {name: table.column(name).to_numpy().astype(np.int64) for name in WHOLE}

@@ -13,8 +13,9 @@ Source: Lin et al., "Understanding Stragglers in Large Model Training Using What
      T_ideal   T without them     T             M_W, M_S: how much of the way from T to T_ideal they are
 
 As the authors' program does, S_w is the lesser of the figures of w's data-parallel rank and of its pipeline stage: two
-replays per row and column instead of one per worker. Of a job without pipeline stages that is its rank's figure, and
-there is no M_S. Communication lasts from when its last participant was ready.
+replays per row and column instead of one per worker. Where there is no pipeline that is its rank's figure, and there
+is no M_S; of a single stage M_S is 1, as all workers are in it. Communication lasts from when its last participant was
+ready.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Operations:
     precedence: Precedence
     kinds: tuple[str, ...]
     rows: int
-    stages: int
+    stages: int  # of the pipeline; 0: it has none, and all are of stage 0
     workers: tuple[tuple[str, int, int], ...]  # (name, row, stage), as they are numbered
     steps: tuple[int, ...]  # their numbers
     steps_s: Floats  # how long each took, as recorded
@@ -111,7 +112,7 @@ def stragglers(operations: Operations) -> Stragglers:
         slowdown_by_step=_descending(dict(zip(operations.steps, (steps_s[0] / steps_s[1]).tolist(), strict=True))),
         slowest_workers=slowest,
         slowest_share=shares[0],
-        last_stage_share=shares[1] if operations.stages > 1 else None,
+        last_stage_share=shares[1] if operations.stages else None,
         limitations=operations.limitations,
     )
 
@@ -129,7 +130,7 @@ class _Parts:
         return cls(
             kinds=[operations.kind == kind for kind in range(len(operations.kinds))],
             rows=[operations.row == row for row in range(operations.rows)],
-            stages=[operations.stage == stage for stage in range(operations.stages)],
+            stages=[operations.stage == stage for stage in range(max(1, operations.stages))],
         )
 
 

@@ -62,7 +62,7 @@ def operations_of(trace: Trace) -> Operations:
         precedence=Precedence.of(len(kind), earlier, later),
         kinds=kinds,
         rows=len(prefix.ranks),
-        stages=1,
+        stages=0,
         workers=tuple((rank.host, row, 0) for row, rank in enumerate(prefix.ranks)),
         steps=(0,),
         steps_s=np.array([length_ns / 1e9]),

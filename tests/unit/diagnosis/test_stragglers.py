@@ -60,7 +60,8 @@ def test_one_slow_rank_is_all_of_it(tmp_path: Path) -> None:
     found = of(tmp_path, job_traces.data_parallel([[1.0, 3.0]]))  # ideal: forward 2, backward 2
     assert (found.replayed_s, found.ideal_s, found.slowdown) == (5.0, 4.0, 1.25)
     assert found.slowdown_by_worker == {"1": 1.25, "0": 1.0}
-    assert (found.slowest_workers, found.slowest_share, found.last_stage_share) == (("1",), 1.0, None)
+    assert (found.slowest_workers, found.slowest_share) == (("1",), 1.0)
+    assert found.last_stage_share == 1.0  # all workers are in it
     assert found.slowdown_by_kind["forward-compute"] == 1.25
 
 
@@ -88,6 +89,29 @@ def test_steps_that_are_missing_or_torn_are_left_out(tmp_path: Path) -> None:
     assert found.slowdown_by_step.keys() == {0, 2, 4}
     assert found.limitations == ("Left out, as not all ranks recorded all of it: 3.",)
     assert (found.slowdown, found.slowest_share) == (whole.slowdown, whole.slowest_share)
+
+
+def test_reduce_scatters_beside_backward(tmp_path: Path) -> None:
+    rows = job_traces.data_parallel([[1.0, 3.0]])
+    scattered = [row for row in rows if row["optype"] == "grads-reduce-scatter"]
+    rows = [row for row in rows if row not in scattered]
+    for dp, at_s in enumerate((3.0, 5.0)):  # each from its backward's end until both are there, and half a second more
+        kinds = (("grads-reduce-scatter", at_s, 5.5 - at_s), ("separate-grads-all-reduce", 5.5, 0.25))
+        rows += [job_traces.op(dp, 0, 0, kind, at, length, stages=1) for kind, at, length in kinds]
+    for row in rows:
+        if row["optype"] == "grads-reduce-scatter":
+            row["mc"] = 0
+        elif row["optype"] in ("optimizer-clip-main-grad", "optimizer"):
+            row["start_ts"] = 5.75
+    found = of(tmp_path, rows)
+    assert (found.replayed_s, found.ideal_s) == (5.75, 4.75)  # ideal: forward 2, backward 2, 0.5, 0.25
+    assert found.unexplained == 0
+
+
+def test_chunks_that_are_not_written(tmp_path: Path) -> None:
+    rows = job_traces.data_parallel([[1.0, 3.0]])
+    unwritten = [{key: None if value == -1 else value for key, value in row.items()} for row in rows]
+    assert of(tmp_path, unwritten) == of(tmp_path, rows)
 
 
 @pytest.mark.parametrize(
