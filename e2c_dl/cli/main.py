@@ -33,6 +33,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
     "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
+    "advise": ("e2c_dl.cli.advise", "advise", "Try strategies and settings on measured times, and rank them."),
     "whatif": ("e2c_dl.cli.whatif", "whatif", "What a run would have taken with something changed."),
     "compare": ("e2c_dl.cli.analyses", "compare", "Compare runs: how much they differ, how sure that is, and where."),
     "plot": ("e2c_dl.cli.analyses", "plot", "Draw a figure of runs for a paper."),

@@ -50,9 +50,10 @@ def whatif(
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign.predicting.measured import MeasuredRun
     from e2c_dl.campaign.predicting.rerun import RerunRequest, check
     from e2c_dl.campaign.predicting.rerun import rerun as run_again
-    from e2c_dl.campaign.predicting.whatif import MeasuredRun, predict
+    from e2c_dl.campaign.predicting.whatif import predict
 
     if testbed is not None:
         from e2c_dl.testbeds import catalogue

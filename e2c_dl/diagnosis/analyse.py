@@ -45,7 +45,7 @@ def analyse(
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled))
-    world = None if retraining is None or retraining.problem(prefix) else observed.world(retraining)
+    world = None if retraining is None or retraining.problem(trace) else observed.world(retraining)
     predictor = replay if world is None else world
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(

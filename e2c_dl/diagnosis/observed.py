@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
@@ -28,6 +30,7 @@ from e2c_dl.trace.model import Trace
 class Observed:
     """The iterations that all ranks of a run finished. Made by :func:`observe`."""
 
+    whole: Trace  # as it was recorded
     trace: Trace  # cut to these iterations
     iterations: int
     messages: Messages
@@ -59,7 +62,10 @@ class Observed:
 
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
-        return retraining.world(self.trace, self.messages, self.delays_ns)
+        if self.trace is self.whole:
+            return retraining.world(self.trace, self.messages, self.delays_ns)
+        usual_ns = {pair: int(np.median(delay_ns)) for pair, delay_ns in self.delays_ns.items()}
+        return retraining.world(self.whole, join(self.whole), usual_ns)  # ranks at their own pace: nothing is cut off
 
 
 def observe(trace: Trace, reference: Reference) -> Observed:
@@ -74,7 +80,7 @@ def observe(trace: Trace, reference: Reference) -> Observed:
     windows = Windows.of(prefix, design.began_ns)
     links, carried = link_departures(carried_by_link(prefix, messages, iterations, design), windows, design)
     return Observed(
-        trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
+        whole=trace, trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
         carried=carried, links=links,
         stalled=stalls(prefix, carried, design),
     )  # fmt: skip

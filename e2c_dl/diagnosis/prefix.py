@@ -6,8 +6,8 @@
     rank 1  |--0---|--1---|--2---|--3---          killed in 3
             |<--- iterations 0..2 ---->|          common: spans after a rank's end of 2 are dropped
 
-A rank's TRAINING span is made to end with its last common iteration. A complete run is left as it is: what a rank does
-for others behind its own last iteration, as a server does, is part of it.
+A rank's TRAINING span is made to end with its last common iteration. A complete run of as many iterations each is left
+as it is: what a rank does for others behind its own last one, as a server does, is part of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def common_iterations(trace: Trace) -> int:
 def common_prefix(trace: Trace) -> Trace:
     """``trace`` cut to the iterations that all ranks finished. Raises: AnalysisError, as :func:`common_iterations`."""
     count = common_iterations(trace)
-    if all(rank.complete for rank in trace.ranks):
+    if all(rank.complete and _finished(rank) == count for rank in trace.ranks):
         return trace
     return replace(trace, ranks=tuple(replace(rank, spans=_cut(rank, count)) for rank in trace.ranks))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from e2c_dl.resources import template_dir
 from e2c_dl.scenario.bandwidth_traces import FOLDER, files
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
-from e2c_dl.scenario.load import EMULATION, FILES
+from e2c_dl.scenario.layers import TRAINER
+from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES
 from e2c_dl.scenario.own_files import check_own, copy
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
@@ -98,6 +99,25 @@ def changed(src: Path, dst: Path, what_if: Changed) -> None:
     kept = {key: inner for key, inner in _mapping(src / EMULATION).items() if key != "what_if"}
     text = _written({**kept, "what_if": what_if.to_yaml()} if what_if else kept, "what_if as asked")
     _copied(src, dst, {EMULATION: text})
+    if (src / PROFILE).is_file():
+        copy(src / PROFILE, dst / PROFILE)
+
+
+def retrained(src: Path, dst: Path, env: Mapping[str, Any], without: Collection[str] = ()) -> None:
+    """Writes a copy of the scenario in ``src`` to ``dst``, in whose Trainers' ``env:`` the keys of ``env`` are these.
+
+    Keys in ``without`` go.
+
+    Its profile goes along, if it has one. Raises: as :func:`overridden`.
+    """
+    value = _mapping(src / LAYERS_SERVICES)
+    services = [service for layer in value.get("layers", ()) for service in layer.get("services", ())]
+    for service in services:
+        if service.get("name") == TRAINER:
+            kept = {key: said for key, said in service.get("env", {}).items() if key not in without}
+            service["env"] = {**kept, **env}
+    how = ", ".join(f"{key} {said}" for key, said in env.items() if said)
+    _copied(src, dst, {LAYERS_SERVICES: _written(value, how, LAYERS_SERVICES)})
     if (src / PROFILE).is_file():
         copy(src / PROFILE, dst / PROFILE)
 

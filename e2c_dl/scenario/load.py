@@ -181,6 +181,7 @@ def _scenario(
         injected=said.injected,
         tcp=said.tcp,
         schedules=said.schedules,
+        prices=said.prices,
         what_if=said.what_if,
         remarks=tuple(found.remarks),
     )

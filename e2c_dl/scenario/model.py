@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from e2c_dl.scenario.budget import Budget, Unit
+from e2c_dl.scenario.emulation.prices import Prices
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed
@@ -159,6 +160,7 @@ class Scenario:
     injected: Injected
     tcp: Tcp
     schedules: Schedules = Schedules()
+    prices: Prices | None = None  # None: the scenario does not say
     what_if: Changed = NOTHING_CHANGED  # on top of all of it; ``without`` is carried out already
     remarks: tuple[str, ...] = ()  # what is worth a look and no error, a line each, as errors are written
 

@@ -44,6 +44,10 @@ class Allreduce(Strategy):
         """The ring and the tree."""
         return sorted({*ring_links(range(size)), *tree_links(range(size))})  # both: a class does not know its settings
 
+    @classmethod
+    def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
+        return [{}, {"tree_below_bytes": 64 * 1024}]
+
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self.links(len(layers)) if self._tree_below_bytes else sorted(ring_links(range(len(layers))))
 

@@ -77,22 +77,18 @@ class Compute(Protocol):
     @property
     def buckets(self) -> Sequence[slice]:
         """Where each bucket lies in the flat vector, by index, in the order in which backward completes them."""
-        ...
 
     def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
         """Mean loss over the batch of ``iteration``, of ``samples`` samples; writes its gradient into ``gradients``.
 
         A world calls it in a thread. A bucket's BACKWARD is reported when its values are final.
         """
-        ...
 
     def step(self) -> None:
         """Apply the optimizer to ``parameters`` with ``gradients`` as they are."""
-        ...
 
     def evaluate(self) -> Evaluation:
         """Loss and accuracy of ``parameters`` as they are, on the test samples."""
-        ...
 
 
 class Pending(Awaitable[T], Generic[T]):
@@ -123,76 +119,61 @@ class Worker(Protocol):
     @property
     def size(self) -> int:
         """World size: how many ranks train."""
-        ...
 
     @property
     def samples(self) -> int:
         """Samples in this rank's batch, per iteration."""
-        ...
 
     @property
     def total_samples(self) -> int:
         """Samples in all ranks' batches together, per iteration."""
-        ...
 
     @property
     def parameters(self) -> Vector:
         """The model's parameters, flat; torch shares this memory."""
-        ...
 
     @property
     def gradients(self) -> Vector:
         """The gradient, flat, same layout; buckets are views of it."""
-        ...
 
     def iterations(self) -> AsyncIterator[int]:
         """0, 1, ...: the one stop rule. An iteration's span runs until the next is asked for."""
-        ...
 
     @property
     def layers(self) -> Sequence[str]:
         """The layer (edge, fog, cloud) of every rank, by rank."""
-        ...
 
     @property
     def random(self) -> np.random.Generator:
         """This rank's own generator, seeded by the scenario's seed and the rank."""
-        ...
 
     @property
     def compute_s(self) -> float:
         """Duration of this rank's last gradient, in seconds of the world's clock; 0.0 before the first."""
-        ...
 
     def resize(self, samples: int, total_samples: int) -> None:
         """From the next gradient on, ``samples`` and ``total_samples`` are these.
 
         For batch controllers, which see to it that all ranks agree; see e2c_dl.strategies.batching.
         """
-        ...
 
     def zeros(self) -> Vector:
         """A new vector of the parameters' length and type."""
-        ...
 
     def gradient(self) -> AsyncIterator[Bucket]:
         """Mean gradient of the loss over this rank's batch, bucket by bucket as backward completes them.
 
         Computed at the parameters as they are when iteration begins; they must not change until the last bucket.
         """
-        ...
 
     async def step(self) -> None:
         """Apply the configured optimizer to ``parameters`` with ``gradients`` as they are now."""
-        ...
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
         """Queue ``message`` for ``dst`` and return at once; resolves when its last byte has left this rank."""
-        ...
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         """The message from ``src`` with exactly this key, waiting for it. Raises: PeerLost."""
-        ...
 
     async def receive_any(
         self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
@@ -201,15 +182,12 @@ class Worker(Protocol):
 
         None after ``timeout_s`` without one. Raises: PeerLost, if no source is left that could send one.
         """
-        ...
 
     def deadline_s(self, kind: str) -> float | None:
         """A ``timeout_s`` for the next ``receive_any`` of ``kind``, by how long the last ones took; None: unknown."""
-        ...
 
     def arrived(self, kind: str) -> Sequence[Message]:
         """All messages of this kind that are there, in order of arrival, without waiting; they are taken."""
-        ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it.
@@ -217,26 +195,21 @@ class Worker(Protocol):
         A ``background`` task serves others (a parameter server's loop): it is cancelled when ``run`` has returned on
         all ranks, and until then goes on serving ranks that are not done.
         """
-        ...
 
     async def copy(self, into: Vector, values: Vector) -> None:
         """``into[:] = values``."""
-        ...
 
     async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
         """``into += factor * values``."""
-        ...
 
     async def scale(self, vector: Vector, factor: float) -> None:
         """``vector *= factor``."""
-        ...
 
     async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
         """``into += update``, which rank ``src`` has computed from what ``into`` was ``staleness`` updates ago.
 
         As :meth:`accumulate`, and the trace tells whose update it was, and how stale.
         """
-        ...
 
 
 class Strategy(ABC):
@@ -282,6 +255,11 @@ class Strategy(ABC):
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         """Those of ``links`` that are used with these settings, where rank r is in ``layers[r]``, sorted."""
         return self.links(len(layers))
+
+    @classmethod
+    def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
+        """Settings that `e2c-dl advise` tries where rank r is in ``layers[r]``, for about so many iterations each."""
+        return [{}]
 
     def model_weights(self, samples: Sequence[int]) -> Sequence[float] | None:
         """Where the trained model is, which is evaluated and saved: the sum of all ranks' parameters times these

@@ -31,7 +31,7 @@ from typing import ClassVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Strategy, Vector, Worker, any_pair
-from e2c_dl.strategies.collectives.averaging import Averaging, Scope, local_step
+from e2c_dl.strategies.collectives.averaging import Averaging, Scope, local_step, periods
 
 
 class DiLoCo(Strategy):
@@ -61,6 +61,10 @@ class DiLoCo(Strategy):
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
         """Every pair: layers decide which."""
         return any_pair(size)  # a class does not know its settings
+
+    @classmethod
+    def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
+        return periods(layers, iterations)
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)

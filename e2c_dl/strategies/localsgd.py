@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
-from e2c_dl.strategies.collectives.averaging import Averaging, local_step
+from e2c_dl.strategies.collectives.averaging import Averaging, local_step, periods
 
 
 class LocalSGD(Strategy):
@@ -48,6 +48,10 @@ class LocalSGD(Strategy):
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
         """Every pair: layers decide which."""
         return any_pair(size)  # a class does not know its settings
+
+    @classmethod
+    def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
+        return periods(layers, iterations)
 
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         return self._averaging.links(layers)

@@ -10,32 +10,25 @@ Both start from what was measured, and neither is told what was injected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from e2c_dl import strategies
-from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import Doing
-from e2c_dl.campaign.predicting.asked import asked
-from e2c_dl.diagnosis.diagnose import asynchronous, read_run
-from e2c_dl.diagnosis.observed import Observed, observe
-from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.campaign.predicting.measured import MeasuredRun
+from e2c_dl.diagnosis.diagnose import asynchronous
+from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.changes import what_if
-from e2c_dl.diagnosis.resimulation.links import MeasuredLink
-from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.prediction import LAPS, Method, Prediction, resimulated
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.emulation.compute import Method as Slowed
-from e2c_dl.errors import AnalysisError, InputError
+from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.worlds.allotment import allotted
-from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
-from e2c_dl.worlds.virtual.links import RankPair
 
 WORTH_SAYING = 0.05
 """Error of the run simulated again as it was."""
@@ -50,41 +43,6 @@ class Answer:
     prediction: Prediction
     samples: tuple[int, int]  # per iteration: before, after
     limitations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRun:
-    """A run as its archive shows it, for predictions."""
-
-    archive: ReadArchive
-    scenario: Scenario
-    observed: Observed
-    retraining: Retraining
-
-    @classmethod
-    def of(cls, archive: ReadArchive) -> MeasuredRun:
-        """Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed."""
-        trace, scenario, reference = read_run(archive)
-        retraining = Retraining.of(scenario, archive.host_facts)
-        return cls(archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining)
-
-    @property
-    def incomplete(self) -> str | None:
-        """Why it cannot be simulated again, in words; None if it can."""
-        return self.retraining.problem(self.observed.trace)
-
-    @property
-    def quota(self) -> bool:
-        """Whether processors were slowed by a CPU quota, which slows all that is computed."""
-        compute = self.archive.run.emulation.get("compute", {})
-        return isinstance(compute, Mapping) and compute.get("method") == Slowed.QUOTA.value
-
-    def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
-        """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
-        changed = asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
-        if not changed:
-            raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
-        return changed
 
 
 def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -> Answer:
@@ -149,21 +107,9 @@ def _without(
         return world, ()
     training, ranks = after.training, after.topology.ranks
     strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
-    added: dict[RankPair, MeasuredLink] = {}
-    unseen = []
-    for src, dst in strategy().used_links([host.layer for host in ranks]):
-        pair = ranks[src].name, ranks[dst].name
-        if pair not in run.observed.measured_links:
-            added[src, dst] = _designed(run.scenario, pair)
-            unseen.append(f"{pair[0]} -> {pair[1]}")
+    added, unseen = run.designed_links(ranks, strategy().used_links([host.layer for host in ranks]))
     said = f"{', '.join(unseen)}: carried nothing in this run, so taken as designed."
     return world.without(names, strategy, partial(allotted, training), added), (said,) if unseen else ()
-
-
-def _designed(scenario: Scenario, pair: tuple[str, str]) -> MeasuredLink:
-    link = scenario.topology.link(*pair)
-    rate_bps = UNLIMITED_BPS if link.rate_bps is None else link.rate_bps
-    return MeasuredLink(rate_bps=Piecewise.constant(rate_bps), delay_s=Piecewise.constant(link.delay_s))
 
 
 def _about(world: MeasuredWorld) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from types import MappingProxyType
 
 import numpy as np
 
@@ -29,10 +28,18 @@ from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
-from e2c_dl.strategies.base import Strategy
+from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.allotment import Allotment
-from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, LinkModel, SharedRate, simulate
+from e2c_dl.worlds.virtual import (
+    ComputeProfile,
+    GradientTimes,
+    HostModel,
+    LinkModel,
+    SharedRate,
+    SimulatedIteration,
+    simulate,
+)
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.simulate import Sink
 
@@ -82,13 +89,18 @@ class MeasuredWorld:
         return ends.run_ns
 
     def simulate(
-        self, sink: Sink, change: WhatIf = UNCHANGED, lap: int = 0, paced: Callable[..., MeasuredPace] = MeasuredPace
-    ) -> None:
-        """Simulate the run after ``change``; its spans go to ``sink``, and each host's times come from ``paced``."""
+        self, sink: Sink, change: WhatIf = UNCHANGED, lap: int = 0, paced: Callable[..., MeasuredPace] = MeasuredPace,
+        *, computes: Sequence[Compute] | None = None,
+        on_progress: Callable[[SimulatedIteration], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Simulate the run after ``change``; its spans go to ``sink``, and each host's times come from ``paced``.
+
+        With ``computes`` gradients are real, in the same times.
+        """
         simulate(
             self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
             bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(), seed=self.seed,
-            evaluate_every=self.evaluate_every, checked=False,
+            evaluate_every=self.evaluate_every, checked=False, computes=computes, on_progress=on_progress,
             as_seen=lambda worker: controlled(worker, self.batching),
         )  # fmt: skip
 
@@ -144,7 +156,7 @@ class MeasuredWorld:
 
     @cached_property
     def _rank(self) -> Mapping[str, int]:
-        return MappingProxyType({host.name: rank for rank, host in enumerate(self.hosts)})
+        return {host.name: rank for rank, host in enumerate(self.hosts)}  # a plain one: worlds are sent to processes
 
     def _hosts(self, change: WhatIf, lap: int, paced: Callable[..., MeasuredPace]) -> tuple[HostModel, ...]:
         profile = self.layout.profile("measured")

@@ -9,6 +9,7 @@
     injected: ...       departures, which diagnosis is       :mod:`e2c_dl.scenario.emulation.injection`
                         not told of                          :mod:`e2c_dl.scenario.emulation.faults`
     tcp: ...                                                 :mod:`e2c_dl.scenario.emulation.hosts`
+    prices: ...     of hosts and links                       :mod:`e2c_dl.scenario.emulation.prices`
     what_if: ...    changes on top of all of it              :mod:`e2c_dl.scenario.emulation.what_if`
 
 Without the file no host is slowed, links are as ``network.yaml`` says, nothing is injected, and TCP is cubic.
@@ -22,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.emulation import faults, hosts, injection, schedules, what_if
+from e2c_dl.scenario.emulation import faults, hosts, injection, prices, schedules, what_if
 from e2c_dl.scenario.emulation.draws import Ground
 from e2c_dl.scenario.emulation.links import BOTTLENECK, ENTRY, read_bottlenecks, read_links
 from e2c_dl.scenario.field import Field, Findings
@@ -44,6 +45,7 @@ SECTIONS = Keys(
     schedules=Key(schedules.SECTION.kind, "What changes by design while training runs."),
     injected=Key(INJECTED.kind, "Departures from the design, which diagnosis is not told of."),
     tcp=Key(hosts.TCP.kind, "TCP settings of every host."),
+    prices=Key(prices.SECTION.kind, "What a run costs."),
     what_if=Key(what_if.SECTION.kind, "Changes on top of all of it, injected departures included."),
 )
 
@@ -81,6 +83,7 @@ class Emulation:
     schedules: Schedules = field(default_factory=Schedules)
     injected: Injected = injection.NOTHING
     tcp: Tcp = hosts.DEFAULT_TCP
+    prices: prices.Prices | None = None
     what_if: Changed = NOTHING_CHANGED
 
 
@@ -98,6 +101,8 @@ def read_emulation(document: Document | None, design: OtherFiles, found: Finding
             said = replace(said, injected=_injected(sections["injected"], said, design, design.hosts, found))
     if "tcp" in sections:
         said = replace(said, tcp=hosts.read_tcp(sections["tcp"], found))
+    if "prices" in sections and design.hosts is not None:
+        said = replace(said, prices=prices.read_prices(sections["prices"], design.hosts, found))
     if "what_if" in sections and design.hosts is not None:
         said = replace(said, what_if=what_if.read_what_if(sections["what_if"], design.hosts, found))
     return said

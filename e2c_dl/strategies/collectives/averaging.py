@@ -22,6 +22,8 @@ from e2c_dl.strategies.collectives.ring import ring_links, ring_sum
 from e2c_dl.strategies.collectives.tag import Tag
 from e2c_dl.strategies.collectives.tree import broadcast, gather, tree_links
 
+PERIODS = (2, 4, 16, 50)
+LAYERED_PERIODS = ((2, 8), (4, 16))
 WEIGHTS = ("samples", "equal")
 
 
@@ -116,6 +118,15 @@ class Averaging:
 
     def _wrong(self, what: str) -> InputError:
         return InputError(f"strategy {self.strategy!r}: {what}")
+
+
+def periods(layers: Sequence[str], iterations: int) -> list[dict[str, int]]:
+    """Periods worth trying in ``iterations``: over all ranks; of several layers, inside each of them more often."""
+    flat = [{"period": period} for period in PERIODS if period <= iterations]
+    if len(set(layers)) == 1:
+        return flat
+    pairs = [(within, between) for within, between in LAYERED_PERIODS if between <= iterations]
+    return [*flat, *({"period_within": within, "period_between": between} for within, between in pairs)]
 
 
 def grouped(layers: Sequence[str]) -> list[list[int]]:

@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Strategy, Worker, any_pair
+from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
 
 
 class Served(Strategy):
@@ -32,6 +32,11 @@ class Served(Strategy):
     def used_links(self, layers: Sequence[str]) -> Sequence[tuple[int, int]]:
         self._check(len(layers))
         return [pair for pair in any_pair(len(layers)) if self._server in pair]  # workers never speak to each other
+
+    @classmethod
+    def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
+        """The first rank of each layer as the server."""
+        return [{"server": layers.index(layer)} for layer in dict.fromkeys(layers)]
 
     async def run(self, worker: Worker) -> None:
         self._check(worker.size)

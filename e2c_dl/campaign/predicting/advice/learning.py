@@ -1,0 +1,89 @@
+"""What a trial learns, where gradients are real: the loss of the model over virtual time, and each host's accuracy."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.model import Training
+from e2c_dl.strategies.base import Compute, Evaluation
+from e2c_dl.worlds.trained import trained_model
+from e2c_dl.worlds.virtual import SimulatedIteration
+
+EVALUATIONS = 20
+"""Over a run, evenly by samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """``curve``: (virtual seconds, loss on the test samples), rising in time, of the model that is trained."""
+
+    curve: tuple[tuple[float, float], ...]
+    accuracy: float  # of the model in the end
+    by_host: tuple[float, ...]  # accuracy of each rank's own parameters in the end
+
+    @property
+    def loss(self) -> float:
+        return self.curve[-1][1]
+
+    def loss_after(self, part: float) -> float:
+        """The loss after about that ``part`` of all samples."""
+        return self.curve[round(part * (len(self.curve) - 1))][1]
+
+    def reached_s(self, loss: float) -> float | None:
+        """When the model was first at least as good as ``loss``; None if it never was."""
+        return next((at_s for at_s, reached in self.curve if reached <= loss), None)
+
+
+class Learning:
+    """The mathematics of one trial's ranks, and a model beside them in which theirs are evaluated."""
+
+    def __init__(self, training: Training, total_samples: int) -> None:
+        self.computes: Sequence[Compute] = computes(training)
+        self._beside = computes(training, ranks=1)[0]
+        self._batches = training.batch_sizes
+        self._model = trained_model(training)
+        self._every = max(1, total_samples // EVALUATIONS)
+        self._samples = 0
+        self._at_s = 0.0
+        self._curve: list[tuple[float, float]] = []
+
+    def ended(self, iteration: SimulatedIteration) -> None:
+        """A rank has ended an iteration: evaluate, if it is time to."""
+        before, self._at_s = self._samples // self._every, iteration.at_ns / 1e9
+        self._samples += self._batches[iteration.rank]
+        if self._samples // self._every > before:
+            self._evaluate()
+
+    def concluded(self) -> Learned:
+        """What was learned, at the end."""
+        accuracy = self._evaluate().accuracy
+        own = tuple(compute.evaluate().accuracy for compute in self.computes)
+        return Learned(curve=tuple(self._curve), accuracy=accuracy, by_host=own)
+
+    def _evaluate(self) -> Evaluation:
+        self._beside.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
+        evaluation = self._beside.evaluate()
+        self._curve.append((self._at_s, evaluation.loss if np.isfinite(evaluation.loss) else np.inf))
+        return evaluation
+
+
+def need_torch() -> None:
+    """Does nothing, where gradients can be computed. Raises: InputError, where torch is absent."""
+    if importlib.util.find_spec("torch") is None:
+        needs = "--objective accuracy computes gradients, and torch is not installed"
+        raise InputError(f"{needs}; install e2c_dl[train], or choose another objective")
+
+
+def computes(training: Training, ranks: int | None = None) -> tuple[Compute, ...]:
+    """The mathematics of the first ``ranks`` ranks (None: all) on torch. Raises: InputError, where torch is absent."""
+    need_torch()
+    from e2c_dl.training.compute import TorchCompute, make_deterministic  # only here: shapes need no torch
+
+    make_deterministic()
+    size = len(training.batch_sizes)
+    return tuple(TorchCompute(training, rank=rank, size=size) for rank in range(ranks or size))

@@ -1,0 +1,98 @@
+"""A run as its archive shows it, for all predictions: its scenario, what was observed, and how to simulate it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from e2c_dl.archive.read import ReadArchive
+from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.diagnosis.diagnose import read_run
+from e2c_dl.diagnosis.observed import Observed, observe
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.drivers.live.stored import read_profile
+from e2c_dl.emulation.compute import Method as Slowed
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.what_if import Changed
+from e2c_dl.scenario.workflow import PROFILE
+from e2c_dl.topology import Host, Pair
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.worlds.virtual.links import RankPair
+from e2c_dl.worlds.virtual.profile import ComputeProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """A run as its archive shows it, for predictions."""
+
+    archive: ReadArchive
+    scenario: Scenario
+    observed: Observed
+    retraining: Retraining
+
+    @classmethod
+    def of(cls, archive: ReadArchive) -> MeasuredRun:
+        """Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed."""
+        trace, scenario, reference = read_run(archive)
+        retraining = Retraining.of(scenario, archive.host_facts, _seconds_of(scenario))
+        return cls(archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining)
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why it cannot be simulated again, in words; None if it can."""
+        return self.retraining.problem(self.observed.whole)
+
+    @property
+    def quota(self) -> bool:
+        """Whether processors were slowed by a CPU quota, which slows all that is computed."""
+        compute = self.archive.run.emulation.get("compute", {})
+        return isinstance(compute, Mapping) and compute.get("method") == Slowed.QUOTA.value
+
+    def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
+        """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
+        changed = asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
+        if not changed:
+            raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
+        return changed
+
+    def designed_links(
+        self, ranks: Sequence[Host], used: Sequence[tuple[int, int]]
+    ) -> tuple[dict[RankPair, MeasuredLink], list[str]]:
+        """Those of the links ``used`` between ``ranks`` that carried nothing in this run, as designed; their names."""
+        added, names = {}, []
+        for src, dst in used:
+            pair = ranks[src].name, ranks[dst].name
+            if pair not in self.observed.measured_links:
+                added[src, dst] = _designed(self.scenario, pair)
+                names.append(f"{pair[0]} -> {pair[1]}")
+        return added, names
+
+
+def _designed(scenario: Scenario, pair: Pair) -> MeasuredLink:
+    link = scenario.topology.link(*pair)
+    rate_bps = UNLIMITED_BPS if link.rate_bps is None else link.rate_bps
+    return MeasuredLink(rate_bps=Piecewise.constant(rate_bps), delay_s=Piecewise.constant(link.delay_s))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ByProfile:
+    """Seconds of a gradient by its samples, as ``profile`` has it: a value, so that worlds can be sent to processes."""
+
+    profile: ComputeProfile
+
+    def __call__(self, samples: int) -> float:
+        times = self.profile.gradient(samples)
+        return times.data_s + times.forward_s + sum(times.backward_s)
+
+
+def _seconds_of(scenario: Scenario) -> SecondsOf:
+    """By the scenario's profile, if it has one that knows several batch sizes; else in proportion to the samples."""
+    file = scenario.path / PROFILE
+    if not file.is_file():
+        return float
+    profile = read_profile(file, scenario)
+    return _ByProfile(profile=profile) if len(profile.gradients) > 1 else float
