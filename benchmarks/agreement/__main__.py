@@ -1,14 +1,15 @@
 """Trains every case live and virtual, in turn, and prints how far their iteration times agree.
 
-``python -m benchmarks.agreement [--networks N] [--attempts N] [--write]``, as root.
+``python -m benchmarks.agreement [--kind KIND] [--only TEXT] [--strategy NAME] [--attempts N] [--write]``, as root.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -18,27 +19,32 @@ from benchmarks.agreement import bed, cases, virtual
 from benchmarks.agreement.figures import MOST_BUSY, Comparison, compute_s, iteration_s
 from e2c_dl.drivers.live.stored import PROFILE
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.worlds.virtual import ComputeProfile
 
 STORED = Path(__file__).parents[2] / "experiments" / "first-light" / PROFILE
 MEDIAN, WORST = 0.05, 0.15
 BAR = f"median {written.percent(MEDIAN)} apart, worst {written.percent(WORST)}"
 LEAST_COMPUTE_S = 0.02
+KINDS = tuple(dict.fromkeys(case.kind for case in cases.CASES))
 
 
 @click.command()
-@click.option("--networks", type=int, help="Only the first so many topologies [default: all].")
-@click.option("--only", help="Only topologies whose name contains this.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only cases of this kind [default: all].")
+@click.option("--only", default="", help="Only topologies whose name contains this.")
 @click.option("--strategy", help="Only this strategy [default: all].")
 @click.option(
     "--attempts", default=3, show_default=True, help="Passes: a case is made again while its machine was too busy."
 )
-@written.options(networks=1, strategy="allreduce", attempts=1)
-def main(networks: int | None, only: str | None, strategy: str | None, attempts: int, write: bool) -> None:
+@written.options(only="fast", strategy="allreduce", attempts=1)
+def main(kind: str | None, only: str, strategy: str | None, attempts: int, write: bool) -> None:
     """Compare live runs on this machine's namespaces with the virtual world, scenario by scenario."""
-    chosen = [network for network in cases.NETWORKS[:networks] if (only or "") in network.name]
-    algorithms = [each for each in cases.ALGORITHMS if strategy in (None, each.strategy)]
-    compared = _compare(chosen, algorithms, attempts)
-    text = f"{table(compared)}\n\n{verdict(compared)}"
+    chosen = [
+        case
+        for case in cases.CASES
+        if kind in (None, case.kind) and only in case.network.name and strategy in (None, case.algorithm.strategy)
+    ]
+    compared = _compare(chosen, attempts)
+    text = f"{summary(compared)}\n\n{verdict(compared)}\n\n{table(compared)}"
     click.echo(text)
     if write:
         rows = [{**asdict(one), "error": one.error, "void": one.void} for one in compared]
@@ -58,15 +64,30 @@ def missed(compared: Sequence[Comparison]) -> list[str]:
     return [f"{name} error {error:.1%}" for name, error, most in found if error > most]
 
 
+def summary(compared: Sequence[Comparison]) -> str:
+    """Markdown, a row per kind of case and per strategy, of those that count."""
+    lines = ["| | cases | median error | worst |", "|---|---:|---:|---:|"]
+    by: tuple[Callable[[Comparison], str], ...] = (
+        lambda one: one.kind, lambda one: f"`{one.strategy}`", lambda _: "all",
+    )  # fmt: skip
+    for key in by:
+        names = dict.fromkeys(map(key, compared))
+        for name in names:
+            errors = [abs(one.error) for one in compared if key(one) == name and not one.void]
+            if errors:
+                lines.append(f"| {name} | {len(errors)} | {statistics.median(errors):.1%} | {max(errors):.1%} |")
+    return "\n".join(lines)
+
+
 def table(compared: Sequence[Comparison]) -> str:
     """Markdown, a row per case."""
     lines = [
-        "| topology | strategy | live ms | virtual ms | error | compute ms | processors in use |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| kind | topology | strategy | live ms | virtual ms | error | compute ms | processors in use |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     lines += [
         (
-            f"| {one.network} | {one.strategy} | {one.live_s * 1e3:.1f} | {one.virtual_s * 1e3:.1f} "
+            f"| {one.kind} | {one.network} | {one.strategy} | {one.live_s * 1e3:.1f} | {one.virtual_s * 1e3:.1f} "
             f"| {one.error:+.1%} | {one.compute_s * 1e3:.0f} | {one.busy:.0%}{' (void)' if one.void else ''} |"
         )
         for one in compared
@@ -90,35 +111,39 @@ def verdict(compared: Sequence[Comparison]) -> str:
     )
 
 
-def _compare(
-    networks: Sequence[cases.Network], algorithms: Sequence[cases.Algorithm], attempts: int
-) -> list[Comparison]:
+def _compare(chosen: Sequence[cases.Case], attempts: int) -> list[Comparison]:
     """One Comparison per case; void ones are made again when all others are done, for a load may have passed."""
-    best: dict[tuple[int, int], Comparison] = {}
-    with tempfile.TemporaryDirectory(prefix="agreement-") as folder, bed.deployed(cases.HOSTS) as deployment:
-        scenarios = {
-            (row, column): cases.write(Path(folder) / f"{row}-{column}", network, algorithm, STORED)
-            for row, network in enumerate(networks)
-            for column, algorithm in enumerate(algorithms)
-        }
+    best: dict[int, Comparison] = {}
+    profile = ComputeProfile.from_json(STORED.read_text(), str(STORED))
+    with tempfile.TemporaryDirectory(prefix="agreement-") as folder:
+        scenarios = [cases.write(Path(folder) / str(number), case, profile) for number, case in enumerate(chosen)]
         for _ in range(attempts):
-            for row, network in enumerate(networks):
-                pending = [case for case in scenarios if case[0] == row and (case not in best or best[case].void)]
-                if not pending:
-                    continue
-                with deployment.emulated(scenarios[pending[0]]):
-                    for case in pending:
-                        one = _compared(deployment, network, scenarios[case])
-                        best[case] = min(one, best.get(case, one), key=lambda each: each.busy)
-                        click.echo(table([one]).splitlines()[-1], err=True)
-    return [best[case] for case in scenarios]
+            pending = [number for number in range(len(chosen)) if number not in best or best[number].void]
+            for hosts, of_hosts in groupby(pending, key=lambda number: chosen[number].network.hosts):
+                with bed.deployed(hosts) as deployment:
+                    for _, numbers in groupby(of_hosts, key=lambda number: chosen[number].network.name):
+                        for number, one in _on_one_network(deployment, chosen, scenarios, list(numbers)):
+                            best[number] = min(one, best.get(number, one), key=lambda each: each.busy)
+                            click.echo(table([one]).splitlines()[-1], err=True)
+    return [best[number] for number in range(len(chosen))]
 
 
-def _compared(deployment: bed.Deployment, network: cases.Network, scenario: Scenario) -> Comparison:
+def _on_one_network(
+    deployment: bed.Deployment, chosen: Sequence[cases.Case], scenarios: Sequence[Scenario], numbers: Sequence[int]
+) -> Iterator[tuple[int, Comparison]]:
+    """(number, comparison) of the cases ``numbers``, whose links are the same."""
+    with deployment.emulated(scenarios[numbers[0]]):
+        for number in numbers:
+            yield number, _compared(deployment, chosen[number], scenarios[number])
+
+
+def _compared(deployment: bed.Deployment, case: cases.Case, scenario: Scenario) -> Comparison:
     trace, busy = deployment.train(scenario)
+    virtual_s = [iteration_s(virtual.train(scenario, seed), case.warm_up) for seed in range(1, case.seeds + 1)]
     return Comparison(
-        network=network.name, strategy=scenario.training.strategy, live_s=iteration_s(trace),
-        virtual_s=iteration_s(virtual.train(scenario)), busy=busy, compute_s=compute_s(trace),
+        kind=case.kind, network=case.network.name, strategy=case.algorithm.strategy,
+        live_s=iteration_s(trace, case.warm_up), virtual_s=statistics.mean(virtual_s), busy=busy,
+        compute_s=compute_s(trace),
     )  # fmt: skip
 
 

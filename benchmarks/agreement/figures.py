@@ -9,21 +9,20 @@ import numpy as np
 
 from e2c_dl.trace.model import Phase, Trace
 
-WARM_UP = 4
-"""Iterations that are left out: slow start, and first touches of memory."""
-
 MOST_BUSY = 0.6
 """With more of the machine's processors in use, the live run measures the machine and is void."""
 
 
-def iteration_s(trace: Trace) -> float:
-    """Seconds per iteration, the mean over iterations after WARM_UP, and over ranks.
+def iteration_s(trace: Trace, warm_up: int) -> float:
+    """Seconds per iteration, the mean over iterations after the first ``warm_up``, and over ranks.
 
     A mean, for what an iteration takes may depend on what is due in it, and on whom it meets: of times that come in two
     kinds, a median says what neither takes.
     """
-    ends = [rank.spans["end_ns"][rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
-    return statistics.mean(float(own[-1] - own[WARM_UP - 1]) / 1e9 / (len(own) - WARM_UP) for own in ends)
+    iterations = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+    return statistics.mean(
+        float(own["end_ns"][-1] - own["start_ns"][warm_up]) / 1e9 / (len(own) - warm_up) for own in iterations
+    )
 
 
 def compute_s(trace: Trace) -> float:
@@ -41,6 +40,7 @@ def compute_s(trace: Trace) -> float:
 class Comparison:
     """One scenario in both worlds."""
 
+    kind: str
     network: str
     strategy: str
     live_s: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from benchmarks.agreement import bed, cases, virtual
 from benchmarks.agreement.figures import Comparison
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.virtual import ComputeProfile
 
 pytestmark = pytest.mark.local
 
@@ -38,10 +40,11 @@ def gradients_ns(trace: Trace) -> np.ndarray:
 
 
 def test_both_worlds_send_the_same_messages_and_compute_by_the_stored_profile(tmp_path: Path) -> None:
-    scenario = cases.write(tmp_path / "s", cases.NETWORKS[0], cases.ALGORITHMS[0], PROFILE, iterations=6)
-    with bed.deployed(cases.HOSTS) as deployment, deployment.emulated(scenario):
+    case = replace(cases.CASES[0], iterations=6)
+    scenario = cases.write(tmp_path / "s", case, ComputeProfile.from_json(PROFILE.read_text()))
+    with bed.deployed(case.network.hosts) as deployment, deployment.emulated(scenario):
         live, busy = deployment.train(scenario)
-    simulated = virtual.train(scenario)
+    simulated = virtual.train(scenario, seed=1)
     assert 0 < busy <= 1
     assert all(rank.complete for rank in (*live.ranks, *simulated.ranks))
     sent, expected = messages(live), messages(simulated)
@@ -55,6 +58,6 @@ def test_both_worlds_send_the_same_messages_and_compute_by_the_stored_profile(tm
 
 
 def test_an_error_is_signed_and_a_busy_machine_voids() -> None:
-    one = Comparison(network="n", strategy="s", live_s=0.1, virtual_s=0.095, busy=0.7, compute_s=0.03)
+    one = Comparison(kind="k", network="n", strategy="s", live_s=0.1, virtual_s=0.095, busy=0.7, compute_s=0.03)
     assert one.error == pytest.approx(-0.05)
     assert one.void
