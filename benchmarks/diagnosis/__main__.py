@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -46,24 +45,36 @@ def main(
     if number is not None:
         one_run(seed, number, keep, live is not None)
         return
-    begun_s = time.monotonic()
     done: list[Outcome] = []
-    for outcome in campaign.campaign(seed, runs, lanes, only) if live is None else live_campaign(seed, live):
-        done.append(outcome)
-        if not outcome.right:
-            click.echo("\n".join(described(outcome)), err=True)
-    found = bars.bars(done, predictions=live is None)
-    missed = bars.missed(done, found, live=live is not None)
-    said = f"{len(done)} runs of seed {seed} in {time.monotonic() - begun_s:.0f} s.\n\n{text(done, found)}"
-    click.echo(said)
-    if write:
-        title = "Diagnosis beside the truth" + ("" if live is None else ", live")
-        values = {"seed": seed, "runs": [one.plain() for one in done]}
-        written.write(
-            "diagnosis", title=title, text=said, values=values, repeats=1, missed=missed,
-            part="" if live is None else "live",
-        )  # fmt: skip
+    missed = ["it was ended before its first run"]
+    try:
+        for outcome in campaign.campaign(seed, runs, lanes, only) if live is None else live_campaign(seed, live):
+            done.append(outcome)
+            if not outcome.right:
+                click.echo("\n".join(described(outcome)), err=True)
+            if live is not None:  # each takes a minute: what is there is kept, whatever comes
+                missed = told(seed, done, live=True, write=write)
+    except KeyboardInterrupt:
+        click.echo("ended early", err=True)
+    if done and live is None:
+        missed = told(seed, done, live=False, write=write)
+    click.echo(text(done, bars.bars(done, predictions=live is None)))
     written.conclude(BAR, missed)
+
+
+def told(seed: int, done: Sequence[Outcome], *, live: bool, write: bool) -> list[str]:
+    """What of the bar is missed by the runs that are ``done``; their results are written if asked for."""
+    found = bars.bars(done, predictions=not live)
+    missed = bars.missed(done, found, live=live)
+    if write:
+        took_s = sum(one.seconds for one in done)
+        said = f"{len(done)} runs of seed {seed}, {took_s:.0f} s in all.\n\n{text(done, found)}"
+        values = {"seed": seed, "runs": [one.plain() for one in done]}
+        title = "Diagnosis beside the truth" + (", live" if live else "")
+        written.write(
+            "diagnosis", title=title, text=said, values=values, repeats=1, missed=missed, part="live" if live else ""
+        )
+    return missed
 
 
 def live_campaign(seed: int, runs: int) -> Iterator[Outcome]:

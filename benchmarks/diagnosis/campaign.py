@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -23,7 +24,8 @@ AHEAD = 8  # runs per lane that are begun before the first of them is asked for
 
 def judged_run(seed: int, number: int) -> Outcome:
     """Run ``number`` of the campaign of ``seed``, simulated and judged."""
-    return of(drawn(seed, number))
+    begun_s = time.perf_counter()
+    return replace(of(drawn(seed, number)), seconds=time.perf_counter() - begun_s)
 
 
 def of(one: Drawn, known: Truth | None = None) -> Outcome:
@@ -49,16 +51,16 @@ def campaign(seed: int, runs: int, lanes: int, only: tuple[str, ...]) -> Iterato
     with ProcessPoolExecutor(lanes, mp_context=context) as pool:
         pending = [pool.submit(judged_run, seed, next(numbers)) for _ in range(lanes * AHEAD)]
         done = 0
-        while True:
-            outcome = pending.pop(0).result()
-            yield outcome
-            done += 1
-            if outcome.kind in left:
-                left[outcome.kind] -= 1
-            if (done >= runs) if only else all(each <= 0 for each in left.values()):
-                pool.shutdown(cancel_futures=True)
-                return
-            pending.append(pool.submit(judged_run, seed, next(numbers)))
+        try:
+            while (done < runs) if only else any(each > 0 for each in left.values()):
+                outcome = pending.pop(0).result()
+                pending.append(pool.submit(judged_run, seed, next(numbers)))
+                yield outcome
+                done += 1
+                if outcome.kind in left:
+                    left[outcome.kind] -= 1
+        finally:
+            pool.shutdown(cancel_futures=True)  # also of one that is ended early
 
 
 def _meets(seed: int, number: int, only: tuple[str, ...]) -> bool:

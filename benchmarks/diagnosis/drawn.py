@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.diagnosis.draws import Balance, drawn_system
+from benchmarks.diagnosis.draws import MOST_SEGMENT_BYTES, Balance, drawn_system
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.system import System
 from e2c_dl.topology import Pair
@@ -29,7 +29,7 @@ WHATS = {What.COMPUTE: 4, What.DATA: 2, What.STEP: 2, What.RATE: 5, What.DELAY: 
 WHENS = {When.PERSISTENT: 4, When.LAST_THIRD: 3, When.ONCE: 2, When.PERIODIC: 2}
 NONE, ONE, TWO, LAYER = "none", "one", "two", "layer"
 CULPRITS = {NONE: 4, ONE: 10, TWO: 4, LAYER: 2}
-MOST_TRIES = 6
+MOST_TRIES = 4
 WANTED = 0.8  # of the runs are looked for where they matter
 LIKELY = 0.75  # of the draws are among the likely
 SAME = 0.9  # as much of the greatest time: as likely
@@ -151,6 +151,9 @@ def _of_layer(chance: random.Random, system: System, plan: Planned) -> Injection
     if not several:
         return None
     (src, dst), pairs = chance.choice(sorted(several.items()))
+    parameters = next(iter(system.profiles.values())).parameters
+    if 8 * parameters * system.scenario.training.iterations * len(pairs) > MOST_SEGMENT_BYTES:
+        when, stretch = When.PERSISTENT, (0.0, 1.0, 0.0)  # changing links cost much to simulate
     amount = _amount(what, factor, topology.link(*pairs[0]).delay_s)
     return _made(what, when, factor, amount, stretch, links=tuple(pairs), layer=f"{src} -> {dst}")
 

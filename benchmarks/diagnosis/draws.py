@@ -30,7 +30,7 @@ from e2c_dl.strategies.base import Setting
 from e2c_dl.topology import Bottleneck, Host, Link, Pair, Topology
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
-MOST_MESSAGES = 10_000
+MOST_MESSAGES = 5_000
 ITERATIONS = (20, 60)
 HOSTS = (4, 64)
 MODEL_BYTES = (1e5, 2e7)
@@ -40,6 +40,10 @@ NOISE = (0.05, 0.15)
 PEERS = 3
 """Hosts of one hardware class and batch size, at least: of two, nothing tells which is slow."""
 MOST_SHARING = 12
+MOST_BYTES = 8e8
+"""Of all messages together: connections are simulated segment by segment. Large models have few hosts."""
+MOST_SEGMENT_BYTES = 3e8
+"""The same of links that always are, however long they are in use: those that share a line, or change."""
 BATCHES = (8, 16, 32, 64)
 SHORT = 8
 """Iterations of the run that tells how long propagation takes: some periods of those who seldom talk."""
@@ -69,9 +73,12 @@ def drawn_system(chance: random.Random, balance: Balance) -> System:
     hosts = _hosts(chance, chance.choice(_LAYERS), _most_hosts(name, settings, buckets))
     most = MOST_MESSAGES // _messages(name, settings, len(hosts), buckets)
     iterations = max(ITERATIONS[0], min(chance.randint(*ITERATIONS), most))
-    model_bytes = _log_uniform(chance, *MODEL_BYTES)
+    vectors = iterations * _messages(name, settings, len(hosts), 1) / _pieces(name, settings, len(hosts))
+    model_bytes = min(_log_uniform(chance, *MODEL_BYTES), max(MODEL_BYTES[0], MOST_BYTES / vectors))
     links = _links(chance, hosts, _used(name, settings, hosts))
     shared = _bottlenecks(chance, links, hosts) if chance.random() < 0.25 else ()
+    if 2 * model_bytes * iterations * sum(len(each.links) for each in shared) > MOST_SEGMENT_BYTES:
+        shared = ()
     classes = _classes(chance, hosts)
     batches = _batches(chance, hosts, classes)
     factors = {host.name: factor for factor, host in _designed_factors(chance, hosts)}
@@ -135,6 +142,12 @@ def _messages(name: str, settings: Mapping[str, Setting], size: int, buckets: in
             return max(1, ring // int(settings.get("period", 1)))
         case _:
             return wave
+
+
+def _pieces(name: str, settings: Mapping[str, Setting], size: int) -> int:
+    """How many messages one vector is: around a ring as many as there are hosts."""
+    rings = name in {"localsgd", "diloco"} or (name == "allreduce" and not settings)
+    return size if rings else 1
 
 
 def _most_hosts(name: str, settings: Mapping[str, Setting], buckets: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from benchmarks.diagnosis.injections import Injection
+from benchmarks.diagnosis.injections import Injection, When
 from e2c_dl import strategies
 from e2c_dl.archive.records import ComputeFacts, HostFacts
 from e2c_dl.diagnosis.references import Reference, reference_of
@@ -117,9 +117,12 @@ class System:
 
     def _link(self, pair: Pair, injections: Sequence[Injection], run_s: float) -> LinkModel:
         of_link = [each for each in injections if pair in each.links and each.shared is None]
-        model = link_model(self.scenario.topology.link(*pair), self.scenario.tcp)
-        if not of_link and pair not in self.scenario.schedules.links:
-            return model
+        link = self.scenario.topology.link(*pair)
+        if pair not in self.scenario.schedules.links and all(each.when is When.PERSISTENT for each in of_link):
+            for each in of_link:
+                link = each.changed(link)
+            return link_model(link, self.scenario.tcp)
+        model = link_model(link, self.scenario.tcp)
         return replace(model, conditions=partial(self._conditions, pair, of_link, run_s))
 
     def _conditions(self, pair: Pair, of_link: Sequence[Injection], run_s: float) -> Iterator[tuple[float, LinkModel]]:
