@@ -15,7 +15,7 @@ which link when is ``rounds``, so that no host is in two measurements at once; k
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES, open_socket
@@ -42,11 +42,18 @@ JITTERS = 6  # times the jitter, plus the delay: later than the last frame hardl
 def rounds(links: Iterable[Pair], bottlenecks: Iterable[Bottleneck] = ()) -> list[list[Pair]]:
     """``links`` in rounds whose members share nothing: no host is in a round twice, no bottleneck either.
 
-    The order of ``links`` does not matter. Greedy: few, not fewest.
+    The order of ``links`` does not matter. The fewer rounds of two ways to fill them, each link into the first that
+    has room: by name, which few links need, and as in a tournament, which gives all pairs of n hosts 2 (n - 1) rounds
+    (2 n of an odd number): the least there is.
     """
+    wanted = sorted(set(links))
     shared = {pair: f"bottleneck {each.name}" for each in bottlenecks for pair in each.links}
+    return min((_filled(order, shared) for order in (wanted, _tournament(wanted))), key=len)
+
+
+def _filled(links: Iterable[Pair], shared: Mapping[Pair, str]) -> list[list[Pair]]:
     filled: list[tuple[list[Pair], set[str]]] = []  # (members, what they use)
-    for link in sorted(set(links)):
+    for link in links:
         uses = {*link, shared.get(link, link[0])}
         for members, used in filled:
             if not uses & used:
@@ -55,7 +62,19 @@ def rounds(links: Iterable[Pair], bottlenecks: Iterable[Bottleneck] = ()) -> lis
                 break
         else:
             filled.append(([link], uses))
-    return [members for members, _ in filled]
+    return [sorted(members) for members, _ in filled]
+
+
+def _tournament(links: Sequence[Pair]) -> list[Pair]:
+    """``links`` in the order of a tournament's rounds (the circle method: one stays, the others go round), and back."""
+    place = {host: number for number, host in enumerate(sorted({host for link in links for host in link}))}
+    turning = len(place) - 1 + len(place) % 2  # of an odd number one rests in each round
+
+    def played(link: Pair) -> tuple[bool, int, Pair]:
+        first, second = sorted((place[link[0]], place[link[1]]))
+        return link[0] > link[1], (2 * first if second == turning else first + second) % max(1, turning), link
+
+    return sorted(links, key=played)
 
 
 def requested_round_trip_s(there: Link, back: Link) -> float:

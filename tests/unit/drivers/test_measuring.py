@@ -105,6 +105,14 @@ def test_rounds_measure_every_link_once_and_no_host_twice_at_a_time() -> None:
     assert rounds([]) == []
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 6, 7, 15, 16])
+def test_all_pairs_are_a_tournament(size: int) -> None:
+    hosts = [f"h{number:02}" for number in range(size)]
+    planned = rounds((a, b) for a in hosts for b in hosts if a != b)
+    assert len(planned) == 2 * (size - 1 + size % 2)  # the least: of an odd number one rests
+    assert sum(map(len, planned)) == size * (size - 1)
+
+
 def test_links_of_a_bottleneck_are_measured_one_after_the_other() -> None:
     links = [("a", "b"), ("c", "d"), ("e", "f")]
     uplink = Bottleneck(name="uplink", rate_bps=1e6, links=(("a", "b"), ("c", "d")))
