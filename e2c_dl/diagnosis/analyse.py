@@ -109,6 +109,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
                 wall_s=states.wall_ns / 1e9,
                 compute_per_iteration_s=float(np.median(compute_s(rank, iterations)[warm_up(iterations) :])),
                 complete=rank.complete,
+                iterations=int((rank.spans["phase"] == Phase.ITERATION).sum()),
             )
         )
     return tuple(summaries)

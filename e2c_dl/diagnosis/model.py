@@ -138,6 +138,7 @@ class HostSummary:
     wall_s: float
     compute_per_iteration_s: float  # median
     complete: bool  # False: its trace breaks off
+    iterations: int = 0  # that it has finished; 0: an earlier version did not say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,14 @@ class Verdict:
     asides: tuple[str, ...] = ()  # what departs but cost next to nothing: to be shown dimmed
 
 
+def iterations(report: Report) -> str:
+    """``60``; ``36 to 100 (360 in all)`` where ranks went at their own pace."""
+    each = [host.iterations for host in report.hosts if host.complete]
+    if not each or max(each) <= report.iterations:
+        return str(report.iterations)
+    return f"{min(each)} to {max(each)} ({sum(each)} in all)"
+
+
 def stale(report: Report) -> dict[str, str]:
     """Host -> staleness of its updates: ``3, at most 11``; empty where no update can be stale."""
     return {each.host: f"{each.median:g}, at most {each.most}" for each in report.staleness}

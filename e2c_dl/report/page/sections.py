@@ -158,7 +158,7 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     sent = sum(link.sent_bytes for link in report.links)
     figures = {
         "run time": formatting.seconds(report.run_s),
-        "iterations": str(report.iterations),
+        "iterations": words.iterations(report),
         "median iteration": formatting.seconds(report.iteration_s),
         "sent over links": formatting.size(sent),
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",

@@ -173,3 +173,15 @@ def test_staleness_stands_beside_the_workers_it_is_of(sick: Report) -> None:
     assert '<td class="n">2.5, at most 117</td>' in sections.states(stale, "", ())
     assert sections.states(stale, "", ()).count(f'<td class="n">{formatting.DASH}</td>') == len(others)
     assert "taleness" not in sections.states(sick, "", ()) + printed(sick, sample.run())
+
+
+def test_ranks_at_their_own_pace_have_iterations_of_their_own(sick: Report) -> None:
+    assert words.iterations(sick) == "6"
+    hosts = tuple(replace(host, iterations=6 + 4 * host.rank) for host in sick.hosts)
+    shared = replace(sick, hosts=hosts)
+    last = 6 + 4 * (len(hosts) - 1)
+    said = f"6 to {last} ({sum(host.iterations for host in hosts)} in all)"
+    assert words.iterations(shared) == said
+    assert f"{said} iterations in " in printed(shared, sample.run())
+    breaks_off = replace(sick, hosts=(replace(hosts[-1], complete=False), *sick.hosts[1:]))
+    assert words.iterations(breaks_off) == "6"
