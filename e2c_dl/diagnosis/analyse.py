@@ -15,6 +15,7 @@ from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import Observed, observe
+from e2c_dl.diagnosis.prefix import lacks_iterations
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -145,7 +146,11 @@ def _about_completeness(
         figures = f"figures are of the {iterations} iterations all finished"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
     counts = [int((rank.spans["phase"] == Phase.ITERATION).sum()) for rank in trace.ranks]
-    if not broken and max(counts) > iterations:
+    gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
+    if gaps and not broken:
+        figures = f"figures per iteration are of the first {iterations}"
+        yield Limitation.of("The trace of {} lacks iterations: " + figures + ".", "host", gaps)
+    elif not broken and max(counts) > iterations:
         unlike = f"Ranks trained {iterations} to {max(counts)} iterations, each at its own pace"
         yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
     elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
@@ -154,7 +159,7 @@ def _about_completeness(
 
 def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
     if replay.unexplained > MAX_UNEXPLAINED:
-        share = f"{replay.unexplained:.0%} of the longest path is gaps and waking up"
+        share = f"{replay.unexplained:.0%} of the longest path is gaps, waking up and waits without a known cause"
         yield Limitation(sentence=f"{share}, which no what-if changes: savings may be more.")
     if half_error > MAX_HALF_ERROR:
         off = f"The second half of the run is {half_error:.0%} from what the first half's durations predict"

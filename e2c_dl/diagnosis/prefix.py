@@ -4,18 +4,23 @@
 
     rank 0  |--0--|--1--|--2--|--3--|--4-         killed in 4
     rank 1  |--0---|--1---|--2---|--3---          killed in 3
-            |<--- iterations 0..2 ---->|          common: spans after a rank's end of 2 are dropped
+            |<--- iterations 0..2 ---->|          common: spans after the end of 2 are dropped
+    rank 2  |--0--|--1--|--2--|--3--|--4--|       finished: all of it is kept
 
-A rank's TRAINING span is made to end with its last common iteration. A complete run of as many iterations each is left
-as it is: what a rank does for others behind its own last one, as a server does, is part of it.
+The TRAINING span of a rank that broke off is made to end with its last common iteration. A rank that finished is left
+as it is: what it does for others behind its own last iteration, as a server does, is part of the run. But where only
+the trace broke off, and others heard of the rank later, all are cut: what they waited for then is not known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
+from e2c_dl.diagnosis.states import IS_WAIT
 from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
 
@@ -32,11 +37,27 @@ def common_iterations(trace: Trace) -> int:
 
 
 def common_prefix(trace: Trace) -> Trace:
-    """``trace`` cut to the iterations that all ranks finished. Raises: AnalysisError, as :func:`common_iterations`."""
+    """``trace`` with those of its ranks that broke off cut to the iterations that all ranks finished.
+
+    Raises: AnalysisError, as :func:`common_iterations`.
+    """
     count = common_iterations(trace)
-    if all(rank.complete and _finished(rank) == count for rank in trace.ranks):
-        return trace
-    return replace(trace, ranks=tuple(replace(rank, spans=_cut(rank, count)) for rank in trace.ranks))
+    broken = {rank.rank: _finished(rank) for rank in trace.ranks if not rank.complete}
+    went_on = any(_heard_later(rank, broken) for rank in trace.ranks if rank.complete)
+    cut = {rank.rank for rank in trace.ranks} if went_on else set(broken)
+    ranks = (replace(rank, spans=_cut(rank, count)) if rank.rank in cut else rank for rank in trace.ranks)
+    return replace(trace, ranks=tuple(ranks))
+
+
+def _heard_later(rank: RankTrace, broken: Mapping[int, int]) -> bool:
+    """Whether ``rank`` received what one of ``broken`` sent in an iteration that its trace does not reach.
+
+    ``broken``: rank -> iterations that it finished, as far as its trace tells; it may have begun the next.
+    """
+    if not broken:
+        return False
+    received = rank.spans[rank.spans["phase"] == Phase.RECEIVE]
+    return any((received["iteration"][received["src"] == each] > count).any() for each, count in broken.items())
 
 
 def training_span(start_ns: int, end_ns: int) -> Spans:
@@ -50,10 +71,19 @@ def training_span(start_ns: int, end_ns: int) -> Spans:
     return training
 
 
+def lacks_iterations(rank: RankTrace) -> bool:
+    """Whether one is missing before the last that it finished."""
+    return _finished(rank) < len(_iterations(rank))
+
+
 def _finished(rank: RankTrace) -> int:
     """Number of consecutive ITERATION spans from 0 on."""
-    iterations = np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
+    iterations = _iterations(rank)
     return int((iterations == np.arange(len(iterations))).sum())  # after a gap none is equal
+
+
+def _iterations(rank: RankTrace) -> npt.NDArray[np.int32]:
+    return np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
 
 
 def _cut(rank: RankTrace, count: int) -> Spans:
@@ -66,5 +96,6 @@ def _cut(rank: RankTrace, count: int) -> Spans:
     if len(whole) == 1 and not (is_iteration & (spans["iteration"] >= count)).any():
         start_ns, end_ns = whole["start_ns"][0], whole["end_ns"][0]
     within = (spans["posted_ns"] >= start_ns) & (spans["posted_ns"] <= end_ns)
+    within &= (spans["end_ns"] <= end_ns) | ~IS_WAIT[spans["phase"]]  # it is over before such a wait is
     kept = (within & ~is_iteration & (spans["phase"] != Phase.TRAINING)) | kept_iterations
     return np.concatenate([spans[kept], training_span(start_ns, end_ns)])

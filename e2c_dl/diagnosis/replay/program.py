@@ -12,8 +12,9 @@ before the task's first event posted after it, at a moment of its own, as the ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -221,8 +222,34 @@ def moments_of(program: Program, cause: Longs, of_messages_ns: Doubles, start_ns
     )  # fmt: skip
 
 
-def uncaused(program: Program, cause: Longs) -> int:
-    """How many waits have no cause in the trace, and tasks no beginning: they keep their times."""
-    waits = IS_WAIT[program.events["phase"]] & (cause == NONE)
+def held(moments: Moments, waits: Longs) -> Moments:
+    """``moments`` with one more for each of ``waits``, whose causes are not known: none of them ends earlier.
+
+    What a rank waited for that left no trace may have been as late whatever the others did.
+    """
+    count, more = len(moments.first), len(waits)
+    blank = np.zeros(more, dtype=np.int32)
+    second = np.where(moments.second >= count, moments.second + np.int32(more), moments.second)
+    second[waits] = np.arange(count, count + more)
+    residual_ns = moments.residual_ns.copy()
+    residual_ns[waits] = np.minimum(0.0, residual_ns[waits])
+    causes = Moments(
+        observed_ns=moments.observed_ns[waits], first=blank + ORIGIN, second=blank + ORIGIN,
+        lag_ns=moments.observed_ns[waits], service_ns=np.zeros(more), residual_ns=np.zeros(more),
+        rank=moments.rank[waits], phase=blank, iteration=blank + NONE, bucket=blank + NONE,
+    )  # fmt: skip
+    changed = moments._replace(second=second, residual_ns=residual_ns)
+    columns: Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = cast(Any, zip(changed, causes, strict=True))
+    return Moments._make(np.concatenate(column) for column in columns)
+
+
+def uncaused(program: Program, cause: Longs) -> Longs:
+    """The moments that end waits without a cause in the trace."""
+    waits: Longs = program.moment[IS_WAIT[program.events["phase"]] & (cause == NONE)]
+    return waits
+
+
+def unbegun(program: Program) -> int:
+    """How many tasks have no beginning in the trace: what they do keeps its times."""
     spawned = program.starts[program.events["task"][program.starts] != 0]  # nobody begins the main task
-    return int(waits.sum()) + int((program.begun_by[spawned] == NONE).sum())
+    return int((program.begun_by[spawned] == NONE).sum())

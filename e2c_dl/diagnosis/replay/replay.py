@@ -35,7 +35,17 @@ from e2c_dl.diagnosis.replay.columns import NONE, Longs, Moments, Queue, in_orde
 from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
 from e2c_dl.diagnosis.replay.halves import half_error
-from e2c_dl.diagnosis.replay.program import IS_COMPUTE, SpanKey, causes, moments_of, posted, program_of, uncaused
+from e2c_dl.diagnosis.replay.program import (
+    IS_COMPUTE,
+    SpanKey,
+    causes,
+    held,
+    moments_of,
+    posted,
+    program_of,
+    unbegun,
+    uncaused,
+)
 from e2c_dl.diagnosis.replay.queue import Delays, queue_of, served
 from e2c_dl.diagnosis.replay.services import Services, costs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
@@ -149,7 +159,8 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
     cause = causes(program, message_keys, sent=arrived + len(rows), arrived=arrived)
     of_messages_ns = np.append(queue.arrived_ns, queue.sent_ns)
     moments = moments_of(program, cause, of_messages_ns, start_ns, intervals[:, 1])
-    moments, queue, number = in_order_of_time(moments, queue)
+    waits = uncaused(program, cause)
+    moments, queue, number = in_order_of_time(held(moments, waits), queue)
     ends = number[program.count - len(trace.ranks) : program.count].astype(np.int64)
     services = _services(trace, messages, moments, queue, stalls)
     return Replay(
@@ -159,7 +170,7 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
         services=services,
         critical=critical_path(moments, queue, int(ends[np.argmax(intervals[:, 1])]), services),
         measured_ns=int(intervals[:, 1].max()) - start_ns,
-        uncaused=uncaused(program, cause),
+        uncaused=len(waits) + unbegun(program),
     )
 
 
