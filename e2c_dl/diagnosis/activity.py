@@ -115,6 +115,13 @@ class Activity:
             return 0.0, self.end_s
         return self.around(1 + int(np.argmax((spans["end_s"] - spans["start_s"])[1:])), iterations)
 
+    def at(self, moment_s: float, iterations: int = 3) -> tuple[float, float]:
+        """The same around the one that the first worker is in at ``moment_s``."""
+        spans = self.lanes[0].iterations if self.lanes else np.empty(0, dtype=ITERATION)
+        if not len(spans):
+            return 0.0, self.end_s
+        return self.around(max(0, int(np.searchsorted(spans["start_s"], moment_s, side="right")) - 1), iterations)
+
     def around(self, row: int, iterations: int) -> tuple[float, float]:
         """(start_s, end_s) of as many iterations of the first worker, the one in ``row`` in their middle."""
         spans = self.lanes[0].iterations

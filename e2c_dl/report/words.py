@@ -11,7 +11,7 @@ from enum import Enum
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Finding, Part, Report, SpeedUp
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, NAMED, Element, ElementKind, Finding, Part, Report, SpeedUp
 from e2c_dl.diagnosis.stretches import When
 
 NOTHING = 0.01  # of the run: less is within what a replay can tell
@@ -106,6 +106,12 @@ def accusation(finding: Finding, run_s: float) -> str:
     if _is_hidden(finding):
         saving += f" with all else as designed, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{named(finding.element)} {' and '.join(said)} ({saving})"
+
+
+def onsets_s(report: Report) -> dict[str, float]:
+    """Culprit that does not depart all the time -> second of training at which it began to; the first few."""
+    found = [each for each in report.culprits if each.when.when is not When.PERSISTENT]
+    return {str(each.element): each.when.onset_s for each in found[:NAMED]}
 
 
 def saved_s(finding: Finding) -> float:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from e2c_dl.archive import layout
 from e2c_dl.beneath import Place
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, TestbedError
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
 
@@ -80,19 +80,22 @@ class RemoteTail:
     def more(self) -> bytes:
         if self._session is None or self._session.poll() is not None:
             self.close()
-            self._begin()
+            try:
+                self._begin()
+            except (TestbedError, OSError):  # its network is gone, or not there yet
+                return b""
         found = b"".join(iter(self._piece, b""))
         self._read += len(found)
         return found
 
     def file(self, name: str) -> bytes | None:
-        argv = programs.ssh_argv(self._access, "cat", f"{self._access.run_dir}/{name}")
         try:
+            argv = programs.ssh_argv(self._access, "cat", f"{self._access.run_dir}/{name}")
             done = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False,
                 start_new_session=True,
             )  # fmt: skip
-        except (subprocess.TimeoutExpired, OSError):
+        except (subprocess.TimeoutExpired, TestbedError, OSError):
             return None
         return done.stdout if done.returncode == 0 else None
 

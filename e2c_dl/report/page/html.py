@@ -27,6 +27,7 @@ from e2c_dl.archive.write import amend
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind
+from e2c_dl.report import words
 from e2c_dl.report.page import figures, heat, matrix, schedules, sections, timeline
 from e2c_dl.report.page.map import topology
 from e2c_dl.report.page.style import css, script
@@ -129,7 +130,11 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
     made.append(heat.section(source.diagnosis.heat, report.blamed))
     if activity is not None and activity.lanes:
-        made.append(timeline.section(timeline.timeline(activity, hosts, links, source.diagnosis.critical)))
+        made.append(
+            timeline.section(
+                timeline.timeline(activity, hosts, links, source.diagnosis.critical, words.onsets_s(report))
+            )
+        )
     if rows:
         made.append(sections.links(rows, links))
     measured = [row.fidelity for row in rows if row.fidelity is not None]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 
 import numpy as np
 
@@ -45,6 +46,7 @@ MOST_DETAILS = 120_000  # computations and messages; beyond, only those of some 
 MOST_STEPS = 60_000  # of the critical path
 DETAILED_ITERATIONS = 20  # what a reader zooms into
 CLOSE_ITERATIONS = 3  # the window to open with
+ONSET_ITERATIONS = 5
 
 
 Range = tuple[float, float]
@@ -63,18 +65,26 @@ class Drawn:
 
 
 def timeline(
-    activity: Activity, hosts: Collection[str] = (), links: Collection[Pair] = (), critical: CriticalSteps | None = None
+    activity: Activity,
+    hosts: Collection[str] = (),
+    links: Collection[Pair] = (),
+    critical: CriticalSteps | None = None,
+    onsets_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Drawn:
-    """The timeline of ``activity``, with its ``critical`` path; ``hosts`` and ``links`` are culprits, to be marked."""
+    """The timeline of ``activity``, with its ``critical`` path; ``hosts`` and ``links`` are culprits, to be marked.
+
+    ``onsets_s``: who -> when it began to depart, to be shown closer.
+    """
     lanes, notes = _chosen(activity.lanes, hosts)
     carried, more = _chosen_links(activity, lanes, links)
-    ranges = _close_looks(activity)
+    ranges = _close_looks(activity, list(onsets_s.values()))
     tick = tick_s(activity.end_s)
     columns, steps = _lines(activity, lanes, list(carried.values()), ranges, tick)
     single, detailed, details = _single(lanes, list(carried.values()), ranges, tick)
     steps_of, path = _critical(critical, lanes, list(carried), ranges, tick)
     windows = {"all": (0.0, activity.end_s), "typical iterations": activity.window(CLOSE_ITERATIONS)}
     windows["slowest iteration"] = activity.slowest(CLOSE_ITERATIONS)
+    windows |= {f"onset of {who}": activity.at(onset_s, ONSET_ITERATIONS) for who, onset_s in onsets_s.items()}
     facts = {
         "end_s": activity.end_s, "tick_s": tick, "detailed": detailed, "open": windows["typical iterations"],
         "lanes": [{"name": lane.host, "layer": lane.layer, "marked": lane.host in hosts} for lane in lanes],
@@ -98,7 +108,7 @@ def section(drawn: Drawn, whole: str = "The run") -> str:
         f"Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"
     )
     windows = "".join(
-        f'<button type="button" data-window="[{low:.9g}, {high:.9g}]">{name}</button>'
+        f'<button type="button" data-window="[{low:.9g}, {high:.9g}]">{escape(name)}</button>'
         for name, (low, high) in drawn.windows_s.items()
     )
     zooms = "".join(
@@ -191,12 +201,13 @@ def _chosen_links(
     return {pair: found[pair] for pair in sorted(first, key=lambda pair: (row[pair[0]], row[pair[1]]))}, notes
 
 
-def _close_looks(activity: Activity) -> list[tuple[float, float]]:
-    """Where single computations and messages are worth their room: typical iterations, the slowest, the first."""
+def _close_looks(activity: Activity, onsets_s: Sequence[float]) -> list[tuple[float, float]]:
+    """Where single computations and messages are worth their room: typical iterations, the slowest, onsets, first."""
     if not activity.lanes or not len(activity.lanes[0].iterations):
         return [(0.0, activity.end_s)]
     looks = [activity.around(0, DETAILED_ITERATIONS), activity.window(DETAILED_ITERATIONS)]
     looks.append(activity.slowest(DETAILED_ITERATIONS))
+    looks += [activity.at(onset_s, DETAILED_ITERATIONS) for onset_s in onsets_s]
     merged: list[tuple[float, float]] = []
     for low, high in sorted(looks):
         if merged and low <= merged[-1][1]:

@@ -41,7 +41,7 @@ function lastUpTo(values, at, low, high) {
 function inWords(s) {
   const size = Math.abs(s);
   if (size === 0) return "0 s";
-  if (size >= 120) return (s / 60).toPrecision(size >= 6000 ? 4 : 3) + " min";
+  if (size >= 3600) return Math.floor(s / 3600) + " h " + String(Math.floor(s % 3600 / 60)).padStart(2, "0") + " min";
   if (size >= 1) return s.toPrecision(size >= 1000 ? 4 : 3) + " s";
   return size >= 1e-3 ? (s * 1e3).toPrecision(3) + " ms" : (s * 1e6).toPrecision(3) + " µs";
 }

@@ -148,7 +148,7 @@ class Timeline {
     context.fillStyle = this.colours.mark;
     for (let row = 0; row + 1 < spans.first.length; row++) {
       const [first, last] = this.visible(spans, row, this.from, this.to);
-      if (last - first > room / 8) continue;
+      if (first < last && (spans.end[first] - spans.start[first]) * scale < 6) continue;
       for (let i = first; i < last; i++) {
         if (spans.start[i] >= this.from && spans.start[i] <= this.to) context.fillRect(x + (spans.start[i] - this.from) * scale, this.top(row), 1.5, LANE - 4);
       }
