@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -130,9 +129,8 @@ def _table(found: Ranking) -> Table:
 def _time(row: Row) -> str:
     from e2c_dl.formatting import seconds
 
-    if math.isclose(row.least_s, row.most_s, rel_tol=1e-3):
-        return seconds(row.run_s)
-    return f"{seconds(row.run_s)} ({seconds(row.least_s)} to {seconds(row.most_s)})"
+    usual, least, most = seconds(row.run_s), seconds(row.least_s), seconds(row.most_s)
+    return usual if least == most else f"{usual} ({least} to {most})"
 
 
 def _size(row: Row) -> str:

@@ -12,7 +12,7 @@ others: what comes of it says how far a prediction hangs on chance.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -59,6 +59,13 @@ class MeasuredHost:
             gradients=tuple((samples, each) for each in _gradients(rank.spans)),
             steps_ns=_lengths_ns(rank.spans, Phase.STEP), evaluations_ns=_lengths_ns(rank.spans, Phase.EVALUATE),
         )  # fmt: skip
+
+    def busy_ns(self, phases: Collection[Phase]) -> int:
+        """How long it was in ``phases``, its vectors aside."""
+        pieces = (piece for _, gradient in self.gradients for piece in gradient if piece.phase in phases)
+        steps_ns = sum(self.steps_ns) if Phase.STEP in phases else 0
+        evaluations_ns = sum(self.evaluations_ns) if Phase.EVALUATE in phases else 0
+        return sum(piece.end_ns - piece.start_ns for piece in pieces) + steps_ns + evaluations_ns
 
     def moving(self) -> MeasuredHost:
         """This host without the gradients that are outliers: those in which it stalled among them."""

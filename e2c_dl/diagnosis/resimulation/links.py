@@ -48,6 +48,8 @@ class MeasuredLink:
     rate_bps: Piecewise
     delay_s: Piecewise  # one way
     stalls: tuple[tuple[float, float], ...] = ()  # from when until when it carried nothing; rising
+    messages: int = 0
+    busy_ns: float = 0.0  # services of all messages
 
 
 def measured_link(rows: MessageArray, origin_ns: int, delay_ns: int | Longs) -> MeasuredLink:
@@ -70,6 +72,8 @@ def measured_link(rows: MessageArray, origin_ns: int, delay_ns: int | Longs) -> 
         rate_bps=_over_time(begin_ns[inner], rates),
         delay_s=_over_time((rows["send_start_ns"] - origin_ns)[changed], delays_ns[[0, *changed]] / 1e9),
         stalls=tuple(stalls),
+        messages=len(rows),
+        busy_ns=float(service_ns.sum()),
     )
 
 

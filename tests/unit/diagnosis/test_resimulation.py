@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,10 +24,12 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.prediction import resimulated
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.errors import AnalysisError
+from e2c_dl.ethernet import wire_bits
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.pace import Segment
 
 BUCKETS = (120_000, 60_000)
@@ -174,3 +177,15 @@ def test_a_report_on_ranks_that_go_at_their_own_pace_says_what_a_restored_link_s
     report = analyse(run.trace, replace(run, links=healthy.links).reference(), retraining)
     assert [culprit.element for culprit in report.culprits] == [element]
     assert report.culprits[0].saved_s == pytest.approx(run.end_s - healthy.end_s, rel=0.05)
+
+
+def test_what_a_change_can_save_at_most_is_how_much_less_its_parts_then_take() -> None:
+    run = ran("asyncparameterserver")
+    world = world_of(run, "asyncparameterserver")
+    slow, quick = scaled(link(3, 0), 0.25), scaled(host(0), 0.5)
+    busy_ns = world.links[3, 0].busy_ns
+    assert world.most_saved_ns(slow) == pytest.approx(0.75 * busy_ns)
+    assert busy_ns / 1e9 == pytest.approx(12 * wire_bits(4 * sum(BUCKETS) + MESSAGE_HEADER_BYTES) / 10e6, rel=0.01)
+    assert world.most_saved_ns(WhatIf.together([slow, quick])) > world.most_saved_ns(slow)
+    assert world.most_saved_ns(WhatIf(moving=frozenset({host(0)}))) == math.inf
+    assert world.replayed_ns - world.run_ns(slow) <= world.most_saved_ns(slow)
