@@ -116,25 +116,29 @@ def _block(columns: dict[str, Any], where: str) -> _Job:
             f"{where}: its data-parallel ranks do different operations, or several ranks stand for one tensor-parallel "
             "group; keep one rank of each"
         )
-    order = chosen[np.lexsort((step[chosen], row[chosen], op))]
-    shape = (len(ops), len(ranks), int(kept.sum()))
-    start, duration = (columns[name][order].reshape(shape) for name in TIMES)
-    end = start + duration
-    first = order.reshape(shape)[:, 0, 0]  # of each operation
-    facts = (codes[first], *(columns[name][first] for name in ("seq_id", "stage", "mc", "gmc")))
-    made = zip(*(column.tolist() for column in (*facts, start[:, 0, 0], end[:, 0, 0])), strict=True)
+    order = chosen[np.lexsort((step[chosen], row[chosen], op))].reshape(len(ops), len(ranks), int(kept.sum()))
+    start, duration = (columns[name][order] for name in TIMES)
     left_out = [str(number) for number in steps[~kept].tolist()]
     return _Job(
-        ops=tuple(
-            Op(number=i, kind=names[code], seq=seq, stage=stage, part=part, chunk=chunk, start_s=begin, end_s=over)
-            for i, (code, seq, stage, part, chunk, begin, over) in enumerate(made)
-        ),
+        ops=_ops(columns, order[:, 0, 0]),
         start_s=start,
-        end_s=end,
+        end_s=start + duration,
         duration_s=duration,
-        workers=_workers(columns["rank"][order].reshape(shape)[:, :, 0], columns["stage"][first]),
+        workers=_workers(columns["rank"][order][:, :, 0], columns["stage"][order[:, 0, 0]]),
         steps=tuple(steps[kept].tolist()),
         limitations=(f"Left out, as not all ranks recorded all of it: {some('step', left_out)}.",) if left_out else (),
+    )
+
+
+def _ops(columns: dict[str, Any], rows: Longs) -> tuple[Op, ...]:
+    """The operations that ``rows`` of a trace record first."""
+    codes, names = columns["optype"]
+    end = columns["start_ts"][rows] + columns["duration"][rows]
+    facts = (columns[name][rows].tolist() for name in ("seq_id", "stage", "mc", "gmc", "start_ts"))
+    made = enumerate(zip(codes[rows].tolist(), *facts, end.tolist(), strict=True))
+    return tuple(
+        Op(number=i, kind=names[code], seq=seq, stage=stage, part=part, chunk=chunk, start_s=begin, end_s=over)
+        for i, (code, seq, stage, part, chunk, begin, over) in made
     )
 
 
