@@ -54,7 +54,7 @@ class Quiet:
 
 def scenario(folder: Path, *, emulation: dict[str, Any] | None = None, profile: str | None = None, **env: Any) -> Path:
     folder.mkdir(parents=True)
-    training = {**TRAINING, **env}
+    training = {key: value for key, value in {**TRAINING, **env}.items() if value is not None}
     layers = [
         {"name": name, "services": [{"name": "Trainer", "quantity": count, "env": training}]}
         for name, count in (("edge", 2), ("cloud", 1))

@@ -76,7 +76,8 @@ def _of_whole(
     if not (asynchronous(run.scenario) or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.scenario.training.ends.unit is Unit.SECONDS:
-        limitations += ("Time ends this training: what changes is how much is trained in it, which is not said here.",)
+        counts = f"{other.iterations(change)} iterations of all ranks together instead of {world.iterations()}"
+        limitations += (f"Time ends this training: in it, there are {counts}.",)
     return prediction, limitations + _about(world)
 
 

@@ -10,9 +10,10 @@ from e2c_dl.trace.model import SPAN, Phase
 
 
 class TrainingEnds:
-    """Keeps when ranks trained."""
+    """Keeps when ranks trained, and how many ``iterations`` all of them had together."""
 
     def __init__(self) -> None:
+        self.iterations = 0
         self._begin_ns: list[int] = []
         self._end_ns: list[int] = []
 
@@ -21,6 +22,7 @@ class TrainingEnds:
 
     def write(self, rank: int, records: bytes) -> None:
         spans = np.frombuffer(records, dtype=SPAN)
+        self.iterations += int((spans["phase"] == Phase.ITERATION).sum())
         training = spans[spans["phase"] == Phase.TRAINING]
         self._begin_ns += training["start_ns"].tolist()
         self._end_ns += training["end_ns"].tolist()

@@ -106,6 +106,12 @@ class MeasuredWorld:
             as_seen=lambda worker: controlled(worker, self.batching),
         )  # fmt: skip
 
+    def iterations(self, change: WhatIf = UNCHANGED) -> int:
+        """How many all ranks have together after ``change``: where time ends training, that is what changes."""
+        ends = TrainingEnds()
+        self.simulate(ends, change)
+        return ends.iterations
+
     def runs_ns(self, changes: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``changes``."""
         return [self.run_ns(change) for change in changes]

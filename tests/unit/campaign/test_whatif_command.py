@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -98,6 +99,17 @@ def test_the_answer_is_said_in_a_few_lines(archive) -> None:
     assert lines[2] == "An iteration then has 32 samples instead of 48."
     assert lines[3] == "edge-1 -> cloud-1: carried nothing in this run, so taken as designed."
     assert "simulating the run again: 1 of 5" in told.err
+
+
+def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path) -> None:
+    folder = scenario(
+        tmp_path / "s", emulation=INJECTED, profile=PROFILE.to_json(), strategy="adpsgd", seconds=2, iterations=None
+    )
+    told = said("whatif", simulated(folder, shapes_only=True).path, *SLOW_HOST)
+    assert told.code == 0, told.err
+    found = re.search(r"in it, there are (\d+) iterations of all ranks together instead of (\d+)", told.out)
+    assert found is not None
+    assert int(found[1]) > int(found[2])
 
 
 @pytest.mark.parametrize(
