@@ -123,6 +123,18 @@ def test_too_many_details_are_left_out_and_told(traced: Activity, monkeypatch: p
     assert traced.window(2)[0] >= facts["detailed"][0][0]
 
 
+def test_an_onset_has_a_window_and_its_details_are_kept(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "MOST_DETAILS", 10)
+    monkeypatch.setattr(timeline, "DETAILED_ITERATIONS", 1)
+    ninth = traced.lanes[0].iterations[9]
+    onset_s = float(ninth["start_s"] + ninth["end_s"]) / 2
+    made = timeline.timeline(traced, onsets_s={"<i>edge-1": onset_s})
+    low, high = made.windows_s["onset of <i>edge-1"]
+    assert low < ninth["start_s"] < ninth["end_s"] < high
+    assert any(low <= onset_s <= high for low, high in content(made)[0]["detailed"])
+    assert "onset of &lt;i&gt;edge-1</button>" in timeline.section(made)
+
+
 def test_too_many_intervals_are_drawn_in_steps_and_told(traced: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "MOST_INTERVALS", 10)
     monkeypatch.setattr(timeline, "STEPS", 50)

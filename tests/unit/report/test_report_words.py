@@ -15,6 +15,7 @@ from rich.console import Console
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
 from e2c_dl.trace.staleness import Staleness
@@ -185,3 +186,11 @@ def test_ranks_at_their_own_pace_have_iterations_of_their_own(sick: Report) -> N
     assert f"{said} iterations in " in printed(shared, sample.run())
     breaks_off = replace(sick, hosts=(replace(hosts[-1], complete=False), *sick.hosts[1:]))
     assert words.iterations(breaks_off) == "6"
+
+
+def test_onsets_are_of_culprits_that_do_not_depart_all_the_time() -> None:
+    report = sample.report(sample.activity(iterations=4))
+    assert words.onsets_s(report) == {}
+    since = Stretches(when=When.SINCE, onset_iteration=20, onset_s=4.5, begins_s=(4.5,), ends_s=(9.0,))
+    later = replace(report, culprits=(replace(report.culprits[0], when=since), report.culprits[1]))
+    assert words.onsets_s(later) == {"cloud-1 -> cloud-2": 4.5}
