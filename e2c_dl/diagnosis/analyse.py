@@ -45,7 +45,7 @@ def analyse(
     observed = observed or observe(trace, reference)
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
-    hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled))
+    hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled), observed.untrusted.within)
     world = None if retraining is None or retraining.problem(trace) else observed.world(retraining)
     predictor = replay if world is None else world
     half_error = replay.half_error(iterations, warm_up(iterations))
@@ -58,6 +58,7 @@ def analyse(
     elements, groups = speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
+        *observed.untrusted.limitations,
         *hosts.limitations,
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),

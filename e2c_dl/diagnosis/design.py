@@ -49,7 +49,7 @@ class Design:
         return Designed(
             own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,  # 0.0 is never held
             delay_s=self._held(schedule.delay_s, link.delay_s),
-            jitter_s=link.jitter_s,
+            jitter_s=link.delay_s if link.reorder else link.jitter_s,  # segments that overtake skip the delay
             loses=bool(link.mean_loss) or (schedule.loss is not None and schedule.loss.greatest > 0),
         )
 

@@ -83,6 +83,7 @@ class ObservedLink:
     began_ns: int  # training: the second 0 of what was designed
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
+    by_receiver: bool = False  # its clock alone is believed: a message begins where its header arrives
     added_delay_ns: int | npt.NDArray[np.int64] = 0  # found, beyond the designed delay: of all, or of each message
 
     @property
@@ -135,6 +136,10 @@ class ObservedLink:
 
     @cached_property
     def services_ns(self) -> npt.NDArray[np.int64]:
+        if self.by_receiver:
+            previous_ns = np.concatenate([self.rows["recv_start_ns"][:1], self.rows["recv_end_ns"][:-1]])
+            begin_ns = np.maximum(self.rows["recv_start_ns"], previous_ns)
+            return np.asarray(np.maximum(0, self.rows["recv_end_ns"] - begin_ns))
         return services_ns(self.rows, self.delay_ns)
 
     @cached_property

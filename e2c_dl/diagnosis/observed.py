@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
 from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.detection.stalls import stalls
 from e2c_dl.diagnosis.detection.windows import Windows
@@ -38,6 +39,7 @@ class Observed:
     windows: Windows
     carried: tuple[ObservedLink, ...]  # with the delays that were found to be added
     links: Judgement
+    untrusted: Untrusted  # of clocks
     stalled: Stalls
 
     @cached_property
@@ -78,9 +80,12 @@ def observe(trace: Trace, reference: Reference) -> Observed:
     messages = join(prefix)
     design = Design.of(prefix, reference)
     windows = Windows.of(prefix, design.began_ns)
-    links, carried = link_departures(carried_by_link(prefix, messages, iterations, design), windows, design)
+    carried = carried_by_link(prefix, messages, iterations, design)
+    untrusted = untrusted_clocks(prefix, carried, windows)
+    believed = [replace(link, by_receiver=True) if {*link.pair} & untrusted.between else link for link in carried]
+    links, carried = link_departures(believed, windows, design)
     return Observed(
         whole=trace, trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
-        carried=carried, links=links,
+        carried=carried, links=links, untrusted=untrusted,
         stalled=stalls(prefix, carried, design),
     )  # fmt: skip

@@ -21,7 +21,7 @@ judging.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,10 +56,12 @@ class _Verdict:
     compared: str  # with what, for people
 
 
-def host_departures(trace: Trace, design: Design, stalled: Mapping[str, Sequence[int]] | None = None) -> Judgement:
+def host_departures(
+    trace: Trace, design: Design, stalled: Mapping[str, Sequence[int]] | None = None, untrusted: Collection[str] = ()
+) -> Judgement:
     """The hosts that compute slower than designed, in rank order, and what could not be judged.
 
-    ``stalled``: host -> iterations in which its process stalled.
+    ``stalled``: host -> iterations in which its process stalled; ``untrusted``: hosts whose clocks tell no lengths.
     """
     if not design.reference.compute_valid:
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
@@ -70,7 +72,10 @@ def host_departures(trace: Trace, design: Design, stalled: Mapping[str, Sequence
     limitations: list[Limitation] = []
     data_s: dict[str, float] = {}
     for part in (Part.DATA, *(each for each in PHASES if each is not Part.DATA)):
-        every = (host_series(rank, part, design, (stalled or {}).get(rank.host, ())) for rank in trace.ranks)
+        every = (
+            host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
+            for rank in trace.ranks if rank.host not in untrusted
+        )  # fmt: skip
         for alike in _classes([each for each in every if each is not None], design).values():
             if part is Part.DATA:  # the fastest's: of a slow loader the median would be its own
                 fastest_s = min(float(np.median(each.series.spent_s)) / each.factor for each in alike)

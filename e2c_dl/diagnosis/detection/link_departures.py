@@ -20,6 +20,7 @@ import numpy as np
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement, warm_up
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
@@ -33,11 +34,14 @@ from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 
-LEAST_LATE_NS = 1_000_000  # what a busy receiver's read costs
-LEAST_LATE_MODELLED_NS = 200_000  # nobody is busy there
+LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
+LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there
 LEAST_FOR_COMMON = 3  # links: of two, neither tells which is normal
 COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by the machine
 COMMON_WORTH_SAYING = 1.2
+LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
+SPREADS = 5.0
+CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,6 +83,7 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
     ]  # fmt: skip
     own = levelled([each.series for each in series])
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
+    least_ns = LEAST_LATE_MODELLED_NS if design.reference.modelled else LEAST_LATE_NS
     if not design.reference.modelled and len(_lines([each.link for each in series], design)) >= LEAST_FOR_COMMON:
         group = peers([each.base for each in own], [each.base_error for each in own])
         late_ns = [np.expm1(one.base) * each.expected_ns for one, each in zip(own, series, strict=True)]
@@ -86,7 +91,9 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
         each_ns = np.array([each.expected_ns for each in series])
         references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
         apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
-    least_ns = LEAST_LATE_MODELLED_NS if design.reference.modelled else LEAST_LATE_NS
+        if len(late_ns) >= LEAST_FOR_SPREAD:
+            spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
+            least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
     found = []
     for each, one, reference in zip(series, own, references.tolist(), strict=True):
         late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
@@ -110,7 +117,7 @@ def link_departures(
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
-    slow = [each for each in judged if each.departs and each.judged.excess_s > 0]
+    slow = [each for each in judged if each.departs and each.judged.excess_s > 0 and _is_told(each)]
     several = {line: links for line, links in _lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
@@ -128,6 +135,11 @@ def link_departures(
     )
 
 
+def _is_told(each: JudgedLink) -> bool:
+    """One clock alone steps within a window or two: so short a departure may be the clock's."""
+    return not each.link.by_receiver or int(each.judged.windows.sum()) > CLOCK_STEPS
+
+
 def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
     """Pairs by what limits them: those of one shared bottleneck together, the others each by itself."""
     shared = {pair: each.name for each in design.bottlenecks for pair in each.links}
@@ -140,6 +152,8 @@ def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[
 
 
 def _kind(each: JudgedLink) -> Kind:
+    if each.link.by_receiver:  # it does not tell a delay
+        return Kind(part=Part.RATE, rate=each.judged.slowdown)
     windows = each.judged.windows
     within = (
         windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])

@@ -17,6 +17,7 @@ or more, yet less than half, by at least a designed delay beyond what they all s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ LATEST = 0.9  # messages beyond it may have been read late, or sent again
 LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 SPREADS = 5.0  # of the others: so much later is a late one
-STEPS = 40
+STEPS = 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,22 +51,31 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, departs)
     most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))
-    delays_ns = np.linspace(0.0, 1.1 * most_ns, STEPS)
-    free = [fit.disagreement_ns(delay_ns, fit.rate(delay_ns)) for delay_ns in delays_ns]
-    fixed = [fit.disagreement_ns(delay_ns, 1.0) for delay_ns in delays_ns]
-    enough_ns = AS_GOOD * min(*free, *fixed) + GRAIN_NS / 2
-    best_ns = float(delays_ns[int(np.argmin(free))])
-    lost = _lost(fit, 0.0 if free[0] <= enough_ns else best_ns)
+    best_ns, free_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, fit.rate(delay_ns)), 1.1 * most_ns)
+    fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
+    enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2
+    is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
+    lost = _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
-    is_rate, is_delay = free[0] <= enough_ns, min(fixed) <= enough_ns
     if is_delay and not is_rate:
-        return Kind(part=Part.DELAY, delay_ns=float(delays_ns[int(np.argmin(fixed))]))
+        return Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate:
         return Kind(part=Part.RATE_OR_DELAY if is_delay else Part.RATE, rate=fit.rate(0.0))
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * float(np.median(fit.expected_ns)) else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
+
+
+def _least(function: Callable[[float], float], most: float) -> tuple[float, float]:
+    """(where ``function`` is least from 0 to ``most``, its value there), by a search that is refined twice."""
+    low, high = 0.0, most
+    for _ in range(3):
+        places = np.linspace(low, high, STEPS)
+        values = [function(float(place)) for place in places]
+        best = int(np.argmin(values))
+        low, high = places[max(0, best - 1)], places[min(STEPS - 1, best + 1)]
+    return float(places[best]), values[best]
 
 
 def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
