@@ -68,11 +68,12 @@ class Connection:
         self.closed = False  # nothing is sent any more, and nothing that is on its way is acknowledged
         self.next = self.end = self.limit = 0  # sent until, known until, and let to be sent until
         self.acked = 0
+        self.elsewhere = 0  # segments that are on their way apart from the stream, and count for the window
         self._kernel, self._carry, self._look, self._most, self._whole = kernel, carry, look, most, whole
         self._give_up = give_up
         self._ends: deque[int] = deque()  # of messages: a train is of one
         self._outstanding: deque[Train] = deque()  # in order of sending
-        self._out = 0  # segments that are on their way, as far as the sender knows
+        self.out = 0  # segments that are on their way, as far as the sender knows
         self._again: list[Range] = []  # lost, and not sent again
         self._suspected: list[Range] = []
         self._after_suspected = self._sure_ns = 0  # segments that came since; when it is sure anyway
@@ -83,11 +84,6 @@ class Connection:
         self._probed = False
         self._held: tuple[int, Train] | None = None  # whose ACK waits for another, and until when
         self._last_sent_ns = self._progress_ns = 0
-
-    @property
-    def all_arrives(self) -> bool:
-        """Whether all of the stream is there, or on its way and not lost."""
-        return self.received.complete == self.end
 
     def extend(self, segments: int, *, restart: bool) -> None:
         """The stream is longer by a message. ``restart``: a pause before it has cost window (slow start after idle)."""
@@ -111,11 +107,11 @@ class Connection:
                 self._send_again(room)
             else:
                 self._send_new(room)
-        limited = room < 1 or self._out >= int(self.window.segments)
+        limited = room < 1 or self.out >= int(self.window.segments)
         if not sent and not limited:
             return
-        if self.acked >= self._usage_end or limited or (not self._limited and self._out > self._most_out):
-            self._limited, self._most_out, self._usage_end = limited, self._out, self.next
+        if self.acked >= self._usage_end or limited or (not self._limited and self.out > self._most_out):
+            self._limited, self._most_out, self._usage_end = limited, self.out, self.next
 
     def arrives(self, train: Train, acknowledged_ns: int) -> None:
         """``train`` will arrive, and its ACK be at the sender at ``acknowledged_ns``. Called in order of arrival."""
@@ -134,8 +130,8 @@ class Connection:
 
     def _room(self) -> int:
         if self._reduction is not None:
-            return self._reduction.room(self._out)
-        return int(self.window.segments) - self._out
+            return self._reduction.room(self.out)
+        return int(self.window.segments) - self.out - self.elsewhere
 
     def _send_again(self, room: int) -> None:
         first, end = self._again.pop(0)
@@ -154,7 +150,7 @@ class Connection:
     def _send(self, first: int, end: int, *, fresh: bool) -> None:
         self._look()
         now_ns = self._last_sent_ns = self._kernel.now_ns
-        self._out += end - first
+        self.out += end - first
         if self._reduction is not None:
             self._reduction.sent += end - first
         if self.down or self.losses is None:
@@ -176,13 +172,13 @@ class Connection:
         lost: list[Range] = []
         gap_ns = 0
         while (head := self._outstanding.popleft()) is not train:
-            self._out -= head.end - head.first
+            self.out -= head.end - head.first
             lost += self.received.missing(head.first, head.end)
             gap_ns = train.sent_ns - head.sent_ns
         if train.kept < train.end:  # the rest of it was dropped, and is seen when something else is acknowledged
             self._outstanding.appendleft(Train(train.kept, train.end, train.sent_ns, fresh=False, lost=True))
         count = train.kept - train.first
-        self._out -= count
+        self.out -= count
         self._learn(train, count)
         if lost or self._suspected:
             self._suspect(lost, count, gap_ns)
@@ -235,7 +231,7 @@ class Connection:
         self._suspected = []
         if self._recover < 0:
             self.window.lost()
-            self._reduction = Reduction(self._out + lost, self.window.threshold)
+            self._reduction = Reduction(self.out + lost, self.window.threshold)
             self._recover = self.next
 
     def _arm(self) -> None:
@@ -243,7 +239,7 @@ class Connection:
         if not self._outstanding:
             self._deadline_ns = FOREVER
             return
-        wait_s = self.trips.probe_s(self._out) if self._probing else self.trips.timeout_s
+        wait_s = self.trips.probe_s(self.out) if self._probing else self.trips.timeout_s
         given_up_ns = self._progress_ns + round(GIVE_UP_S * 1e9)
         self._deadline_ns = max(self._kernel.now_ns, min(self._kernel.now_ns + round(wait_s * 1e9), given_up_ns))
         if self._deadline_ns < self._timer_ns:
@@ -288,7 +284,7 @@ class Connection:
         for train in self._outstanding:
             train.end = train.kept
         self._outstanding = deque(train for train in self._outstanding if train.kept > train.first)
-        self._out = sum(train.end - train.first for train in self._outstanding)
+        self.out = sum(train.end - train.first for train in self._outstanding)
         self._suspected = []
         self.trips.backoff += 1
         if missing := [part for first, end in union(lost) for part in self.received.missing(first, end)]:

@@ -6,7 +6,8 @@
                     ^------------------------ ACK, the delay of the way back later ---------------------------'
 
 Where nothing is left to chance, shared, or changes, a connection whose window has come to fill the link keeps it filled
-from then on: it is an ideal :class:`Wire`, and costs what one costs. A message has left when all but
+from then on: it is an ideal :class:`Wire`, and costs what one costs; so is one whose window lets a whole message go.
+A message has left when all but
 ``send_buffer_bytes`` of it has left its own link for the first time.
 """
 
@@ -55,6 +56,7 @@ class TcpWire(Wire):
         fixed = steady and shared is None and model.conditions is None and not model.mean_loss and not model.down
         self._sender, self._shared, self._restarts = sender, shared, tcp.slow_start_after_idle
         self._open, self._opens = False, fixed and model.rate_bps is not None and not tcp.slow_start_after_idle
+        self._past: deque[tuple[int, int]] = deque()  # (when acknowledged, how many) past the connection
         self._fills = round_trip_s * (model.rate_bps or 0.0) / FULL_FRAME_BITS + 2  # segments of window
         rates_bps = [rate for rate in (model.rate_bps, shared and shared.rate_bps) if rate]
         train_s = min(_TRAIN_S, round_trip_s / _TRAINS)
@@ -76,11 +78,13 @@ class TcpWire(Wire):
     def begin(self, transfer: Transfer) -> None:
         """Hand ``transfer`` to the kernel, which is free."""
         connection = self._connection
-        if not self._open and self._opens:
-            self._open = connection.all_arrives and connection.window.segments >= self._fills and not self._leaving
-        if self._open:
+        if self._open or (self._opens and not self._leaving and self._passes(transfer)):
             super().begin(transfer)
             return
+        for answered_ns, segments in self._past:
+            connection.elsewhere += segments
+            self.kernel.at(answered_ns, self._answered, segments)
+        self._past.clear()
         self.number(transfer)
         self.pump_free_ns = FOREVER  # not known before it happens
         underway = Underway(transfer, self.kernel.now_ns, connection.end)
@@ -89,6 +93,38 @@ class TcpWire(Wire):
         self._arriving.append(underway)
         connection.extend(underway.end - underway.first, restart=self._restarts)
         self._let_go()
+
+    def _passes(self, transfer: Transfer) -> bool:
+        """Whether the window lets all of ``transfer`` go at once: then it goes as over an ideal link."""
+        connection, window, now_ns = self._connection, self._connection.window, self.kernel.now_ns
+        if connection.received.complete < connection.end:
+            return False
+        if window.segments >= self._fills:
+            self._open = True  # from now on the window is no limit, whatever is sent
+            return True
+        while self._past and self._past[0][0] <= now_ns:
+            self._grow(self._past.popleft()[1])
+        segments = max(1, -(-transfer.nbytes // SEGMENT_BYTES))
+        if connection.out + connection.elsewhere + self._past_segments + segments > window.segments:
+            return False
+        departs_ns = max(now_ns, self._wire_free_ns) + int(segments * FULL_FRAME_BITS / self.capacity.rate_at(now_ns))
+        self._past.append((departs_ns + self._delay_ns + self._back_ns, segments))
+        return True
+
+    @property
+    def _past_segments(self) -> int:
+        return sum(segments for _, segments in self._past)
+
+    def _grow(self, segments: int) -> None:
+        """These segments, which went past the connection, are acknowledged."""
+        connection, now_s = self._connection, self.kernel.now_ns / 1e9
+        out = connection.out + connection.elsewhere + self._past_segments + segments
+        connection.window.acked(segments, now_s, self.round_trip_s, out, limited=False)
+
+    def _answered(self, segments: int) -> None:
+        self._connection.elsewhere -= segments
+        self._grow(segments)
+        self._connection.push()
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
