@@ -15,6 +15,7 @@ in the gradients that were computed then.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,6 +28,7 @@ from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
+from e2c_dl.errors import AnalysisError
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.allotment import Allotment
@@ -97,14 +99,18 @@ class MeasuredWorld:
     ) -> None:  # fmt: skip
         """Simulate the run after ``change``; its spans go to ``sink``, and each host's times come from ``paced``.
 
-        With ``computes`` gradients are real, in the same times.
+        With ``computes`` gradients are real, in the same times. Raises: AnalysisError, if such times cannot have been.
         """
-        simulate(
-            self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
-            bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(), seed=self.seed,
-            evaluate_every=self.evaluate_every, checked=False, computes=computes, on_progress=on_progress,
-            as_seen=lambda worker: controlled(worker, self.batching),
-        )  # fmt: skip
+        try:
+            simulate(
+                self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
+                bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(),
+                seed=self.seed, evaluate_every=self.evaluate_every, checked=False, computes=computes,
+                on_progress=on_progress, as_seen=lambda worker: controlled(worker, self.batching),
+            )  # fmt: skip
+        except (OverflowError, struct.error) as error:  # an archive may say anything: a bucket of exabytes
+            impossible = "the run cannot be simulated again: vectors or times in its archive are too large to be true"
+            raise AnalysisError(f"{impossible}; verify the archive") from error
 
     def iterations(self, change: WhatIf = UNCHANGED) -> int:
         """How many all ranks have together after ``change``: where time ends training, that is what changes."""

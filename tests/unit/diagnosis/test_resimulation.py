@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.resimulation.links import measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.prediction import resimulated
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
-from e2c_dl.errors import AnalysisError
+from e2c_dl.errors import AnalysisError, TrainingError
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase
@@ -189,3 +189,10 @@ def test_what_a_change_can_save_at_most_is_how_much_less_its_parts_then_take() -
     assert world.most_saved_ns(WhatIf.together([slow, quick])) > world.most_saved_ns(slow)
     assert world.most_saved_ns(WhatIf(moving=frozenset({host(0)}))) == math.inf
     assert world.replayed_ns - world.run_ns(slow) <= world.most_saved_ns(slow)
+
+
+@pytest.mark.parametrize("length", [1 << 52, 1 << 56, 1 << 60])
+def test_vectors_that_cannot_have_been_are_refused(length: int) -> None:
+    world = world_of(ran("asyncparameterserver"), "asyncparameterserver")
+    with pytest.raises((AnalysisError, TrainingError)):  # and nothing that is no error of this program
+        replace(world, layout=Layout(dtype="float32", buckets=(length, length))).run_ns()
