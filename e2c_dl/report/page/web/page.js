@@ -82,6 +82,7 @@ async function plot(place) {
   const figure = JSON.parse(document.getElementById(place.id + "-data").textContent);
   // Nothing leaves the page: Plotly's button that sends a figure to its makers' server is left out.
   const config = { responsive: true, displaylogo: false, typesetMath: false, showSendToCloud: false, plotlyServerURL: "",
+    displayModeBar: window.innerWidth < 640 ? false : "hover", // on a phone it would stand on the axes
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   await Plotly.newPlot(place, figure.data, figure.layout, config);
   await Plotly.relayout(place, themed(place.layout));
