@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Outcome
+from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, iterations_of, run_s, states_of
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.model import Report
@@ -32,11 +35,18 @@ def run_of(archive: ReadArchive) -> Run:
     )
 
 
+class _Training(msgspec.Struct, frozen=True):
+    """What is asked of the recorded training by name; it may hold more."""
+
+    batch_sizes: list[int] = []
+
+
 def _settings(archive: ReadArchive) -> dict[str, Any]:
-    """Of its training; its mathematics as they were, which --shapes-only may have changed."""
-    facts = archive.run.facts
-    known = {key: facts[key] for key in ("mathematics",) if key in facts}
-    return {**facts.get("training", {}), **known}
+    """Of its training; its mathematics as they were, which --shapes-only may have changed. Raises: ArchiveError."""
+    facts, where = archive.run.facts, f"{archive.path}: run.json: facts.training"
+    training = convert(facts.get("training", {}), dict[str, Any], where, remedy=DAMAGED)
+    convert(training, _Training, where, remedy=DAMAGED)
+    return {**training, **{key: facts[key] for key in ("mathematics",) if key in facts}}
 
 
 def _report(archive: ReadArchive) -> Report:

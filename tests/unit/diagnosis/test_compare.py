@@ -1,6 +1,8 @@
 """Comparisons of runs: what differs, what does not, and what must not be compared."""
 
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,6 +188,18 @@ def test_the_command_on_one_run_twice(archives: dict[str, Path]) -> None:
     assert "iteration: the same in every one of the runs." in shown.out
     found = json.loads(said("compare", ring, ring, "--metric", "bytes", "--json").out)
     assert [each["differs"] for each in found["contrasts"][0]["differences"]] == [False]
+
+
+@pytest.mark.parametrize("training", [7, {"batch_sizes": "many"}])
+def test_the_command_on_a_damaged_archive(archives: dict[str, Path], tmp_path: Path, training: object) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(archives["ring"], damaged)
+    run_json = json.loads((damaged / "run.json").read_text())
+    run_json["facts"]["training"] = training
+    (damaged / "run.json").write_text(json.dumps(run_json))
+    done = said("compare", archives["ring"], damaged)
+    assert done.code == 1
+    assert re.fullmatch(r"e2c-dl: .*damaged: run\.json: facts\.training.*\n", done.err)
 
 
 def test_the_command_told_nonsense(archives: dict[str, Path]) -> None:
