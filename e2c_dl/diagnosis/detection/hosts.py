@@ -140,7 +140,7 @@ def _in_class(
 def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part) -> list[_Verdict]:
     group = peers([each.base for each in own], [each.base_error for each in own])
     least = min(float(alike[place].factors.min()) for place in group.fastest)
-    if part is not Part.COMPUTE and _follows(alike, own, group, least):
+    if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled([each.lenient(least) for each in alike])
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
     compared = _compared(alike, group)
@@ -150,12 +150,14 @@ def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Par
     ]
 
 
-def _follows(alike: Sequence[HostSeries], own: Sequence[Levelled], group: Peers, least: float) -> bool:
+def _follows(alike: Sequence[HostSeries], group: Peers, least: float) -> bool:
     """Whether hosts of greater factors are slower by them in this part, too, as most of those show."""
-    apart = [
-        (one.base - group.reference) / np.log(each.factor / least)
-        for each, one in zip(alike, own, strict=True) if each.factor > (1 + CLEARLY) * least
-    ]  # fmt: skip
+    apart = []
+    for each in alike:
+        clear = each.factors > (1 + CLEARLY) * least  # windows: a factor may change
+        if clear.any():
+            beyond = each.series.values[clear] - group.reference
+            apart.append(float(np.median(beyond / np.log(each.factors[clear] / least))))
     return bool(apart) and float(np.median(apart)) >= HALF
 
 

@@ -1,0 +1,72 @@
+"""Where levels change, how stretches are called, and what recurs: three series each, and what is found in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from e2c_dl.diagnosis.detection.change_points import noise_of, segments
+from e2c_dl.diagnosis.detection.peers import peers
+from e2c_dl.diagnosis.detection.recurrence import recurring
+from e2c_dl.diagnosis.stretches import When, stretches
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        ((), [(0, 60)]),
+        ((40, 60), [(0, 40), (40, 60)]),
+        ((20, 30), [(0, 20), (20, 30), (30, 60)]),
+    ],
+)
+def test_segments_are_of_one_level_each(raised: tuple[int, ...], expected: list[tuple[int, int]]) -> None:
+    values = np.random.default_rng(1).normal(0.0, 0.1, 60)
+    values[slice(*raised) if raised else slice(0)] += 0.7
+    assert segments(values, 0.1) == expected
+    assert noise_of(values) == pytest.approx(0.1, rel=0.4)
+
+
+def test_a_series_of_many_windows_is_pooled() -> None:
+    values = np.zeros(5000)
+    values[3000:] = 1.0
+    found = segments(values, 0.05)
+    assert (found[0][0], found[-1][1]) == (0, 5000)
+    assert found[-1][0] == pytest.approx(3000, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("found", "when", "said"),
+    [
+        ([(0, 40)], When.PERSISTENT, "all the time"),
+        ([(20, 40)], When.SINCE, "since iteration 20 (second 40)"),
+        ([(5, 7)], When.ONCE, "once, for 4.00 s from iteration 5 (second 10) on"),
+        ([(5, 7), (15, 17), (25, 27)], When.PERIODIC, "every 20.0 s for 4.00 s, first in iteration 5 (second 10)"),
+        ([(5, 7), (9, 11), (30, 32)], When.AT_TIMES, "3 times, for 4.00 s each, first in iteration 5 (second 10)"),
+    ],
+)
+def test_stretches_are_called_by_their_pattern(found: list[tuple[int, int]], when: When, said: str) -> None:
+    named = stretches(found, 40, np.arange(40), np.arange(40) * 2.0, 80.0)
+    assert (named.when, named.described()) == (when, said)
+
+
+def test_what_recurs_too_briefly_for_itself_is_found_by_its_period() -> None:
+    draw = np.random.default_rng(2)
+    begins_s = np.cumsum(draw.uniform(0.9, 1.1, 60))
+    hit = begins_s % 5.3 > 3.7
+    touched = recurring(begins_s, draw.normal(0.0, 0.12, 60) + 0.5 * hit)
+    assert touched is not None
+    assert (touched == hit).mean() > 0.9
+    assert recurring(begins_s, draw.normal(0.0, 0.12, 60)) is None
+
+
+@pytest.mark.parametrize(
+    ("levels", "fastest", "settled"),
+    [
+        ([0.0, 0.01, 0.02, 0.7], (0, 1, 2), True),
+        ([0.7, 0.0, 0.71, 0.72], (1,), False),
+        ([0.0, 0.05, 0.1, 0.15], (0, 1, 2, 3), True),  # no gap: nobody is apart
+    ],
+)
+def test_the_fastest_group_is_the_reference(levels: list[float], fastest: tuple[int, ...], settled: bool) -> None:
+    found = peers(levels, [0.005] * 4)
+    assert (found.fastest, found.settled) == (fastest, settled)
