@@ -33,14 +33,11 @@ def recurring(begins_s: Doubles, values: Doubles) -> npt.NDArray[np.bool_] | Non
     count = len(values)
     if not LEAST_WINDOWS <= count <= MOST_WINDOWS:
         return None
-    best, found = 0.0, None
-    for period_s in _periods_s(begins_s):
-        score, touched = _best_arc(np.argsort(begins_s % period_s, kind="stable"), values)
-        if score > best:
-            best, found = score, touched
-    if found is None or _clearness(values, found) < CLEAR:
+    periods_s = _periods_s(begins_s)
+    touched = _best_arc(np.argsort(begins_s % periods_s[:, None], axis=1, kind="stable"), values)
+    if touched is None or _clearness(values, touched) < CLEAR:
         return None
-    return found
+    return touched
 
 
 def _periods_s(begins_s: Doubles) -> Doubles:
@@ -52,19 +49,25 @@ def _periods_s(begins_s: Doubles) -> Doubles:
     return np.geomspace(least_s, most_s, 2 + int(2 * np.log(most_s / least_s) * span_s / window_s))
 
 
-def _best_arc(order: npt.NDArray[np.intp], values: Doubles) -> tuple[float, npt.NDArray[np.bool_]]:
-    """(how far the mean of the best arc of ``order`` is above that of the rest, in root windows; its windows)."""
+def _best_arc(orders: npt.NDArray[np.intp], values: Doubles) -> npt.NDArray[np.bool_] | None:
+    """The windows of the arc whose mean is furthest above that of the rest, in root windows; None if none is above.
+
+    ``orders``, shape (periods, windows): the windows as each period folds them.
+    """
     count = len(values)
     lengths = np.unique(np.geomspace(LEAST, MOST_OF_PERIOD * count, 12).astype(np.int64))
-    twice = np.concatenate([order, order])
-    sums = np.concatenate([[0.0], np.cumsum((values - values.mean())[twice])])
-    starts = np.arange(count)
-    above = sums[starts[None, :] + lengths[:, None]] - sums[starts][None, :]
-    scores = above * np.sqrt(count / (lengths * (count - lengths)))[:, None]
-    row, start = np.unravel_index(int(np.argmax(scores)), scores.shape)
-    touched = np.zeros(count, dtype=bool)
-    touched[twice[start : start + lengths[row]]] = True
-    return float(scores[row, start]), touched
+    twice = np.concatenate([orders, orders], axis=1)
+    sums = np.cumsum((values - values.mean())[twice], axis=1)
+    sums = np.concatenate([np.zeros((len(orders), 1)), sums], axis=1)
+    best, touched = 0.0, None
+    for length in lengths.tolist():
+        scores = (sums[:, length : length + count] - sums[:, :count]) * np.sqrt(count / (length * (count - length)))
+        if scores.max(initial=0.0) > best:
+            best = float(scores.max())
+            period, start = np.unravel_index(int(np.argmax(scores)), scores.shape)
+            touched = np.zeros(count, dtype=bool)
+            touched[twice[period, start : start + length]] = True
+    return touched
 
 
 def _clearness(values: Doubles, touched: npt.NDArray[np.bool_]) -> float:
