@@ -58,13 +58,13 @@ def main(
         click.echo("ended early", err=True)
     if done and live is None:
         missed = told(seed, done, live=False, write=write)
-    click.echo(text(done, bars.bars(done, predictions=live is None)))
+    click.echo(text(done, bars.bars(done, simulated=live is None)))
     written.conclude(BAR, missed)
 
 
 def told(seed: int, done: Sequence[Outcome], *, live: bool, write: bool) -> list[str]:
     """What of the bar is missed by the runs that are ``done``; their results are written if asked for."""
-    found = bars.bars(done, predictions=not live)
+    found = bars.bars(done, simulated=not live)
     missed = bars.missed(done, found, live=live)
     if write:
         took_s = sum(one.seconds for one in done)

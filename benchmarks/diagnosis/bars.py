@@ -38,8 +38,8 @@ class Bar:
         return f"| {self.name} | {self.asked} | {shown} | {self.of} | {'held' if self.held else 'MISSED'} |"
 
 
-def bars(outcomes: Sequence[Outcome], *, predictions: bool = True) -> list[Bar]:
-    """Every bar, in the README's order; those of ``predictions`` if somebody has run them again."""
+def bars(outcomes: Sequence[Outcome], *, simulated: bool = True) -> list[Bar]:
+    """Every bar, in the README's order; live ones are not run again, nor slowed as little as x1.2."""
     material = [one for one in outcomes if one.kind == MATERIAL]
     one = [each for each in material if len(each.material) == 1]
     large = [each for each in one if each.material[0].factor >= LARGE]
@@ -49,12 +49,16 @@ def bars(outcomes: Sequence[Outcome], *, predictions: bool = True) -> list[Bar]:
     began = [culprit for each in one for culprit in each.material if culprit.onset is not None]
     found = [
         _at_least("exactly right, x1.5 and above", RIGHT_LARGE, [each.right for each in large]),
-        _at_least("exactly right, x1.2 that costs 5 %", RIGHT_SMALL, [each.right for each in small]),
+        *(
+            [_at_least("exactly right, x1.2 that costs 5 %", RIGHT_SMALL, [each.right for each in small])]
+            if simulated
+            else []
+        ),
         _at_least("both of two", RIGHT_BOTH, [each.right for each in both]),
         _at_least(f"onset within {ONSET_WITHIN} iterations", RIGHT_ONSET, [onset_right(each) for each in began]),
         _at_most("false alarms in clean runs", FALSE_ALARMS, _share([bool(each.named) for each in clean]), len(clean)),
     ]
-    for strategy in sorted({each.strategy for each in outcomes}) if predictions else ():
+    for strategy in sorted({each.strategy for each in outcomes}) if simulated else ():
         errors = errors_of(each for each in outcomes if each.strategy == strategy)
         for name, asked, quantile in (("median", ERROR_MEDIAN, 0.5), ("90th percentile", ERROR_90, 0.9)):
             value = float(np.quantile(errors, quantile)) if errors else None

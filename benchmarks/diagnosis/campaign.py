@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from benchmarks.diagnosis.drawn import NONE, Drawn, drawn, planned
-from benchmarks.diagnosis.judging import CLEAN, MATERIAL, Outcome, failed, judged
+from benchmarks.diagnosis.judging import CLEAN, MATERIAL, Outcome, failed, judged, void
 from benchmarks.diagnosis.rules import named_by_rules
 from benchmarks.diagnosis.truth import Truth, truth
 from e2c_dl.diagnosis.analyse import analyse
@@ -49,12 +49,15 @@ def campaign(seed: int, runs: int, lanes: int, only: tuple[str, ...]) -> Iterato
     numbers = (number for number in count() if not only or _meets(seed, number, only))
     context = multiprocessing.get_context("spawn")  # forks of a process with threads may hang
     with ProcessPoolExecutor(lanes, mp_context=context) as pool:
-        pending = [pool.submit(judged_run, seed, next(numbers)) for _ in range(lanes * AHEAD)]
+        pending = [(number, pool.submit(judged_run, seed, number)) for number in islice(numbers, lanes * AHEAD)]
         done = 0
         try:
             while (done < runs) if only else any(each > 0 for each in left.values()):
-                outcome = pending.pop(0).result()
-                pending.append(pool.submit(judged_run, seed, next(numbers)))
+                number, future = pending.pop(0)
+                broken = future.exception()  # a world that fails tells no truth
+                outcome = future.result() if broken is None else void(drawn(seed, number), repr(broken))
+                number = next(numbers)
+                pending.append((number, pool.submit(judged_run, seed, number)))
                 yield outcome
                 done += 1
                 if outcome.kind in left:

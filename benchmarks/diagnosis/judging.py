@@ -8,7 +8,7 @@ element that nothing was done to. Who is named as two parts for lack of evidence
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchmarks.diagnosis.drawn import Drawn
@@ -17,7 +17,7 @@ from benchmarks.diagnosis.truth import Cost, Truth
 from e2c_dl.diagnosis.model import Finding, Part, Report
 from e2c_dl.diagnosis.stretches import When as Recurring
 
-MATERIAL, CLEAN, EDGE = "material", "clean", "edge"
+MATERIAL, CLEAN, EDGE, VOID = "material", "clean", "edge", "void"
 _OF_PART = {
     Part.COMPUTE: frozenset({What.COMPUTE}),
     Part.DATA: frozenset({What.DATA}),
@@ -58,7 +58,7 @@ class Outcome:
     strategy: str
     hosts: int
     run_s: float  # of virtual or real training
-    kind: str  # MATERIAL, CLEAN, or EDGE: all that could matter is too near the bar
+    kind: str  # MATERIAL, CLEAN, EDGE: all that could matter is too near the bar; or VOID: it was not simulated
     right: bool
     culprits: tuple[Culprit, ...]
     named: tuple[str, ...]
@@ -106,6 +106,11 @@ def failed(drawn: Drawn, why: str, seconds: float, culprits: tuple[Culprit, ...]
         kind=MATERIAL if any(drawn.tries) else CLEAN, right=False, culprits=culprits, named=(), falsely=(),
         seconds=seconds, failed=why,
     )  # fmt: skip
+
+
+def void(drawn: Drawn, why: str) -> Outcome:
+    """A run whose simulation raised ``why``: there is no trace to diagnose, and no truth."""
+    return replace(failed(drawn, why, 0.0), kind=VOID)
 
 
 def names_of(finding: Finding) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from benchmarks.diagnosis.bars import Bar, errors_of, onset_right
-from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome
+from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, VOID, Culprit, Outcome
 
 
 def text(outcomes: Sequence[Outcome], found: Sequence[Bar]) -> str:
@@ -16,7 +16,7 @@ def text(outcomes: Sequence[Outcome], found: Sequence[Bar]) -> str:
     summary = (
         f"{len(kinds[MATERIAL])} material runs, {_right(kinds[MATERIAL])} exactly right; {len(kinds[CLEAN])} clean "
         f"runs, {_alarms(kinds[CLEAN])} with a false alarm; {len(kinds[EDGE])} within one point of the bar of 5 %, "
-        "which count as neither."
+        f"which count as neither; {sum(one.kind == VOID for one in outcomes)} that the virtual world could not run."
     )
     parts = [
         summary,
