@@ -219,7 +219,7 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
         case Part.RATE_OR_DELAY:
             return (
                 f"{carried}, each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay; "
-                "alike in size and apart in time, they do not tell which."
+                "few, or alike in size and apart in time, they do not tell which."
             )
         case Part.DELAY if kind.rate <= 1.0:
             return f"{carried}, each {later} explain, whatever the size."

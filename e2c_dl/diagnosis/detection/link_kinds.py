@@ -9,7 +9,7 @@ the delay is not in it::
 For each delay that may be, the rate follows (the median of service / e, weighted by e, which leaves the least sum of
 distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
-the two; where both do as well, the messages do not tell.
+the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell.
 
 *Loss*: some messages are late by far more than the others, which go as fast as TCP with that loss lets them: LATE_SHARE
 or more, yet less than half, by at least a designed delay beyond what they all share.
@@ -29,7 +29,9 @@ from e2c_dl.diagnosis.model import Part
 
 AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
 GRAIN_NS = 100_000.0  # of a message: no kernel reads more evenly
+UNEVEN = 0.02  # of what a message takes: TCP fills a link no more evenly
 LATEST = 0.9  # messages beyond it may have been read late, or sent again
+LEAST_MESSAGES = 8  # fewer agree with anything
 LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 SPREADS = 5.0  # of the others: so much later is a late one
@@ -50,10 +52,12 @@ class Kind:
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, departs)
+    if departs.sum() < LEAST_MESSAGES:
+        return Kind(part=Part.RATE_OR_DELAY, rate=fit.rate(0.0))
     most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))
     best_ns, free_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, fit.rate(delay_ns)), 1.1 * most_ns)
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
-    enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2
+    enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
     is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
     lost = _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.ethernet import wire_bits_of
+
+SLOW_START = 4.0  # round trips at full rate: doubling from ten segments sends two, and a first overshoot as many
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +42,7 @@ class LinkSeries:
 def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     """The series of ``link``, which has a rate to be held to; None if it carried nothing after warm-up."""
     index = windows.of_messages(link.rows, link.began_ns)
-    chosen = (index >= windows.first) & ~link.stalled_long
+    chosen = (index >= windows.first) & ~link.stalled_long & ~_fresh(link, index)
     counts = _sums(index[chosen], np.ones(int(chosen.sum())), windows)
     if not counts.any():
         return None
@@ -56,6 +60,18 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
         link=link, series=series, windows=place[index], judged=chosen,
         expected_ns=float(expected_ns.sum() / counts.sum()),
     )  # fmt: skip
+
+
+def _fresh(link: ObservedLink, index: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which messages TCP was still learning with how much it may send: SLOW_START round trips' worth of the link.
+
+    At most those of its first WARM_UP_ITERATIONS + 1 windows: small messages never teach it.
+    """
+    bits = wire_bits_of(link.rows["nbytes"])
+    worth = 2 * link.designed_delay_ns * bits / np.maximum(1.0, link.expected_ns)
+    own = np.unique(index)
+    early = index <= own[min(WARM_UP_ITERATIONS, len(own) - 1)]
+    return np.asarray(early & (np.cumsum(bits) - bits < SLOW_START * worth) & (len(own) > 2 * WARM_UP_ITERATIONS))
 
 
 def _sums(index: npt.NDArray[np.int64], weights: npt.NDArray[Any], windows: Windows) -> Doubles:
