@@ -228,6 +228,8 @@ def held(moments: Moments, waits: Longs) -> Moments:
     What a rank waited for that left no trace may have been as late whatever the others did.
     """
     count, more = len(moments.first), len(waits)
+    if not more:
+        return moments
     blank = np.zeros(more, dtype=np.int32)
     second = np.where(moments.second >= count, moments.second + np.int32(more), moments.second)
     second[waits] = np.arange(count, count + more)

@@ -59,7 +59,7 @@ UNITS_A_SECOND = 10_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""
 AT_A_TIME = 2
 """Replays: each holds some 60 bytes for each moment and message."""
-FEWEST = 10
+FEWEST = 6
 """What-ifs that are asked of the longest runs, too."""
 
 
