@@ -213,6 +213,9 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
     rate = f"{formatting.rate(expected_bps / max(kind.rate, 1e-9))}, designed for {formatting.rate(expected_bps)}"
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
     match kind.part:
+        case Part.LOSS if kind.scatter:
+            uneven = f"each {formatting.percent(kind.scatter)} more or less"
+            return f"{carried} at {rate}, {uneven}: as TCP carries what it has to send again."
         case Part.LOSS:
             late = f"{formatting.percent(kind.late_share)} of them {formatting.seconds(kind.late_ns / 1e9)} later"
             return f"{carried}, {late} than the others, as lost segments are that are sent again."

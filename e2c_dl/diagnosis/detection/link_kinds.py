@@ -11,8 +11,10 @@ distances), and how far messages disagree with both. *Rate*: no delay leaves abo
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
 the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell.
 
-*Loss*: some messages are late by far more than the others, which go as fast as TCP with that loss lets them: LATE_SHARE
-or more, yet less than half, by at least a designed delay beyond what they all share.
+*Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
+more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
+than half, and they are why the link is slow: LATE_PART of all the time that is missing is theirs. A link of a lower
+rate serves alike messages alike: a read that is a little late now and then is the receiver's.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ LATEST = 0.9  # messages beyond it may have been read late, or sent again
 LEAST_MESSAGES = 8  # fewer agree with anything
 LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
+LATE_PART = 0.25
+SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
 
@@ -47,6 +51,7 @@ class Kind:
     delay_ns: float = 0.0
     late_share: float = 0.0  # of LOSS: of the messages
     late_ns: float = 0.0  # of LOSS: by how much, median
+    scatter: float = 0.0  # of LOSS, where no few messages are why: of what one takes
 
 
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
@@ -89,9 +94,13 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     spread_ns = float(np.median(np.abs(left_ns - usual_ns))) / MAD_OF_NORMAL + GRAIN_NS
     late = left_ns - usual_ns > max(fit.round_trip_ns, SPREADS * spread_ns)
     share = float(late.mean())
-    if late.sum() < LEAST_LATE or not LATE_SHARE <= share < 0.5:
-        return None
-    return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
+    missing_ns = float(np.sum(left_ns + (rate - 1) * fit.expected_ns))
+    if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
+        return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
+    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * float(np.median(fit.expected_ns)))
+    if len(left_ns) >= LEAST_SCATTERED and rate > 1 and scatter >= SCATTER:
+        return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
+    return None
 
 
 class _Fit:
@@ -102,6 +111,7 @@ class _Fit:
         self.expected_ns = np.maximum(1.0, link.expected_ns[departs])
         late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
+        self.jitter_ns = link.designed.jitter_s * 1e9
         self.round_trip_ns = max(float(np.median(link.designed_delay_ns[departs])), 2e6)
 
     def rate(self, delay_ns: float) -> float:

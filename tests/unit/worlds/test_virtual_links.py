@@ -14,8 +14,10 @@ import virtual_world
 from e2c_dl.errors import InputError
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.topology import Host, Link, Topology
+from e2c_dl.trace.messages import conservation
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.live.frames import HEADER_BYTES
 from e2c_dl.worlds.virtual import HostModel, LinkModel, SharedRate, link_models
@@ -228,3 +230,16 @@ def test_a_topology_becomes_models_of_the_links_between_ranks() -> None:
     )
     assert link_models(topology, TCP) == {(0, 1): LinkModel(rate_bps=1e6, delay_s=0.01, loss=0.1, tcp=TCP)}
     assert link_models(topology, None) == {(0, 1): LinkModel(rate_bps=1e6, delay_s=0.01)}
+
+
+def test_where_a_delay_falls_no_acknowledgement_overtakes_another() -> None:
+    tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+    steady = LinkModel(rate_bps=20e6, delay_s=0.005, tcp=tcp)
+    steps = [(0.1 * turn, replace(steady, delay_s=0.005 if turn % 2 else 0.085)) for turn in range(100)]
+    back = replace(steady, conditions=lambda: iter(steps))
+    links = {(0, 1): steady, (1, 0): back}
+    run = virtual_world.run(
+        Allreduce, size=2, seed=1, links=links, of=virtual_world.profile((120_000, 60_000)), iterations=20
+    )
+    sent = sum(row.sent_bytes for row in conservation(run.trace))
+    assert sent == sum(row.received_bytes for row in conservation(run.trace)) > 0

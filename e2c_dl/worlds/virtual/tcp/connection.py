@@ -72,6 +72,7 @@ class Connection:
         self._kernel, self._carry, self._look, self._most, self._whole = kernel, carry, look, most, whole
         self._give_up = give_up
         self._ends: deque[int] = deque()  # of messages: a train is of one
+        self._acknowledged_ns = 0  # when the last ACK that is known of arrives
         self._outstanding: deque[Train] = deque()  # in order of sending
         self.out = 0  # segments that are on their way, as far as the sender knows
         self._again: list[Range] = []  # lost, and not sent again
@@ -115,6 +116,8 @@ class Connection:
 
     def arrives(self, train: Train, acknowledged_ns: int) -> None:
         """``train`` will arrive, and its ACK be at the sender at ``acknowledged_ns``. Called in order of arrival."""
+        # The way back is first in, first out, too: where a delay falls, no ACK overtakes another.
+        acknowledged_ns = self._acknowledged_ns = max(acknowledged_ns, self._acknowledged_ns)
         received = self.received
         lone = train.kept - train.first == 1 and train.first == received.complete >= _QUICKLY and not train.last
         received.add(train.first, train.kept)
