@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="host:fog-2.speed=2x, layer:edge.speed=1.5x, link:edge-1->cloud-1.rate=50mbit, link:edge->cloud.delay=5ms; "
     "repeatable.",
 )  # fmt: skip
-@click.option("--without", multiple=True, metavar="HOST", help="A host that does not train; repeatable.")
+@click.option("--without", multiple=True, metavar="host:NAME", help="A host that does not train; repeatable.")
 @click.option("--rerun", is_flag=True, help="Also run it, and compare: simulated, or on a testbed (--on).")
 @options.on(None)
 @click.option("--artifacts", type=options.PATH, help="Of a re-run on a testbed, as of `deploy` [default: none].")

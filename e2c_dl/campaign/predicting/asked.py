@@ -31,7 +31,7 @@ MOST_TIMES = 1e6
 def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
     """All that is asked of ``hosts``, which train, and of the links ``used``. Raises: InputError, one line."""
     names = [host.name for host in hosts]
-    gone = tuple(dict.fromkeys(without))
+    gone = tuple(dict.fromkeys(name.removeprefix("host:") for name in without))
     for name in gone:
         _check("--without", name, names, "host")
     changed = [_one(text, hosts, used) for text in sets]

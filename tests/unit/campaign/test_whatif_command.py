@@ -66,7 +66,7 @@ DELAYS = ["--set", "link:edge->edge.delay=30ms", "--set", "link:cloud->edge.dela
     [
         ("allreduce", SLOW_HOST, "replay"),
         ("allreduce", DELAYS, "replay"),
-        ("allreduce", ["--without", "edge-2"], "re-simulation"),
+        ("allreduce", ["--without", "host:edge-2"], "re-simulation"),
         ("asyncparameterserver", SLOW_LINK, "re-simulation"),
         ("asyncparameterserver", LAYERS, "re-simulation"),
         ("adpsgd", SLOW_HOST, "re-simulation"),
