@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.errors import Interrupted
+
+if TYPE_CHECKING:
+    from e2c_dl.campaign.request import Request
 
 
 @click.command()
@@ -47,24 +51,13 @@ def deploy(
 
     ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; first light needs none, but it must exist.
     """
-    from e2c_dl.campaign.request import Request
     from e2c_dl.testbeds import catalogue
 
-    options.one_of(seed=seed is not None, healthy=healthy)
     options.one_of(json=as_json, dry_run=dry_run)
     options.one_of(detach=detach, dry_run=dry_run)
     options.one_of(json=as_json, detach=detach)
-    request = Request(
-        scenario=Path(os.path.abspath(scenario)),
-        artifacts=Path(os.path.abspath(artifacts)),
-        testbed=testbed,
-        options=options.given(said),
-        archive=options.absolute(archive),
-        strict=strict,
-        seed=seed,
-        healthy=healthy,
-        keep=keep,
-        command=tuple(sys.argv),  # kept in the archive, so that the run can be repeated
+    request = requested(
+        scenario, artifacts, testbed, archive, said, seed=seed, healthy=healthy, strict=strict, keep=keep
     )
     if dry_run:
         from e2c_dl.campaign.run import plan
@@ -81,6 +74,29 @@ def deploy(
         return
     path = run(request, open_console(quiet=as_json), Transcript())  # quiet: who wants JSON reads failures alone
     tell(path, as_json)
+
+
+def requested(
+    scenario: Path, artifacts: Path, testbed: str, archive: Path | None, said: dict[str, str | None], *,
+    seed: int | None, healthy: bool, strict: bool = False, keep: bool = False, only_probe: bool = False,
+) -> Request:  # fmt: skip
+    """What was typed, with paths as seen from here. Raises: UsageError if some of it excludes the rest."""
+    from e2c_dl.campaign.request import Request
+
+    options.one_of(seed=seed is not None, healthy=healthy)
+    return Request(
+        scenario=Path(os.path.abspath(scenario)),
+        artifacts=Path(os.path.abspath(artifacts)),
+        testbed=testbed,
+        options=options.given(said),
+        archive=options.absolute(archive),
+        strict=strict,
+        seed=seed,
+        healthy=healthy,
+        keep=keep,
+        only_probe=only_probe,
+        command=tuple(sys.argv),  # kept in the archive, so that the run can be repeated
+    )
 
 
 @click.command()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import click
 
 from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
+from e2c_dl.cli.deploy import requested
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.errors import FidelityError
 
@@ -40,21 +39,9 @@ def probe(
       e2c-dl probe experiments/first-light artifacts
       e2c-dl probe my-scenario artifacts --on static --inventory hosts.yaml
     """
-    from e2c_dl.campaign.request import Request
     from e2c_dl.testbeds import catalogue
 
-    options.one_of(seed=seed is not None, healthy=healthy)
-    request = Request(
-        scenario=Path(os.path.abspath(scenario)),
-        artifacts=Path(os.path.abspath(artifacts)),
-        testbed=testbed,
-        options=options.given(said),
-        archive=options.absolute(archive),
-        seed=seed,
-        healthy=healthy,
-        only_probe=True,
-        command=tuple(sys.argv),
-    )
+    request = requested(scenario, artifacts, testbed, archive, said, seed=seed, healthy=healthy, only_probe=True)
     tell_broken()
     catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
