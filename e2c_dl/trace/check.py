@@ -10,6 +10,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import MOST_NS, SPAN_VERSION, ClockAlignment, Phase, Spans
 
 MOST_BYTES = 1 << 40  # of one message
+MOST_MESSAGES = 1 << 32  # of one link
 
 _PHASES = np.array(sorted(Phase))
 _TIMES = ("posted_ns", "start_ns", "end_ns")
@@ -47,6 +48,7 @@ def check(spans: Spans, facts: SpansFacts, where: str) -> None:
     }
     wrong |= {name: (spans[name] > MOST_NS) | (spans[name] < -MOST_NS) for name in _TIMES}
     wrong |= {name: spans[name] < -1 for name in ("seq", "iteration", "src", "dst")}
+    wrong["seq"] |= spans["seq"] >= MOST_MESSAGES
     for name, each in wrong.items():
         if each.any():
             row = int(each.argmax())
