@@ -36,7 +36,7 @@ from e2c_dl.diagnosis.links import in_service_order, services_ns
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.messages import join
-from e2c_dl.trace.model import Phase, RankTrace, Trace
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 Points = Sequence[tuple[float, float]]
 """(seconds of training, value)."""
@@ -165,8 +165,7 @@ def _said(links: Mapping[str, Carried], end_s: float) -> str:
 
 def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:
     """(middle, seconds) of every whole gradient: from its data, or forward, to its last bucket's backward."""
-    phases = [Phase.DATA, Phase.FORWARD, Phase.BACKWARD]
-    spans = np.sort(rank.spans[np.isin(rank.spans["phase"], phases)], order="start_ns")
+    spans = np.sort(rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT | {Phase.DATA}))], order="start_ns")
     if not len(spans):
         return []
     backward = spans["phase"] == Phase.BACKWARD

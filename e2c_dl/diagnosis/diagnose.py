@@ -32,7 +32,6 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Trace
 
 
@@ -60,7 +59,7 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     return Diagnosis(
         report=analyse(trace, reference, retraining_of(archive, scenario), observed),
         activity=from_trace(observed.trace, observed.messages),
-        heat=heat_of(observed.trace, observed.messages, reference),
+        heat=heat_of(observed),
         critical=observed.replay.critical.steps(),
         changed=changed_in(archive, trace),
     )
@@ -74,8 +73,7 @@ def activity_of(archive: ReadArchive) -> Activity:
 def heat_in(archive: ReadArchive) -> Heat:
     """The heat of ``archive``'s run, and nothing else of its analysis. Raises: as :func:`diagnose`."""
     trace, _, reference = read_run(archive)
-    prefix = common_prefix(trace)
-    return heat_of(prefix, join(prefix), reference)
+    return heat_of(observe(trace, reference))
 
 
 def read_run(archive: ReadArchive) -> tuple[Trace, Scenario, Reference]:

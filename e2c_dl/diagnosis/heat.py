@@ -21,15 +21,11 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import low_median, warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.hosts import MIN_PEERS
-from e2c_dl.diagnosis.detection.link_departures import carried_by_link
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.prefix import common_iterations
-from e2c_dl.diagnosis.references import Reference
-from e2c_dl.trace.messages import Messages
-from e2c_dl.trace.model import Phase, RankTrace, Trace
+from e2c_dl.diagnosis.observed import Observed
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
-PACED = (Phase.FORWARD, Phase.BACKWARD)  # what the scenario slows
 UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP)  # an evaluation is not in every iteration
 
 Floats = npt.NDArray[np.float64]
@@ -46,11 +42,9 @@ class Heat:
     end_s: Floats  # the last worker to end
 
 
-def heat_of(prefix: Trace, messages: Messages, reference: Reference) -> Heat:
-    """The heat of ``prefix``, a common one, whose messages are ``messages``. Raises: AnalysisError."""
-    iterations = common_iterations(prefix)
-    design = Design.of(prefix, reference)
-    links = carried_by_link(prefix, messages, iterations, design)
+def heat_of(observed: Observed) -> Heat:
+    """The heat of the iterations that all ranks finished."""
+    prefix, iterations, design, links = observed.trace, observed.iterations, observed.design, observed.carried
     rows = [*_hosts(prefix.ranks, iterations, design), *(_link(link, iterations) for link in links)]
     start_ns, end_ns = _bounds_ns(prefix, iterations)
     return Heat(
@@ -85,11 +79,13 @@ def _hosts(ranks: Sequence[RankTrace], iterations: int, design: Design) -> list[
 
 def _normal_s(rank: RankTrace, iterations: int, design: Design) -> Floats:
     """Seconds that a host computed, its gradients as they would be on one of factor 1; NaN in an iteration without."""
-    spans = rank.spans[np.isin(rank.spans["phase"], [*PACED, *UNPACED])]
+    spans = rank.spans[np.isin(rank.spans["phase"], [*GRADIENT, *UNPACED])]
     spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
     speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
-    normal_s = np.where(np.isin(spans["phase"], PACED), speed.total(end_s) - speed.total(begin_s), end_s - begin_s)
+    normal_s = np.where(
+        np.isin(spans["phase"], sorted(GRADIENT)), speed.total(end_s) - speed.total(begin_s), end_s - begin_s
+    )
     spent = np.bincount(spans["iteration"], weights=normal_s, minlength=iterations)
     return np.where(spent > 0, spent, np.nan)
 

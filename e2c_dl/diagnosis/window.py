@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.prefix import training_span
+from e2c_dl.trace.messages import keys
 from e2c_dl.trace.model import Phase, Spans, Trace
 
 BEGAN = "began_ns"
@@ -65,14 +66,9 @@ def _within(spans: Spans, first: int, stop: int) -> Spans:
 
 
 def _keys(parts: list[Spans], phase: Phase) -> npt.NDArray[np.int64]:
-    return np.concatenate([_key(spans[spans["phase"] == phase]) for spans in parts])
-
-
-def _key(spans: Spans) -> npt.NDArray[np.int64]:
-    """(src, dst, seq) as one number."""
-    return np.asarray((((spans["src"].astype(np.int64) << 15) | spans["dst"]) << 32) | spans["seq"])
+    return np.concatenate([keys(spans[spans["phase"] == phase]) for spans in parts])
 
 
 def _without_halves(spans: Spans, whole: npt.NDArray[np.int64]) -> Spans:
-    kept: Spans = spans[~np.isin(spans["phase"], _OF_MESSAGES) | np.isin(_key(spans), whole)]
+    kept: Spans = spans[~np.isin(spans["phase"], _OF_MESSAGES) | np.isin(keys(spans), whole)]
     return kept

@@ -99,7 +99,8 @@ class Phase(IntEnum):
     TRAINING = 32  # from the first iteration's start to the end of the last; bounds the states
 
 
-COMPUTE = frozenset({Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.EVALUATE})
+GRADIENT = frozenset({Phase.FORWARD, Phase.BACKWARD})
+COMPUTE = frozenset({Phase.DATA, *GRADIENT, Phase.REDUCE, Phase.STEP, Phase.EVALUATE})
 WAIT = frozenset({Phase.AWAIT_BUCKET, Phase.AWAIT_MESSAGE, Phase.AWAIT_TASK, Phase.AWAIT_SENT})
 
 

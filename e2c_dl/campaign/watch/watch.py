@@ -39,8 +39,6 @@ from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.growing import GrowingSpans
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 
-LAST = 12
-"""Iterations that are judged: enough that noise is not taken for a departure, few enough that one shows at once."""
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
 REFRESH_S = 10.0  # clocks and changes are asked for so often
 _FILES = (layout.FACTS, layout.CLOCK, layout.CHANGES, layout.WORKER_CHANGES)
@@ -48,9 +46,9 @@ _TIMES = ("posted_ns", "start_ns", "end_ns")
 
 
 class Watch:
-    """A run that is up; :meth:`look` again and again, then :meth:`close`."""
+    """A run that is up; :meth:`look` again and again, then :meth:`close`. ``last``: iterations that are judged."""
 
-    def __init__(self, run: RegisteredRun, *, last: int = LAST) -> None:
+    def __init__(self, run: RegisteredRun, *, last: int) -> None:
         self._run, self._last = run, last
         self._archive = Path(run.archive)
         self._scenario: Scenario = load(self._archive / layout.SCENARIO)
@@ -116,7 +114,7 @@ class Watch:
             observed = observe(cut, reference)
             report = analyse(cut, reference, observed=observed)
             activity = from_trace(observed.trace, observed.messages)
-            heat = heat_of(observed.trace, observed.messages, reference)
+            heat = heat_of(observed)
         except AnalysisError as error:
             return replace(seen, not_yet=(str(error),))
         report = _numbered_from(report, seen.first)

@@ -24,7 +24,7 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.formatting import seconds
-from e2c_dl.trace.model import Phase, RankTrace, Trace
+from e2c_dl.trace.model import GRADIENT, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 4.0  # of the designed jitter: by so much a normally distributed delay may be less
@@ -102,7 +102,7 @@ def _is_bent(rank: RankTrace) -> bool:
     """Whether its clock was straightened out between exchanges, which leaves open how long what it did lasted."""
     if not rank.clock.knots:
         return False
-    spans = rank.spans[np.isin(rank.spans["phase"], [Phase.FORWARD, Phase.BACKWARD])]
+    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
     iterations = max(1, len(np.unique(spans["iteration"])))
     computed_ns = float((spans["end_ns"] - spans["start_ns"]).sum()) / iterations
     return rank.clock.uncertainty_ns > MOST_OPEN * computed_ns

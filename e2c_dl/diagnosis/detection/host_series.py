@@ -21,10 +21,10 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import Part
-from e2c_dl.trace.model import Phase, RankTrace, Spans
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 
 PHASES = {
-    Part.COMPUTE: frozenset({Phase.FORWARD, Phase.BACKWARD}),
+    Part.COMPUTE: GRADIENT,
     Part.DATA: frozenset({Phase.DATA}),
     Part.STEP: frozenset({Phase.STEP}),
     Part.REDUCE: frozenset({Phase.REDUCE}),

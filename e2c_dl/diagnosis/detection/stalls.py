@@ -29,9 +29,9 @@ from e2c_dl.diagnosis.links import MIN_RATIO, MIN_STALL_NS, ObservedLink, few
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.program import SpanKey
 from e2c_dl.diagnosis.replay.replay import Stall, Stalls
-from e2c_dl.diagnosis.replay.whatif import GRADIENT, WhatIf
+from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import at_moments
-from e2c_dl.trace.model import RankTrace, Spans, Trace
+from e2c_dl.trace.model import GRADIENT, RankTrace, Spans, Trace
 
 SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
 

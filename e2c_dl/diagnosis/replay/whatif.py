@@ -18,9 +18,8 @@ from typing import Protocol
 
 from e2c_dl.diagnosis.model import Element
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.trace.model import Phase
+from e2c_dl.trace.model import GRADIENT, Phase
 
-GRADIENT = frozenset({Phase.FORWARD, Phase.BACKWARD})
 AS_OBSERVED = Piecewise.constant(1.0)
 NO_LESS = Piecewise.constant(0.0)
 

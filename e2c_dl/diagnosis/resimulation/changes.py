@@ -19,9 +19,9 @@ from e2c_dl.diagnosis.replay.whatif import NO_LESS, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.scenario.what_if import Changed, LinkChange
 from e2c_dl.topology import Pair
-from e2c_dl.trace.model import COMPUTE, Phase
+from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase
 
-PACED = frozenset({Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.EVALUATE})
+PACED = GRADIENT | {Phase.DATA, Phase.EVALUATE}
 """What a host's factor slows where it is emulated by sleep; a CPU quota slows all computing."""
 
 

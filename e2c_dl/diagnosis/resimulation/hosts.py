@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from e2c_dl.diagnosis.replay.whatif import Change
-from e2c_dl.trace.model import Phase, RankTrace, Spans
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.worlds.virtual.kernel import Pauses
 from e2c_dl.worlds.virtual.pace import Segment
 
@@ -31,7 +31,7 @@ OUTLIER = 3.0
 """Beyond a quartile by so many distances between both: one stop of seconds is not drawn again and again."""
 
 _NOT_MEASURED = (0,)  # ns
-_GRADIENT = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD)
+_DRAWN = sorted(GRADIENT | {Phase.DATA})
 
 Gradient = tuple[Segment, ...]
 SecondsOf = Callable[[int], float]
@@ -129,7 +129,7 @@ def buckets_of(rank: RankTrace) -> int | None:
 
 def _gradients(spans: Spans) -> tuple[Gradient, ...]:
     """Every whole gradient, each from its own begin: data, forward, then its buckets."""
-    chosen = spans[np.isin(spans["phase"], _GRADIENT)]
+    chosen = spans[np.isin(spans["phase"], _DRAWN)]
     chosen = chosen[np.argsort(chosen["start_ns"], kind="stable")]
     phases = chosen["phase"]
     before = np.concatenate([[Phase.BACKWARD], phases[:-1]])

@@ -48,6 +48,7 @@ NETWORK = "networks:\n- {src: edge.*, dst: edge.*, delay: 2ms, rate: 40mbit}\n"
 LINK = Link(rate_bps=40e6, delay_s=0.002)
 RING = Ring(compute_s=(0.05,) * 4, links=(LINK,) * 4, bucket_bytes=(200_000, 100_000), compute_noise=0.02)
 ONSET = 12
+LAST = 12
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def culprits(now: Now | None) -> list[str]:
 
 
 def test_a_culprit_is_named_within_five_iterations_of_its_onset(run: RegisteredRun, trace: Trace) -> None:
-    with Watch(run) as watch:
+    with Watch(run, last=LAST) as watch:
         seen = {}
         for iteration in range(4, 20):
             write(run, trace, iteration)
@@ -121,7 +122,7 @@ def test_a_culprit_is_named_within_five_iterations_of_its_onset(run: RegisteredR
 
 
 def test_what_cannot_be_judged_yet_is_said(run: RegisteredRun, trace: Trace, tmp_path: Path) -> None:
-    with Watch(run) as watch:
+    with Watch(run, last=LAST) as watch:
         first = watch.look()
         assert first is not None
         assert first.not_yet == (
@@ -151,7 +152,7 @@ def test_the_page_of_a_run_that_is_over_does_not_load_itself_anew(
     run: RegisteredRun, trace: Trace, tmp_path: Path
 ) -> None:
     write(run, trace, 19)
-    with Watch(run) as watch:
+    with Watch(run, last=LAST) as watch:
         now = watch.look()
     assert now is not None
     assert now.over
@@ -160,7 +161,7 @@ def test_the_page_of_a_run_that_is_over_does_not_load_itself_anew(
 
 
 def test_watching_ends_with_the_run(run: RegisteredRun, trace: Trace) -> None:
-    with Watch(run) as watch:
+    with Watch(run, last=LAST) as watch:
         write(run, trace, 7)
         assert watch.look() is not None
         registry.save(replace(run, controller_start=1))  # another process by now

@@ -10,16 +10,15 @@ import pytest
 from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.heat import Heat, heat_of
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.report.page.heat import SHADES, shaded, worst
 from e2c_dl.topology import Link
-from e2c_dl.trace.messages import join
 
 LINK = Link(rate_bps=40e6, delay_s=0.002)
 
 
 def heat(ring: Ring, **changes: object) -> Heat:
-    trace = simulate(ring)
-    return heat_of(trace, join(trace), ring.reference(**changes))
+    return heat_of(observe(simulate(ring), ring.reference(**changes)))
 
 
 def row(shown: Heat, name: str) -> list[float]:
@@ -54,10 +53,9 @@ def test_where_nothing_is_designed_a_row_is_against_its_own_median() -> None:
 
 def test_an_iteration_without_messages_is_unknown() -> None:
     ring = Ring(compute_s=(0.05,) * 3, links=(LINK,) * 3, bucket_bytes=(200_000,))
-    trace = simulate(ring)
-    messages = join(trace)
-    messages = replace(messages, joined=messages.joined[messages.joined["iteration"] != 5])
-    shown = heat_of(trace, messages, ring.reference())
+    observed = observe(simulate(ring), ring.reference())
+    links = (replace(link, rows=link.rows[link.rows["iteration"] != 5]) for link in observed.carried)
+    shown = heat_of(replace(observed, carried=tuple(links)))
     assert np.isnan(shown.slowdown[3:, 5]).all()
     assert np.isfinite(shown.slowdown[:3, 5]).all()
 

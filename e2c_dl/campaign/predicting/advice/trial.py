@@ -29,14 +29,14 @@ from e2c_dl.scenario.training import iterations_of
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.topology import Pair
-from e2c_dl.trace.model import SPAN, Phase
+from e2c_dl.trace.model import GRADIENT, SPAN, Phase
 from e2c_dl.worlds.allotment import allotted
 from e2c_dl.worlds.virtual import simulate
 
 if TYPE_CHECKING:
     from e2c_dl.strategies.base import Strategy
 
-_GRADIENT = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD)
+_DRAWN = sorted(GRADIENT | {Phase.DATA})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ class Account:
         for dst in np.unique(sent["dst"]).tolist():
             nbytes = int(sent["nbytes"][sent["dst"] == dst].sum())
             self.sent_bytes[rank, dst] = self.sent_bytes.get((rank, dst), 0) + nbytes
-        computed = spans[np.isin(spans["phase"], _GRADIENT)]
+        computed = spans[np.isin(spans["phase"], _DRAWN)]
         self._computed_ns[rank] += int((computed["end_ns"] - computed["start_ns"]).sum())
         trained = spans[spans["phase"] == Phase.TRAINING]
         self._begins_ns += trained["start_ns"].tolist()
