@@ -197,9 +197,10 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         during = judged.during()
         less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
         scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
+    slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
-        element=link.element, part=kind.part, when=judged.stretches, slowdown=judged.slowdown,
-        observed=expected_bps / judged.slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
+        element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
+        observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
         excess_s=judged.excess_s,
     )  # fmt: skip
