@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.activity import Rows, Seconds
-from e2c_dl.report.page.packed import Columns, ticks
+from e2c_dl.report.page.packed import Columns, lengths, ticks
 
 MIXED = 254  # code of a step of which several kinds have a share
 LAST = 255  # code after a line's end
@@ -97,14 +97,14 @@ def columns_of_spans(name: str, parts: Sequence[Rows], tick: float) -> Columns:
     start_s, end_s = _column(parts, "start_s", np.float64), _column(parts, "end_s", np.float64)
     return {
         f"{name}_first": _first(parts), f"{name}_start": ticks(start_s, tick),
-        f"{name}_length": np.rint(np.maximum(0.0, end_s - start_s) / tick).astype(np.int32),
+        f"{name}_length": lengths(start_s, end_s, tick),
         f"{name}_iteration": np.diff(_column(parts, "iteration", np.int32), prepend=np.int32(0)),
     }  # fmt: skip
 
 
 def columns_of_steps(begin_s: Seconds, end_s: Seconds, tick: float) -> Columns:
     """Steps of the critical path, in order of time."""
-    return {"c_start": ticks(begin_s, tick), "c_length": np.rint((end_s - begin_s) / tick).astype(np.int32)}
+    return {"c_start": ticks(begin_s, tick), "c_length": lengths(begin_s, end_s, tick)}
 
 
 def _column(parts: Sequence[Rows], name: str, kind: Any) -> npt.NDArray[Any]:

@@ -60,6 +60,12 @@ def ticks(seconds: npt.ArrayLike, tick: float) -> npt.NDArray[np.int32]:
     return np.diff(whole, prepend=0).astype(np.int32)
 
 
+def lengths(begin_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], tick: float) -> npt.NDArray[np.int32]:
+    """From each begin to its end in ticks, at least 0; a damaged trace may hold longer ones than a page can."""
+    whole = np.rint((end_s - begin_s) / tick)
+    return np.clip(whole, 0, np.iinfo(np.int32).max).astype(np.int32)
+
+
 def _laid_out(facts: Mapping[str, Any], columns: Columns) -> bytes:
     places: dict[str, tuple[str, int, int]] = {}
     offset = 0  # from the end of the header
