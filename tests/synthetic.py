@@ -187,7 +187,7 @@ class Run:
 
     def span(self, rank: int, phase: Phase, start_s: float, *, posted_s: float | None = None, **fields: Any) -> None:
         values = {"iteration": -1, "task": MAIN, "peer_task": -2, "bucket": -1, "src": -1, "dst": -1, "seq": -1}
-        values |= {"nbytes": 0, "staleness": 0, "reserved": 0, "phase": int(phase), **fields}
+        values |= {"nbytes": 0, "staleness": 0, "kind": 0, "phase": int(phase), **fields}
         values["posted_ns"] = round((start_s if posted_s is None else posted_s) * 1e9)
         values["start_ns"], values["end_ns"] = round(start_s * 1e9), round(self.world.now * 1e9)
         self.spans[rank].append(tuple(values[field] for field in SPAN.names or ()))

@@ -21,6 +21,8 @@ PHASES: Mapping[Phase, str] = MappingProxyType(
         Phase.REDUCE: "#009e73",
         Phase.STEP: "#cc79a7",
         Phase.EVALUATE: "#7a5195",
+        Phase.CHECKPOINT: "#8c6d31",
+        Phase.COPY: "#b9a7d6",
     }
 )
 MESSAGE = "#e69f00"  # that of propagation, which a message is

@@ -8,7 +8,7 @@ from pathlib import Path
 from e2c_dl.atomic_write import ELSEWHERE, written
 from e2c_dl.trace.model import SPAN, Phase, Trace
 
-_FIELDS = tuple(name for name in SPAN.names or () if name not in ("phase", "reserved"))
+_FIELDS = tuple(name for name in SPAN.names or () if name not in ("phase", "kind"))
 HEADER = ("host", "layer", "rank", "phase", *_FIELDS)
 
 

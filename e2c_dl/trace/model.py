@@ -41,8 +41,10 @@ SPAN: np.dtype[Any] = np.dtype(
         ("posted_ns", "<i8"),  # when the task asked for it; orders the spans of one task
         ("start_ns", "<i8"),  # when it began: for SEND the first byte's way into the socket, for RECEIVE the header
         ("end_ns", "<i8"),  # when it ended: for SEND the last byte left, for RECEIVE the last byte is there
-        ("nbytes", "<i8"),  # SEND, RECEIVE: bytes of the message on its stream, header included
-        ("seq", "<i8"),  # SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT: number of the message on its link, from 0
+        ("nbytes", "<i8"),  # SEND, RECEIVE: bytes of the message on its stream, header included; COLLECTIVE: of this
+        # rank's tensor; FLOW: what the receiver acknowledged meanwhile
+        ("seq", "<i8"),  # SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT: number of the message on its link, from 0;
+        # COLLECTIVE, AWAIT_COLLECTIVE: number of the collective in its group, the same on all its ranks
         ("iteration", "<i4"),  # -1 outside of iterations
         ("task", "<i4"),  # 0 the strategy's main coroutine, -1 the compute thread, > 0 spawned; -2 none: RECEIVE
         ("peer_task", "<i4"),  # SPAWN: the task begun; AWAIT_TASK: the task waited for; else -2
@@ -51,7 +53,7 @@ SPAN: np.dtype[Any] = np.dtype(
         ("dst", "<i2"),
         ("staleness", "<i2"),  # updates between reading and applying; 0 in synchronous strategies
         ("phase", "<u2"),  # Phase
-        ("reserved", "<u2"),
+        ("kind", "<u2"),  # COLLECTIVE: Collective; else 0
     ]
 )
 
@@ -88,20 +90,40 @@ class Phase(IntEnum):
     REDUCE = 4  # adding or scaling vectors
     STEP = 5  # the optimizer
     EVALUATE = 6
+    CHECKPOINT = 7  # writing parameters down
+    COPY = 8  # between a host's memory and its device's
     SEND = 10
     RECEIVE = 11
+    COLLECTIVE = 12  # of a library that hides its messages: from joining it until this rank has its result
+    FLOW = 13  # bytes from src to dst whose messages nobody knows, as the sender's socket counted them; task -2
     AWAIT_BUCKET = 20  # a task waits for a bucket's gradient
     AWAIT_MESSAGE = 21  # ... for a message
     AWAIT_TASK = 22  # ... for a task it spawned
     AWAIT_SENT = 23  # ... until the last byte of a message has left
+    AWAIT_COLLECTIVE = 24  # ... for the result of a COLLECTIVE that it joined
     ITERATION = 30
     SPAWN = 31  # an instant: a task is begun (-1: the compute thread is asked for a gradient)
     TRAINING = 32  # from the first iteration's start to the end of the last; bounds the states
 
 
 GRADIENT = frozenset({Phase.FORWARD, Phase.BACKWARD})
-COMPUTE = frozenset({Phase.DATA, *GRADIENT, Phase.REDUCE, Phase.STEP, Phase.EVALUATE})
-WAIT = frozenset({Phase.AWAIT_BUCKET, Phase.AWAIT_MESSAGE, Phase.AWAIT_TASK, Phase.AWAIT_SENT})
+COMPUTE = frozenset({Phase.DATA, *GRADIENT, Phase.REDUCE, Phase.STEP, Phase.EVALUATE, Phase.CHECKPOINT, Phase.COPY})
+WAIT = frozenset({Phase.AWAIT_BUCKET, Phase.AWAIT_MESSAGE, Phase.AWAIT_TASK, Phase.AWAIT_SENT, Phase.AWAIT_COLLECTIVE})
+
+
+class Collective(IntEnum):
+    """Kind of a COLLECTIVE."""
+
+    OTHER = 0
+    ALL_REDUCE = 1
+    REDUCE_SCATTER = 2
+    ALL_GATHER = 3
+    BROADCAST = 4
+    REDUCE = 5
+    GATHER = 6
+    SCATTER = 7
+    ALL_TO_ALL = 8
+    BARRIER = 9
 
 
 class State(Enum):

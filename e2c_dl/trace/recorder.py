@@ -97,6 +97,7 @@ class Recorder:
         nbytes: int = 0,
         peer_task: int = -2,
         staleness: int = 0,
+        kind: int = 0,
     ) -> None:
         """Append one span; the fields are those of SPAN. Raises: TrainingError if a write has failed."""
         if self._failure is not None:
@@ -106,7 +107,7 @@ class Recorder:
         # fmt: off
         self._pending.append(RECORD.pack(
             posted_ns, start_ns, end_ns, nbytes, seq,
-            iteration, task, peer_task, bucket, src, dst, staleness, phase, 0,
+            iteration, task, peer_task, bucket, src, dst, staleness, phase, kind,
         ))
         # fmt: on
         if len(self._pending) >= self._capacity:

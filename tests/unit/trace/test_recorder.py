@@ -32,7 +32,7 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
     row = dict(zip(SPAN.names or (), spans[0].item(), strict=True))
     assert row == {
         "posted_ns": 1, "start_ns": 2, "end_ns": 3, "task": 4, "iteration": 5, "bucket": 6, "src": 7, "dst": 8,
-        "seq": 9, "nbytes": 10, "peer_task": 11, "staleness": 12, "phase": Phase.SEND, "reserved": 0,
+        "seq": 9, "nbytes": 10, "peer_task": 11, "staleness": 12, "phase": Phase.SEND, "kind": 0,
     }  # fmt: skip
 
 
