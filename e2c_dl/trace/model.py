@@ -34,6 +34,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.trace.connections import NONE, Connections
+
 SPAN_VERSION = 1
 
 SPAN: np.dtype[Any] = np.dtype(
@@ -194,6 +196,8 @@ class Trace:
     facts: Mapping[str, Any]  # what the run recorded of itself: strategy, seed, dtype, ...
     alive: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=lambda: MappingProxyType({}))
     """Host -> when its worker was seen to run, once a second if nothing stops it; reference clock, rising."""
+    connections: Connections = NONE
+    """What the ranks' sockets counted, per directed link; none if nobody looked at them."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from e2c_dl.emulation.measuring.measured import Interval, median_interval
 from e2c_dl.errors import EmulationError
+from e2c_dl.trace import tcp_info
 
 BLOCKS = 20
 CHUNK = bytes(1 << 16)
@@ -32,7 +33,6 @@ PATIENCE_S = 15.0  # beyond the time asked for: lost segments of slow links take
 _REQUEST = struct.Struct("!4sddI")  # magic, head_s, window_s, clamp_bytes
 _MAGIC = b"e2cT"
 _LINGER_NOT = struct.pack("@ii", 1, 0)  # close: forget what is on its way
-_HEADERS_BYTES, _STAMPS_BYTES = 54, 12  # Ethernet, IPv4 and TCP; the time stamps option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +144,8 @@ def _drain(opened: socket.socket) -> None:
 
 
 def _frame_factor(opened: socket.socket) -> float:
-    """From the kernel's TCP_INFO: tcpi_options (byte 5, bit 0: time stamps) and tcpi_snd_mss (at byte 16)."""
-    info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-    segment_bytes = struct.unpack_from("@I", info, 16)[0]
-    headers_bytes = _HEADERS_BYTES + (_STAMPS_BYTES if info[5] & 1 else 0)
-    return float((segment_bytes + headers_bytes) / segment_bytes)
+    told = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
+    segment_bytes, options = tcp_info.field(told, "snd_mss_bytes"), tcp_info.field(told, "options")
+    if not segment_bytes or options is None:
+        raise EmulationError("measuring: the kernel does not tell TCP's segment size; measure on Linux 2.6.32 or newer")
+    return float((segment_bytes + tcp_info.segment_header_bytes(options)) / segment_bytes)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from e2c_dl.trace import tcp_info
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 
 UNACKNOWLEDGED_MS = round(GIVE_UP_S * 1000)  # TCP_USER_TIMEOUT: how long sent bytes may go unacknowledged
@@ -24,8 +24,6 @@ _TCP_CONGESTION = getattr(socket, "TCP_CONGESTION", 13)  # Linux' numbers, where
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 _NAME_BYTES = 16  # TCP_CA_NAME_MAX of Linux
-_APP_LIMITED = struct.Struct("=7xB")  # of struct tcp_info: a bit that says that the rate was not tried out
-_DELIVERY_RATE = struct.Struct("=160xQ")  # ... bytes per second, as lately acknowledged
 
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 22  # a frame's header is 0.4 % of the smallest
 FIRST_BYTES = 1 << 16  # until something was delivered
@@ -82,13 +80,14 @@ class SegmentPace:
 
     def update(self) -> None:
         """Ask the kernel what was delivered lately. Raises: OSError if the connection is gone."""
-        facts = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _DELIVERY_RATE.size)
-        if len(facts) < _DELIVERY_RATE.size:
+        told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
+        rate = tcp_info.field(told, "delivery_rate_bytes_per_s")
+        if not rate:
             return  # a kernel before 4.9 does not tell: the first size stays
-        (app_limited,), (rate,) = _APP_LIMITED.unpack_from(facts), _DELIVERY_RATE.unpack_from(facts)
+        app_limited = (tcp_info.field(told, "rate_is_limited_by_sender") or 0) & 1
         wanted = paced_bytes(rate)
         # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
-        if rate and (wanted > self.segment_bytes or not app_limited & 1) and wanted != self.segment_bytes:
+        if (wanted > self.segment_bytes or not app_limited) and wanted != self.segment_bytes:
             self._set(wanted)
 
     def _set(self, size_bytes: int) -> None:
