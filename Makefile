@@ -15,7 +15,7 @@ TWO := -n 2
 
 .PHONY: help
 help: ## list what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 .PHONY: setup
 setup: ## put in place what is needed: Debian packages, .venv with pinned versions (PYTHON=... chooses the interpreter)
@@ -32,6 +32,11 @@ setup-uml: ## setup, and what tests of tc need: user-mode-linux, a kernel with n
 .PHONY: setup-browser
 setup-browser: ## setup, and what tests of the page need: chromium, Debian's (100 MB)
 	@scripts/setup --browser
+
+.PHONY: setup-horovod
+setup-horovod: setup ## setup, and a wheel of Horovod in your cache and in .venv (the first time takes 6 minutes of CPU time)
+	@$(BIN)/e2c-dl horovod build
+	@$(BIN)/e2c-dl horovod install
 
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import click
 
-_PLAIN_EVERY_S = 5.0  # apt prints hundreds of lines
+from e2c_dl.cli.progress import told
 
 
 @click.group()
@@ -29,7 +25,7 @@ def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
     if base is not None and by_debootstrap:  # said before anything is built, which takes minutes
         raise InputError("--from and --from-debootstrap: two bases; name one")
     name = building.checked_name(tag) if tag is not None else building.default_name()
-    with _progress() as tell:
+    with told() as tell:
         if by_debootstrap:
             base = building.make_base(debootstrap.this_machines(), tell)
         # debootstrap's base has everything: nothing to download
@@ -60,25 +56,3 @@ def remove() -> None:
 
     for name in remove_all():
         click.echo(f"{name}: removed")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows lines of progress: in one moving line at a terminal, else one line every few seconds."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    terminal = Console(stderr=True, highlight=False)
-    if terminal.is_terminal:
-        with terminal.status("starting") as status:
-            yield lambda line: status.update(escape(line[: terminal.width - 8]))  # what apt prints is no markup
-        return
-    last_s = -_PLAIN_EVERY_S  # so that the first line is shown at once
-
-    def tell(line: str) -> None:
-        nonlocal last_s
-        if time.monotonic() - last_s >= _PLAIN_EVERY_S:
-            last_s = time.monotonic()
-            terminal.print(line, markup=False, soft_wrap=True)
-
-    yield tell

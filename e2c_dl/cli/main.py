@@ -29,6 +29,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "watch": ("e2c_dl.cli.watch", "watch", "Show what slows a run down while it trains."),
     "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
     "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),
+    "horovod": ("e2c_dl.cli.horovod", "horovod", "Build the wheel of Horovod that hosts train with."),
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
     "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
     "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.resources import dockerfile
 from e2c_dl.testbeds.docker import debootstrap
 from e2c_dl.testbeds.docker.engine import BUILD_HINT, asked, docker, environment, explained, program
+from e2c_dl.testbeds.followed import Tell, followed
 
 REPOSITORY = "e2c-dl-host"
 BASE_REPOSITORY = "e2c-dl-base"
@@ -104,11 +103,7 @@ def _image(found: dict[str, object], name: str | None) -> Image:
     return Image(name=shown, id=str(found["Id"]), size_bytes=int(str(found.get("Size", 0))), key=labels.get(LABEL))
 
 
-Tell = Callable[[str], None]
-"""Gets every line of progress."""
-
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")  # every build knows them, and keeps them out of its history
-_LAST_LINES = 5
 
 
 def default_base(os_release: Path = Path("/etc/os-release")) -> str:
@@ -141,7 +136,7 @@ def build(base: str, tag: str, tell: Tell, *, download: bool = True) -> Image:
             env=environment(),
             start_new_session=True,  # Ctrl-C is for this process, which then ends it
         )
-        last = _followed(process, process.stdout, tell)
+        last = followed(process, process.stdout, tell)
     if process.returncode:
         why = explained(argv, "\n".join(last[-1:]) or "no output")
         raise TestbedError(f"{why}; base {base}; without a registry: `sudo e2c-dl image build --from-debootstrap`")
@@ -155,34 +150,10 @@ def make_base(suite: debootstrap.Suite, tell: Tell) -> str:
     """A base image of ``suite``, made by debootstrap; its name. Raises: TestbedError."""
     name = f"{BASE_REPOSITORY}:{suite.codename}"
     maker = debootstrap.start(suite, name)
-    last = _followed(maker, maker.stderr, tell)
+    last = followed(maker, maker.stderr, tell)
     if maker.returncode:
         raise TestbedError(
             f"debootstrap of {suite.codename} from {suite.mirror or 'its default mirror'} failed: "
             f"{'; '.join(last[-2:]) or 'it said nothing'}; is the mirror reachable?"
         )
     return name
-
-
-def _followed(process: subprocess.Popen[bytes], output: IO[bytes] | None, tell: Tell) -> list[str]:
-    """Tell every line of ``output`` until ``process`` ends, which it does if this is interrupted; the last lines."""
-    last: list[str] = []
-    try:
-        for line in _lines(output):
-            tell(line)
-            last = [*last, line][-_LAST_LINES:]
-    except BaseException:  # Ctrl-C too: nobody would wait for it any more
-        process.kill()
-        raise
-    finally:
-        process.wait()
-        if output is not None:
-            output.close()
-    return last
-
-
-def _lines(output: IO[bytes] | None) -> Iterable[str]:
-    for raw in output or ():
-        text = raw.decode(errors="replace").strip()
-        if text:
-            yield text
