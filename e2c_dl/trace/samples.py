@@ -1,0 +1,212 @@
+"""What a rank's sockets told, at rest: samples of TCP_INFO as the kernel gave them, decoded when they are read.
+
+::
+
+    hosts/HOST/connections.bin      a log of records             \\   one of them; the Parquet file is believed first
+    hosts/HOST/connections.parquet  the same, compressed         /
+
+    kind 1, a sample       | time_ns i64 | cookie u64 | iteration i32 | family u16 | 0 u16 | length u32 | TCP_INFO |
+    kind 2, a connection   JSON: cookie, local and remote (address, port), and the remote's rank and host, if known
+                           when it was written; a later one of the same cookie holds
+
+A cookie is the kernel's own number of a connection, never used twice. A sample is written only if its connection's
+counters have moved. ``iteration`` is the one that this sample ends or lies in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from e2c_dl import codec
+from e2c_dl.atomic_write import whole
+from e2c_dl.beneath import LARGE_BYTES, Place, placed
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.log import read_log
+from e2c_dl.trace.model import MOST_NS
+
+RAW, PARQUET = "connections.bin", "connections.parquet"
+SAMPLE_KIND, CONNECTION_KIND = 1, 2
+SAMPLE = struct.Struct("<qQiHHI")
+VERSION = 1
+_METADATA = b"e2c_dl"
+_MOST_RAW = 1024  # a struct tcp_info has some 300 bytes
+_COLUMNS = {"time_ns": "int64", "cookie": "uint64", "iteration": "int32", "family": "uint16", "raw": "binary"}
+_Row = tuple[int, int, int, int, bytes]
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """Between whom a connection is; addresses are as :func:`normalised` has them."""
+
+    cookie: int
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    rank: int | None = None
+    host: str | None = None
+
+
+class SamplesFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose sockets they are, and what was lost of what they told."""
+
+    rank: int
+    host: str
+    lost: int = 0
+    version: int = VERSION
+    connections: tuple[Connection, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """All samples of one rank, in the order of time; the arrays are as long as each other. Own clock."""
+
+    rank: int
+    host: str
+    time_ns: npt.NDArray[np.int64]
+    cookie: npt.NDArray[np.uint64]
+    iteration: npt.NDArray[np.int32]
+    family: npt.NDArray[np.uint16]
+    raw: tuple[bytes, ...]
+    connections: Mapping[int, Connection]
+    lost: int
+    """Records that were damaged, torn, or dropped for want of room."""
+
+
+def normalised(address: str) -> str:
+    """``address`` as both ends of a connection write it: without zone, IPv4 as IPv4.
+
+    >>> normalised("::ffff:10.0.0.1"), normalised("fe80::1%eth0")
+    ('10.0.0.1', 'fe80::1')
+
+    Raises: ValueError, if it is none.
+    """
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def packed(time_ns: int, cookie: int, iteration: int, family: int, raw: bytes) -> bytes:
+    """A sample as a record of kind 1."""
+    return SAMPLE.pack(time_ns, cookie, iteration, family, 0, len(raw)) + raw
+
+
+def read_samples(folder: Place | Path) -> Samples | None:
+    """What the host of ``folder`` left of its sockets; None: nothing. Raises: ArchiveError, if it cannot be read."""
+    place = folder if isinstance(folder, Place) else Place(folder)
+    if (place / PARQUET).exists():
+        return _read_parquet(place / PARQUET)
+    return _read_raw(place / RAW) if (place / RAW).exists() else None
+
+
+def convert_samples(host_dir: Path) -> Path:
+    """Writes ``host_dir``/connections.parquet from its connections.bin, which stays.
+
+    Raises: ArchiveError, if there is none, it cannot be read, or the other cannot be written.
+    """
+    samples = _read_raw(Place(host_dir) / RAW)
+    facts = SamplesFacts(
+        rank=samples.rank, host=samples.host, lost=samples.lost, connections=tuple(samples.connections.values())
+    )
+    columns = {name: getattr(samples, name) for name in _COLUMNS if name != "raw"}
+    table = pa.table({**columns, "raw": pa.array(samples.raw, type=pa.binary())})
+    table = table.replace_schema_metadata({_METADATA: msgspec.json.encode(facts)})
+    target = host_dir / PARQUET
+    try:
+        with whole(target) as place:
+            pq.write_table(table, place, compression="zstd")
+    except OSError as error:
+        raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
+    return target
+
+
+def _read_raw(place: Place) -> Samples:
+    log = read_log(place)
+    facts = codec.convert(log.header, SamplesFacts, f"{place}: its header", remedy=codec.DAMAGED)
+    rows: list[_Row] = []
+    connections: dict[int, Connection] = {}
+    malformed = 0
+    for kind, payload in log.frames:
+        row = _row(payload) if kind == SAMPLE_KIND else None
+        connection = _connection(payload) if kind == CONNECTION_KIND else None
+        if row is not None:
+            rows.append(row)
+        elif connection is not None:
+            connections[connection.cookie] = connection
+        else:
+            malformed += 1
+    return _samples(facts, rows, connections, malformed + log.lost_frames + log.dropped)
+
+
+def _row(payload: bytes) -> _Row | None:
+    """The sample, None if it is none: whatever carries a good checksum may still have been made by hand."""
+    if len(payload) < SAMPLE.size:
+        return None
+    time_ns, cookie, iteration, family, _, length = SAMPLE.unpack_from(payload)
+    raw = payload[SAMPLE.size :]
+    return (time_ns, cookie, iteration, family, raw) if length == len(raw) else None
+
+
+def _connection(payload: bytes) -> Connection | None:
+    try:
+        found = msgspec.json.decode(payload, type=Connection)
+        ends = [(normalised(address), port) for address, port in (found.local, found.remote)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return msgspec.structs.replace(found, local=ends[0], remote=ends[1])
+
+
+def _samples(facts: SamplesFacts, rows: list[_Row], connections: dict[int, Connection], lost: int) -> Samples:
+    """Of what can be: a time that is none, and a connection that nobody described, are counted as lost."""
+    good = [
+        row for row in rows
+        if abs(row[0]) <= MOST_NS and row[1] in connections and row[2] >= -1 and len(row[4]) <= _MOST_RAW
+    ]  # fmt: skip
+    good.sort(key=lambda row: row[0])
+    return Samples(
+        rank=facts.rank,
+        host=facts.host,
+        time_ns=np.array([row[0] for row in good], dtype=np.int64),
+        cookie=np.array([row[1] for row in good], dtype=np.uint64),
+        iteration=np.array([row[2] for row in good], dtype=np.int32),
+        family=np.array([row[3] for row in good], dtype=np.uint16),
+        raw=tuple(row[4] for row in good),
+        connections=connections,
+        lost=lost + len(rows) - len(good),
+    )
+
+
+def _read_parquet(place: Place) -> Samples:
+    with placed(place).opened() as content:
+        try:
+            file = pq.ParquetFile(content)
+            if file.metadata.num_rows * SAMPLE.size > LARGE_BYTES:
+                raise ArchiveError(f"{place}: holds {file.metadata.num_rows} samples, as no run does; remove it")
+            table = file.read()
+        except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ArchiveError(f"{place}: cannot read it: {reason}; run e2c-dl verify on the archive") from error
+    text = (table.schema.metadata or {}).get(_METADATA, b"")
+    facts = codec.decode(text, SamplesFacts, f"{place}: its metadata")
+    if {column.name: str(column.type) for column in table.schema} != _COLUMNS or facts.version != VERSION:
+        raise ArchiveError(f"{place}: its columns are not those of samples; {codec.DAMAGED}")
+    if any(table.column(name).null_count for name in _COLUMNS):
+        raise ArchiveError(f"{place}: a value is missing in a sample; {codec.DAMAGED}")
+    rows = list(zip(*(table.column(name).to_pylist() for name in _COLUMNS), strict=True))
+    known = [_connection(json.dumps(msgspec.to_builtins(one)).encode()) for one in facts.connections]
+    described: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
+    return _samples(facts, rows, described, facts.lost + len(known) - len(described))
+
+
+def header(rank: int, host: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The header of a connections.bin."""
+    return {**(more or {}), "rank": rank, "host": host, "version": VERSION}

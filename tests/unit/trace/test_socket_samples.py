@@ -1,0 +1,192 @@
+"""Connections of this process are found, read and left alone; what they told is read back, damaged or not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace import tcp_info
+from e2c_dl.trace.log import Log
+from e2c_dl.trace.samples import (
+    CONNECTION_KIND,
+    RAW,
+    SAMPLE_KIND,
+    convert_samples,
+    header,
+    normalised,
+    packed,
+    read_samples,
+)
+from e2c_dl.trace.sockets import OwnSockets, SocketSampler
+
+
+@contextmanager
+def connected(family: int = socket.AF_INET, at: str = "127.0.0.1") -> Iterator[tuple[socket.socket, socket.socket]]:
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server((at, 0), family=family))
+        first = opened.enter_context(socket.create_connection(listening.getsockname()[:2]))
+        yield first, opened.enter_context(listening.accept()[0])
+
+
+def send(pair: tuple[socket.socket, socket.socket], count: int) -> None:
+    pair[0].sendall(bytes(count))
+    pair[1].recv(count, socket.MSG_WAITALL)
+
+
+def cookie(opened: socket.socket) -> int:
+    return int(struct.unpack("=Q", opened.getsockopt(socket.SOL_SOCKET, 57, 8))[0])
+
+
+def test_established_connections_are_found_and_no_others() -> None:
+    own = OwnSockets()
+    with socket.create_server(("127.0.0.1", 0)), socket.socketpair()[0], connected() as (first, second):
+        found = {one.cookie: one for one in own.rescan()}
+        assert {cookie(first), cookie(second)} <= found.keys()
+        assert found[cookie(first)].remote == found[cookie(second)].local == second.getsockname()
+        assert own.rescan() == []
+
+
+def test_a_mapped_address_is_that_of_both_ends() -> None:
+    with socket.socket(socket.AF_INET6) as listening:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(("::", 0))
+        listening.listen()
+        with socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as first:
+            accepted = listening.accept()[0]
+            with accepted:
+                found = {one.cookie: one for one in OwnSockets().rescan()}
+                assert found[cookie(accepted)].local == found[cookie(first)].remote == first.getpeername()
+
+
+def test_looking_changes_no_connection() -> None:
+    socket.setdefaulttimeout(30.0)  # of which Python makes every socket non-blocking that it is told of
+    try:
+        with connected() as pair:
+            own = OwnSockets()
+            os.set_blocking(pair[0].fileno(), True)
+            own.rescan()
+            assert list(own.read())
+            assert os.get_blocking(pair[0].fileno())
+            del own
+            send(pair, 10)  # it was not closed with what had looked at it
+    finally:
+        socket.setdefaulttimeout(None)
+
+
+def test_a_close_says_goodbye_while_it_is_looked_at() -> None:
+    with connected() as (first, second):
+        own = OwnSockets()
+        own.rescan()
+        first.close()
+        second.settimeout(10)
+        assert second.recv(1) == b""
+
+
+def test_a_number_that_is_used_again_is_not_taken_for_the_connection_it_was() -> None:
+    own = OwnSockets()
+    with connected() as before, connected() as after:
+        send(before, 1000)
+        own.rescan()
+        gone = cookie(before[0])
+        os.dup2(after[0].fileno(), before[0].fileno())
+        send(after, 5000)
+        assert gone not in {told for told, *_ in own.read()}
+        own.rescan()
+        assert [told for told, *_ in own.read()].count(cookie(after[0])) == 1  # of its two numbers
+
+
+def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
+    with connected() as pair, connected():
+        with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:
+            for iteration in range(3):
+                sampler.iteration(iteration)
+                send(pair, 1000 * (iteration + 1))
+        assert sampler.cpu_s > 0
+        samples = read_samples(tmp_path)
+        assert samples is not None
+        assert (samples.rank, samples.host, samples.lost) == (3, "edge-1", 0)
+        of_first = samples.cookie == cookie(pair[0])
+        raws = [raw for raw, own in zip(samples.raw, of_first, strict=True) if own]
+        sent = [tcp_info.field(raw, "bytes_sent") for raw in raws]
+        assert dict(zip(samples.iteration[of_first].tolist(), sent, strict=True)) == {-1: 0, 0: 1000, 1: 3000, 2: 6000}
+        assert list(samples.time_ns) == sorted(samples.time_ns)
+        raw_content = samples.raw
+        convert_samples(tmp_path)
+        again = read_samples(tmp_path)
+        assert again is not None and again.raw == raw_content
+        assert again.connections == samples.connections
+
+
+def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:
+    with connected() as pair, SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=500.0) as sampler:
+        while sampler.rounds < 20:
+            send(pair, 10)
+    samples = read_samples(tmp_path)
+    assert samples is not None and len(samples.raw) > 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_writes_nothing(tmp_path: Path) -> None:
+    with connected() as pair, SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=0) as sampler:
+        child = os.fork()
+        if not child:
+            send(pair, 10)
+            sampler.iteration(7)
+            sampler.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    samples = read_samples(tmp_path)
+    assert samples is not None and 7 not in samples.iteration
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"no-folder/connections\.bin"):
+        SocketSampler(tmp_path / "no-folder" / RAW, rank=0, host="a")
+
+
+record = st.tuples(
+    st.sampled_from([SAMPLE_KIND, CONNECTION_KIND, 3]),
+    st.binary(max_size=60)
+    | st.builds(packed, st.integers(-(2**63), 2**63 - 1), st.just(1), st.just(0), st.just(2), st.binary(max_size=300))
+    | st.just(b'{"cookie": 1, "local": ["10.0.0.1", 1], "remote": ["::ffff:10.0.0.2", 2]}')
+    | st.just(b'{"cookie": 1, "local": ["nowhere", 1], "remote": ["::ffff:10.0.0.2", 2]}'),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@given(st.lists(record, max_size=6))
+def test_any_records_are_read_and_what_is_none_is_counted(tmp_path: Path, records: list[tuple[int, bytes]]) -> None:
+    with Log(tmp_path / RAW, header(0, "a"), flush_every_s=60) as log:
+        for kind, payload in records:
+            log.append(kind, payload)
+    samples = read_samples(tmp_path)
+    assert samples is not None
+    assert len(samples.raw) + samples.lost <= len(records)
+    if not samples.connections:
+        assert len(samples.raw) == 0
+    convert_samples(tmp_path)
+    again = read_samples(tmp_path)
+    assert again is not None and (again.raw, again.lost) == (samples.raw, samples.lost)
+    (tmp_path / "connections.parquet").unlink()
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    assert read_samples(tmp_path) is None
+    (tmp_path / "connections.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ArchiveError, match=r"connections\.parquet"):
+        read_samples(tmp_path)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "1.2.3", "::ffff:1.2.3"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        normalised(address)
