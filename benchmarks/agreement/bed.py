@@ -6,7 +6,6 @@ Workers are started directly on the hosts, without E2Clab: what is compared is t
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import subprocess
@@ -16,20 +15,12 @@ from csv import DictReader
 from pathlib import Path
 from typing import Any
 
-import e2c_dl
+from benchmarks.script_bed import TREE, Bed, up
 from e2c_dl.archive import layout
 from e2c_dl.drivers.live.detached import KEY, MEMBERS
-from e2c_dl.emulation.backend import Backend
-from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
-from e2c_dl.emulation.relay.process import RelayProcess
-from e2c_dl.scenario.emulation.hosts import DEFAULT_TCP
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
 from e2c_dl.testbeds.programs import enter
-from e2c_dl.testbeds.this_machine import addresses
-from e2c_dl.testbeds.this_machine.hosts import HostSpec
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.store import read_trace
 from e2c_dl.worlds.live.handshake import KEY_BYTES
@@ -40,34 +31,16 @@ TRAINED_WITHIN_S = 180.0
 class Deployment:
     """Hosts that are up. Driven by one thread."""
 
-    def __init__(self, testbed: NamespaceHosts, accesses: tuple[Access, ...]) -> None:
-        self._testbed, self._accesses = testbed, accesses
+    def __init__(self, bed: Bed) -> None:
+        self._bed = bed
         self._runs = 0
 
     @contextmanager
     def emulated(self, scenario: Scenario) -> Iterator[None]:
         """While in it, the hosts are joined by the links of ``scenario``. Raises: EmulationError."""
-        hosts = [
-            RelayHost(
-                name=access.name, netns_pid=access.netns_pid or 0, device=access.data_device,
-                address=f"{access.data_address}/{addresses.DATA_NETWORK.prefixlen}",
-                mac=addresses.mac(access.data_address),
-            )
-            for access in self._accesses
-        ]  # fmt: skip
-        state = self._testbed.run.directory
         topology = scenario.emulated_topology()
-        config = RelayConfig(
-            hosts=tuple(hosts), links=topology.links, bottlenecks=topology.bottlenecks, seed=1,
-            report_path=str(state / "relay.json"),
-        )  # fmt: skip
-        relay = RelayProcess.start(config, dict(os.environ), state / "relay.log")
-        try:
-            self._testbed.settle()
+        with self._bed.joined(topology.links, topology.bottlenecks):
             yield
-            relay.stop()
-        finally:
-            relay.kill()
 
     def train(self, scenario: Scenario) -> tuple[Trace, float]:
         """(the trace, the share of this machine's processors that was in use while it trained).
@@ -76,8 +49,8 @@ class Deployment:
         """
         self._runs += 1
         key = secrets.token_hex(KEY_BYTES)
-        members = [_member(scenario, access) for access in self._accesses]
-        directories = {access.name: Path(access.run_dir) / str(self._runs) for access in self._accesses}
+        members = [_member(scenario, access) for access in self._bed.accesses]
+        directories = {access.name: Path(access.run_dir) / str(self._runs) for access in self._bed.accesses}
         for directory in directories.values():
             directory.mkdir()
             (directory / layout.SCENARIO).symlink_to(scenario.path)
@@ -86,12 +59,12 @@ class Deployment:
             (directory / KEY).write_text(key)
         workers = [
             subprocess.Popen(_worker(access, directories[access.name], scenario), stderr=subprocess.PIPE, text=True)
-            for access in self._accesses
+            for access in self._bed.accesses
         ]
         said = [worker.communicate(timeout=TRAINED_WITHIN_S)[1] for worker in workers]
         if any(worker.returncode for worker in workers):
             raise RuntimeError(" | ".join(filter(None, said)))
-        hosts = self._testbed.run.directory / f"run-{self._runs}"
+        hosts = self._bed.directory / f"run-{self._runs}"
         hosts.mkdir()
         for name, directory in directories.items():
             shutil.copytree(directory, hosts / name, symlinks=True)  # not a link: nothing is read through one
@@ -102,13 +75,8 @@ class Deployment:
 @contextmanager
 def deployed(names: tuple[str, ...]) -> Iterator[Deployment]:
     """While in it, hosts called ``names`` are up on this machine. Raises: TestbedError."""
-    run = registry.begin(registry.new_run_id(), scenario="agreement", choose_slot=addresses.free_slot)
-    os.environ.update(run.environ)
-    testbed = NamespaceHosts(run, [HostSpec(name=name) for name in names], backend=Backend.RELAY, tcp=DEFAULT_TCP)
-    try:
-        yield Deployment(testbed, testbed.up())
-    finally:
-        testbed.down()
+    with up(names) as bed:
+        yield Deployment(bed)
 
 
 def busy_share(metrics: Path, trace: Trace) -> float:
@@ -140,11 +108,10 @@ def _member(scenario: Scenario, access: Access) -> dict[str, Any]:
 
 
 def _worker(access: Access, directory: Path, scenario: Scenario) -> list[str]:
-    tree = Path(e2c_dl.__file__).parents[1]
     service_id = scenario.topology.host(access.name).service_id
     command = [
         "env",
-        f"PYTHONPATH={tree}",
+        f"PYTHONPATH={TREE}",
         access.python,
         "-m",
         "e2c_dl.drivers.live",
