@@ -25,6 +25,7 @@
         ending.json                  how its first process ended; only of a host that ended before it was released
         worker.log
       model.npz                    final parameters of rank 0
+      fetched/                     what else the workflow fetched into its working_dir, as it lay there
       logs/                        E2Clab's, the relay's, this program's; console.log: what the run told
       report.json  report.html
 """
@@ -54,6 +55,7 @@ ENDING = "ending.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"
 LOGS = "logs"
+FETCHED = "fetched"
 E2CLAB = ".e2clab"  # while a run goes on: the copy of the scenario that E2Clab may write into
 CONSOLE_LOG = "console.log"  # in it
 REPORT_JSON = "report.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,21 @@ def keep_logs(output_dir: Path, others: Mapping[str, Path], archive: Path) -> No
     for name, path in found.items():
         if path.is_file():
             shutil.copyfile(path, logs / name)
+
+
+def keep_fetched(output_dir: Path, archive: Path) -> None:
+    """Copy what else the workflow fetched into ``archive``/fetched: plain files, under their names below its folder."""
+    for place, _, names in os.walk(output_dir):  # links are not followed
+        below = Path(place).relative_to(output_dir)
+        if below.parts[:1] == (layout.HOSTS,):
+            continue
+        for name in names:
+            source = Path(place, name)
+            if (below == Path() and name in E2CLAB_LOGS) or source.is_symlink() or not source.is_file():
+                continue
+            target = archive / layout.FETCHED / below / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
 
 
 def events(

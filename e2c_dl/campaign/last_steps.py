@@ -91,6 +91,7 @@ def release(campaign: Campaign) -> None:
         campaign.secrets = testbed.secrets()  # before they are removed with the hosts
         if campaign.session is not None and (campaign.archive_path / layout.RUN).is_file():
             collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
+            collect.keep_fetched(campaign.session.output_dir, campaign.archive_path)
 
 
 def _tidy(campaign: Campaign) -> None:

@@ -10,7 +10,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign.collect import events, keep_logs
+from e2c_dl.campaign.collect import events, keep_fetched, keep_logs
 from e2c_dl.campaign.hosts.gather import Source, gather
 from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.diagnosis.diagnose import diagnose
@@ -49,6 +49,7 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     if len(kept) == len(hosts):  # some may be missing: a killed worker leaves nothing
         raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")
     keep_logs(output_dir, {}, target)
+    keep_fetched(output_dir, target)
     left = open_archive(target)
     happened = [*(f"{each.host}: {each.why}" for each in kept), *(event.sentence for event in events(left, hosts))]
     for sentence in [*happened, *write_links(left, scenario)]:

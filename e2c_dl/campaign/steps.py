@@ -53,7 +53,9 @@ def stage(campaign: Campaign) -> None:
         shutil.copyfile(request.scenario / PROFILE, path / layout.SCENARIO / PROFILE)
     shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
-    testbed.adopt(scenario, archive=path, strict=request.strict, only_probe=request.only_probe)
+    testbed.adopt(
+        scenario, archive=path, strict=request.strict, only_probe=request.only_probe, artifacts=request.artifacts
+    )
     archive.record(
         **asked_for(scenario),
         testbed=request.testbed,

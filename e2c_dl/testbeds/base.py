@@ -92,9 +92,18 @@ class TestbedRun(Protocol):
 
     accesses: tuple[Access, ...]  # empty until ``provision``
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
+    def adopt(
+        self,
+        scenario: Scenario,
+        *,
+        archive: Path,
+        strict: bool,
+        only_probe: bool = False,
+        artifacts: Path | None = None,
+    ) -> None:
         """Run this ``scenario``: the staged one, whose injected departures may have been placed anew.
 
+        ``artifacts``: the folder that its workflow knows by this name; hosts of this machine see it where it is.
         ``only_probe``: its workers end when they have measured what training would use.
         """
 

@@ -22,10 +22,19 @@ class ClaimedRun(ABC):
     def __init__(self, scenario: Scenario, run: registry.RegisteredRun) -> None:
         self._scenario, self._run = scenario, run
         self._strict = self._only_probe = False
+        self._artifacts: Path | None = None
         self.accesses: tuple[Access, ...] = ()
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
-        self._scenario, self._strict, self._only_probe = scenario, strict, only_probe
+    def adopt(
+        self,
+        scenario: Scenario,
+        *,
+        archive: Path,
+        strict: bool,
+        only_probe: bool = False,
+        artifacts: Path | None = None,
+    ) -> None:
+        self._scenario, self._strict, self._only_probe, self._artifacts = scenario, strict, only_probe, artifacts
         self._run = registry.changed(self._run, archive=str(archive))  # `e2c-dl emulate` finds by it what was requested
 
     @property

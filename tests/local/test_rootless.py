@@ -49,6 +49,9 @@ testbed = NamespaceHosts(run, hosts, backend=Backend.TC, tcp=tcp)
 try:
     edge, fog = testbed.up()
     print(testbed.limitations)
+    everywhere = "/etc/profile.d/a.sh ~root/a /tmp/a /my-spack/a"
+    write = f"mkdir /my-spack && for file in {everywhere}; do hostname >$file; done; cat {everywhere} | xargs echo"
+    subprocess.run(ssh_argv(edge, "sh", "-c", write), check=True)
     shaped = "tc qdisc add dev eth1 root handle 1: htb default 1 && tc class add dev eth1 classid 1:1 htb rate 10mbit"
     subprocess.run(ssh_argv(edge, "sh", "-c", f"{shaped} && tc class show dev eth1"), check=True)
     client = "import socket; print(len(socket.create_connection(('fog-1', 22), timeout=9).recv(1)))"
@@ -210,7 +213,8 @@ def test_hosts_for_tc_without_root(user: OrdinaryUser) -> None:
     argv = [*user.argv(), sys.executable, "-u", "-c", VETH]
     told = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert told.returncode == 0, told.stderr
-    limitations, rate, through, removed = told.stdout.splitlines()
+    limitations, own, rate, through, removed = told.stdout.splitlines()
+    assert own == "edge-1 edge-1 edge-1 edge-1"
     assert limitations == "()"
     assert "rate 10Mbit" in rate
     assert through == "1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,9 @@ class DockerTestbed(ThisMachineTestbed):
         return {"commands to docker": tuple(shlex.join(["docker", *argv]) for argv in commands)} | said
 
     def make_hosts(
-        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp
-    ) -> DockerHosts:
+        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp,
+        seen: Collection[Path] = (),
+    ) -> DockerHosts:  # fmt: skip
         return DockerHosts(
             run, specs, backend=backend, tcp_settings=tcp, image=self._image, memory_bytes=self._memory_bytes
         )

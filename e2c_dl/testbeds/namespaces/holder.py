@@ -4,7 +4,9 @@ A holder is a shell that says on a pipe how far it is, and goes on when it is to
 
     controller                         host: unshare -> sh, pid 1
         | <---------------- "pid 4711" |  namespaces are there
-        |                              |  mounts, hostname, sysctls
+        |                              |  mounts: a root of its own
+        | <----- "closed PATH" ... "apart" |
+        |                              |  hostname, sysctls
         | <-- "sysctl KEY VALUE" ...   |  as they are in force now
         | <---------------- "prepared" |
         | network is cabled, CPU quota |
@@ -50,6 +52,8 @@ directory=$1 name=$2 sshd=$3 config=$4 address=$5
 read -r pid rest </proc/self/stat
 echo "pid $pid"
 mount --all --fstab "$directory/fstab"
+[ ! -e "$directory/root" ] || . "$directory/root"
+echo "apart"
 hostname "$name"
 cd /proc/sys
 keys=

@@ -19,6 +19,7 @@ import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Interface
+from pathlib import Path
 from typing import Any
 
 from e2c_dl.emulation.backend import Backend
@@ -37,10 +38,12 @@ from e2c_dl.testbeds.namespaces.holder import (
     start_keeper,
 )
 from e2c_dl.testbeds.programs import enter_network
-from e2c_dl.testbeds.this_machine import addresses, cpu, rootless, tcp
+from e2c_dl.testbeds.this_machine import addresses, cpu, private_root, rootless, tcp
 from e2c_dl.testbeds.this_machine.files import TEMPORARY, HostFiles, sshd_config
 from e2c_dl.testbeds.this_machine.hosts import HostSpec, MadeHosts, await_sshd, make_keys, run_here
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
+
+CLOSED = "hosts cannot write to {paths}: the file system there cannot be overlaid, so it is shown read-only"
 
 
 class NamespaceHosts(MadeHosts):
@@ -53,9 +56,11 @@ class NamespaceHosts(MadeHosts):
         *,
         backend: Backend,
         tcp: Tcp,
+        seen: Collection[Path] = (),
     ) -> None:
+        """``seen``: directories of this machine that the hosts are to see although /tmp and homes are their own."""
         super().__init__(run, hosts, backend=backend, tcp_settings=tcp)
-        self._root = os.geteuid() == 0
+        self._root, self._seen = os.geteuid() == 0, seen
         self._holders: list[Holder] = []
         self._keeper: Holder | None = None
         self._refused_congestion_control: dict[str, str] = {}  # host -> limitation, until its route takes it
@@ -92,11 +97,12 @@ class NamespaceHosts(MadeHosts):
 
     def _start_all(self) -> tuple[Access, ...]:
         user = _user()
-        files = self._files()
+        files = self._files(Path(user.pw_dir))
         for host in files:
             host.write(user)
         core, holders = self._start(files)
         make_keys(self.run, self._environ())
+        self._take_closed(holders)
         for holder, host in zip(holders, files, strict=True):
             self._take_settings(holder, host.sysctl)
         self._cable(core, holders)
@@ -122,7 +128,8 @@ class NamespaceHosts(MadeHosts):
         for holder in self._holders:
             holder.close()
 
-    def _files(self) -> tuple[HostFiles, ...]:
+    def _files(self, home: Path) -> tuple[HostFiles, ...]:
+        apart = None if private_root.problem() else private_root.of_machine(home, self._seen, root=self._root)
         neighbours = {spec.name: str(addresses.data_address(i).ip) for i, spec in enumerate(self._specs)}
         settings = tcp.sysctls(self._tcp)
         return tuple(
@@ -134,6 +141,7 @@ class NamespaceHosts(MadeHosts):
                 neighbours=neighbours,
                 sysctl=settings,
                 root=self._root,
+                apart=apart,
             )
             for i, spec in enumerate(self._specs)
         )
@@ -143,12 +151,17 @@ class NamespaceHosts(MadeHosts):
         places = {"PATH": SYSTEM_PATH, "TMPDIR": str(self.run.directory / TEMPORARY)}  # what is left in it goes too
         return places | {"LANG": "C.UTF-8"} | self.run.environ  # messages are read: untranslated
 
+    def _environ_on_hosts(self, files: Sequence[HostFiles]) -> dict[str, str]:
+        """What commands on hosts have: /tmp is a host's own where its root is."""
+        environ = self._environ()
+        return {key: value for key, value in environ.items() if key != "TMPDIR" or not any(f.apart for f in files)}
+
     def _start(self, files: Sequence[HostFiles]) -> tuple[Holder, list[Holder]]:
         """The core and the hosts, their namespaces there."""
         sshd, config = shutil.which("sshd", path=SYSTEM_PATH), self.run.directory / "sshd_config"
         if sshd is None:
             raise TestbedError("sshd: not found on this machine; apt-get install openssh-server")
-        config.write_text(sshd_config(self.run.directory, self._environ()), encoding="utf-8")
+        config.write_text(sshd_config(self.run.directory, self._environ_on_hosts(files)), encoding="utf-8")
         (self.run.directory / TEMPORARY).mkdir(mode=0o700)
         if not self._root or rootless.entered():  # else this process's network is the machine's, which stays
             self._keeper = start_keeper(self.run.directory, self._environ())
@@ -168,6 +181,13 @@ class NamespaceHosts(MadeHosts):
         # from inside the core: no device is ever in the machine's own network under a name it may have
         run_here(["nsenter", "--target", str(core.pid), "--net", "ip", "-batch", "-"], self._environ(), lines)
         run_here(["ip", "-batch", "-"], self._environ(), in_machine(self.run.id, self.run.slot))
+
+    def _take_closed(self, holders: Sequence[Holder]) -> None:
+        """Wait until ``holders`` have their roots, and note what of the machine they cannot write to."""
+        for holder in holders:
+            closed = [" ".join(words) for words in holder.expect("apart")[:-1]]
+            if closed and holder is holders[0]:  # all are made alike
+                self._limitations.append(CLOSED.format(paths=", ".join(closed)))
 
     def _take_settings(self, holder: Holder, asked: Mapping[str, str]) -> None:
         """Wait for what ``holder`` reads back of its sysctls, and note where that is not as asked."""

@@ -7,26 +7,29 @@
       sshd_config core.sh
       tmp/                       temporary files of all hosts: what a killed program left there goes with the run
       hosts/NAME/
-        etc/ var/              bound over the machine's /etc/hosts, /etc/passwd, ..., /var/log/wtmp, ...
+        etc/ var/              take the place of the machine's /etc/hosts, /etc/passwd, ..., /var/log/wtmp, ...
         run/ sys/              become the host's /run and /sys
-        home/ work/            its user's home; its run_dir
+        work/                  its run_dir
         init.sh                its pid 1
         fstab sysctl network   what that mounts, sets, and tells `ip -batch`
+        root layers paths own  how it builds a root of its own: ``private_root``
+        home/                  its user's home where it has no such root
         init.log sshd.log
 
 /run is the host's own, so that its sshd has its /run/sshd and no service of the machine is mistaken for one of the
-host. RUN stays visible in it. /tmp is the machine's: a checkout or a virtual environment may live there.
+host. RUN stays visible in it. Where a host cannot have a root of its own, its files are the machine's, but for these.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE, MANAGEMENT_DEVICE, mac
+from e2c_dl.testbeds.this_machine.private_root import ROOT, PrivateRoot, escaped
 
 TEMPORARY = "tmp"
 _RUN = Path("/run")
@@ -35,6 +38,8 @@ _LOGIN_RECORDS = (
     "/var/log/btmp",
     "/var/log/lastlog",
 )  # sshd writes there; the machine's are not ours
+
+_Mount = tuple[object, object, str, str]  # what, where, of which type, with which options
 
 _SSHD = """\
 Port 22
@@ -73,14 +78,15 @@ class HostFiles:
     neighbours: Mapping[str, str]  # every host of the run, this one among them -> data address
     sysctl: Mapping[str, str]  # path under /proc/sys -> value
     root: bool = True  # made by root; else by an ordinary user, who has no other uid or gid than his own to give
+    apart: PrivateRoot | None = None  # None: its files are the machine's, but for those that are bound over them
 
     @property
     def directory(self) -> Path:
         return self.run / "hosts" / self.name
 
-    @property
-    def home(self) -> Path:
-        return self.directory / "home"
+    def home(self, user: pwd.struct_passwd) -> Path:
+        """Where ``user`` lives on this host."""
+        return self.directory / "home" if self.apart is None else Path(user.pw_dir)
 
     @property
     def work(self) -> Path:
@@ -88,7 +94,7 @@ class HostFiles:
 
     def write(self, user: pwd.struct_passwd) -> None:
         """Make the host's directory. ``user`` is who logs in. Raises: OSError."""
-        for part in ("etc", "var", "run/sshd", "sys", "home", "work"):
+        for part in ("etc", "var", "run/sshd", "sys", "work", *([] if self.apart else ["home"])):
             (self.directory / part).mkdir(parents=True, mode=0o755)
         for name, text in self.texts(user).items():
             (self.directory / name).write_text(text, encoding="utf-8")
@@ -103,6 +109,9 @@ class HostFiles:
         if self.run.is_relative_to(_RUN):
             self._in_run(self.run).mkdir(parents=True)
         (self.directory / "fstab").write_text(self.fstab(), encoding="utf-8")
+        if self.apart is not None:
+            for name, text in self.apart.texts(self.directory, self._above_layers()).items():
+                (self.directory / name).write_text(text, encoding="utf-8", errors="surrogateescape")
 
     def texts(self, user: pwd.struct_passwd) -> dict[str, str]:
         """File name under ``directory`` -> content, of all that does not depend on the machine's own files."""
@@ -110,7 +119,7 @@ class HostFiles:
             "hostname": f"{self.name}\n",
             "hosts": "127.0.0.1 localhost\n" + "".join(f"{a} {name}\n" for name, a in self.neighbours.items()),
             "resolv.conf": "",  # no name servers: a look-up that /etc/hosts cannot answer fails at once
-            "passwd": passwd(Path("/etc/passwd").read_text(encoding="utf-8"), user, self.home),
+            "passwd": passwd(Path("/etc/passwd").read_text(encoding="utf-8"), user, self.home(user)),
             "shadow": f"{user.pw_name}:*:1:0:99999:7:::\n",  # "*": no password, and not locked, as "!" would be
             "group": group(Path("/etc/group").read_text(encoding="utf-8"), with_tty=self.root),
             "nsswitch.conf": _NSSWITCH,
@@ -133,24 +142,47 @@ class HostFiles:
         return {path: file for path, file in (etc | records).items() if os.path.exists(path)}
 
     def fstab(self) -> str:
-        """What init mounts, in this order. /proc comes last: it hides what mount itself goes by."""
+        """What init mounts first, in this order; all of it, where the host has no root of its own.
+
+        /proc comes last: it hides what mount itself goes by.
+        """
         own, source = self.directory, f"e2cdl-{self.run.name}"
-        lines: list[tuple[object, object, str, str]] = [
-            (file, os.path.realpath(path), "none", "bind") for path, file in self.bound().items()
-        ]
+        lines: list[_Mount] = []
         if self.run.is_relative_to(_RUN):
             lines.append((self.run, self._in_run(self.run), "none", "bind"))
         lines += [
-            (own / "run", _RUN, "none", "rbind"),
-            # 5 is tty's gid; an ordinary user's namespace maps no gid but his own
-            (source, "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666" if self.root else "mode=600,ptmxmode=666"),
-            (source, "/dev/shm", "tmpfs", "nosuid,nodev,mode=1777"),  # names in it hold pids, which repeat among hosts
             (source, own / "sys", "sysfs", "nosuid,nodev,noexec"),
             ("/sys/fs/cgroup", own / "sys/fs/cgroup", "none", "rbind"),
-            (own / "sys", "/sys", "none", "rbind"),
-            (source, "/proc", "proc", "nosuid,nodev,noexec"),
         ]
-        return "".join(" ".join([*map(_escaped, line), "0", "0"]) + "\n" for line in lines)
+        if self.apart is None:
+            bound: list[_Mount] = [
+                (file, os.path.realpath(path), "none", "bind") for path, file in self.bound().items()
+            ]
+            lines = [*bound, *lines, *self._places(Path("/"))]
+        return _table(lines)
+
+    def _above_layers(self) -> str:
+        """What init mounts last where the host has a root of its own: all that is no layer of that."""
+        dev = ("/dev", ROOT / "dev", "none", "rbind,X-mount.mkdir")
+        lines: list[_Mount] = [dev, *self._places(ROOT)]
+        if not self.run.is_relative_to(_RUN):
+            lines.append((self.run, ROOT / self.run.relative_to("/"), "none", "bind,X-mount.mkdir"))
+        records = [record for record in _LOGIN_RECORDS if os.path.exists(record)]
+        lines += [(self.directory / "var" / Path(each).name, ROOT / each[1:], "none", "bind") for each in records]
+        return _table(lines)
+
+    def _places(self, root: Path) -> list[_Mount]:
+        """/run, /dev, /sys and /proc of the host, below ``root``."""
+        own, source = self.directory, f"e2cdl-{self.run.name}"
+        made = ",X-mount.mkdir" if self.apart else ""
+        tty = "gid=5,mode=620" if self.root else "mode=600"  # tty's gid; an ordinary user's namespace maps but his own
+        return [
+            (own / "run", root / "run", "none", "rbind" + made),
+            (source, root / "dev/pts", "devpts", tty + ",ptmxmode=666"),
+            (source, root / "dev/shm", "tmpfs", "nosuid,nodev,mode=1777"),  # names in it hold pids, which repeat
+            (own / "sys", root / "sys", "none", "rbind" + made),
+            (source, root / "proc", "proc", "nosuid,nodev,noexec" + made),
+        ]
 
     def _in_run(self, path: Path) -> Path:
         return self.directory / "run" / path.relative_to(_RUN)
@@ -180,6 +212,6 @@ def _configured(device: str, address: str) -> list[str]:
     return [f"link set {device} address {hardware}", f"addr add {address} dev {device}", f"link set {device} up"]
 
 
-def _escaped(field: object) -> str:
-    """``field`` as fstab(5) wants blanks."""
-    return str(field).replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
+def _table(mounts: Sequence[_Mount]) -> str:
+    """``mounts`` as fstab(5) has them."""
+    return "".join(" ".join([*map(escaped, line), "0", "0"]) + "\n" for line in mounts)

@@ -17,7 +17,7 @@ from pathlib import Path
 from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.base import Probe
 from e2c_dl.testbeds.registry import state_base
-from e2c_dl.testbeds.this_machine import cpu, rootless
+from e2c_dl.testbeds.this_machine import cpu, private_root, rootless
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH, with_system
 
 PROGRAMS = {
@@ -27,6 +27,7 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "mount": "mount",
     "umount": "mount",
+    "pivot_root": "util-linux",
     "hostname": "hostname",
     "sshd": "openssh-server",
     "ssh": "openssh-client",
@@ -87,6 +88,8 @@ def _all() -> Iterator[Probe]:
         yield _tried(f"tc {kind}", _qdisc_problem(kind), remedy)
     problem = tun_problem()
     yield _tried("TAP devices", problem and f"{_TUN}: {problem}", TUN_REMEDY, f"{_TUN}: can be opened")
+    remedy = "modprobe overlay; without it, hosts share this machine's files"
+    yield _tried("files of hosts", private_root.problem(), remedy, "their own, over this machine's: overlayfs")
     yield _cpu_quota()
     for name in PROGRAMS:
         yield program_probe(name)

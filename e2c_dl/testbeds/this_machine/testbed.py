@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from e2c_dl.archive import layout
 from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation import compute, tc
 from e2c_dl.emulation.backend import Backend
@@ -47,9 +48,10 @@ class ThisMachineTestbed(Testbed, ABC):
 
     @abstractmethod
     def make_hosts(
-        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp
-    ) -> MadeHosts:
-        """The hosts of ``run``, not yet up."""
+        self, run: registry.RegisteredRun, specs: Sequence[HostSpec], *, backend: Backend, tcp: Tcp,
+        seen: Collection[Path] = (),
+    ) -> MadeHosts:  # fmt: skip
+        """The hosts of ``run``, not yet up. ``seen``: directories that are there on hosts which see this machine's."""
 
     @abstractmethod
     def destroy(self, run_id: str) -> tuple[str, ...]:
@@ -110,14 +112,24 @@ class ThisMachineRun(ClaimedRun):
         self._relay_stopped = False  # when it was looked at last
         self._choose()
 
-    def adopt(self, scenario: Scenario, *, archive: Path, strict: bool, only_probe: bool = False) -> None:
-        super().adopt(scenario, archive=archive, strict=strict, only_probe=only_probe)
+    def adopt(
+        self,
+        scenario: Scenario,
+        *,
+        archive: Path,
+        strict: bool,
+        only_probe: bool = False,
+        artifacts: Path | None = None,
+    ) -> None:
+        super().adopt(scenario, archive=archive, strict=strict, only_probe=only_probe, artifacts=artifacts)
         self._choose()
 
     def provision(self) -> tuple[Access, ...]:
         """Make the hosts: there is nothing to reserve on one's own machine. Raises: TestbedError."""
         specs = [HostSpec(name=name, cores=self._plan.cores.get(name)) for name in self._scenario.topology.names]
-        self._hosts = self._kind.make_hosts(self._run, specs, backend=self._backend, tcp=self._scenario.tcp)
+        self._hosts = self._kind.make_hosts(
+            self._run, specs, backend=self._backend, tcp=self._scenario.tcp, seen=self._seen()
+        )
         self.accesses = self._hosts.up()
         self._run = self._hosts.run  # with its hosts, which ``up`` registered
         return self.accesses
@@ -170,6 +182,12 @@ class ThisMachineRun(ClaimedRun):
     def secrets(self) -> tuple[bytes, ...]:
         found = [self.state_dir / name for name in KEYS]
         return tuple(path.read_bytes() for path in found if path.is_file())
+
+    def _seen(self) -> tuple[Path, ...]:
+        """Directories of this machine that the scenario names, which its hosts see at the same paths."""
+        copy = Path(self._run.archive) / layout.E2CLAB  # the workflow's ``scenario_dir``
+        named = (self._artifacts, copy, Path(self._scenario.training.data_dir or "").expanduser())
+        return tuple(path for path in named if path is not None and path.is_absolute() and path.is_dir())
 
     def _choose(self) -> None:
         """How the scenario is emulated: found by trying what the kernel can do, so once per scenario."""
