@@ -1,71 +1,71 @@
-"""Clock alignment: how far each rank's clock stands from rank 0's, by asking it and believing the fastest answer.
+"""The clock exchange: how far one's clock stands from the reference's, by asking it again and again over UDP.
 
 ::
 
-    rank r   asked |----------------------------| answered      offset      = told - (asked + answered) / 2
-                     \\                        /                  uncertainty = (answered - asked) / 2
-    rank 0            `---------- told -------'
+    own clock   asked |------------------------------| answered    offset = (received - asked + sent - answered) / 2
+                       \\                            /                within half of what the two ways took
+    reference           `--- received -- sent -----'
 
-Whatever the two ways take, the true offset lies within the uncertainty, so of many exchanges the one with the shortest
-round trip is kept. It runs over the management address, which is never shaped: an asymmetric link would not fool the
-bound, but widen it. Two exchanges, at the start and at the end of training, also give the drift between the clocks;
-those in between show whether it was even::
-
-    offset            .--x---x      a clock that stepped or changed its pace: straight lines between the exchanges, and
-      |          x   '              an uncertainty that covers what happened between the two beside the step
-      |  x---x--'
+Whatever the two ways take, the true offset lies within the uncertainty. Arrivals are the kernel's, put on each side's
+own clock: a program that is busy delays neither. Question and answer have one size, so that a slow line takes equally
+long for both, and nobody is answered more than was asked. :mod:`e2c_dl.trace.alignment` has what follows from many.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from dataclasses import asdict
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.alignment import Alignment, Exchange, telling
 from e2c_dl.trace.model import ClockAlignment
 
 FORMAT = 2  # of clock.json; 1 did not say
 ROUNDS = 100
 ENOUGH_ROUNDS = 8
-ANSWER_WITHIN_S = 0.2
+FEW_ROUNDS = 4  # of an exchange while training: it shall cost nothing that anyone could measure
+EVERY_S = 1.0
+"""Between two of those: so long may a step remain unseen."""
 GIVE_UP_AFTER_S = 10.0
-DRIFT_APART_NS = 1_000_000_000
-MOST_DRIFT = 1e-3  # no clock that merely goes wrong is further off: what changes faster has stepped
-MOST_UNCERTAIN = 2.0  # times the median uncertainty: beyond it, an exchange in between tells nothing
+_FEW_WITHIN_S = 1.0  # a reference that is stopped just now does not answer
+_ANSWER_WITHIN_S = 0.2
 
-_QUESTION = struct.Struct("!Q")  # a random number, so that a late answer is not taken for the next
-_ANSWER = struct.Struct("!Qq")  # the same number, the time
+_QUESTION = struct.Struct("!Q16x")  # a random number, so that a late answer is not taken for the next
+_ANSWER = struct.Struct("!Qqq")  # the same number, received, sent
+_ARRIVAL = struct.Struct("@qq")  # struct timespec
+_TIMESTAMP = getattr(socket, "SO_TIMESTAMPNS", 35)  # of Linux; no Python before 3.14 names it
+_MOST_LATE_NS = 1_000_000_000  # a datagram that seems to have waited longer met a step of the machine's clock
 
-
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """Offset of the reference clock from one's own (reference = own + offset_ns), at ``at_ns`` of one's own."""
-
-    offset_ns: int
-    at_ns: int
-    uncertainty_ns: int  # half the round trip
+Clock = Callable[[], int]
 
 
 class ClockServer:
-    """Tells the time of this host's clock to whoever asks, from a thread of its own, until it is closed."""
+    """Tells the time of this host's clock to whoever asks, from a thread of its own, until it is closed.
 
-    def __init__(self, address: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((address, 0))
+    Raises: TrainingError, if it cannot listen at ``address``.
+    """
+
+    def __init__(self, address: str, clock: Clock = time.monotonic_ns) -> None:
+        try:
+            self._socket = _socket(address, 0)
+            self._socket.bind((address, 0))
+        except OSError as error:
+            raise TrainingError(
+                f"{address}: cannot serve the clock there: {error.strerror or error}; name an address of this host"
+            ) from error
         self._clock = clock
+        self._farewell = secrets.token_bytes(_QUESTION.size + 1)
         self._thread = threading.Thread(target=self._serve, name="clock", daemon=True)
         self._thread.start()
 
@@ -76,8 +76,8 @@ class ClockServer:
         return port
 
     def close(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as farewell:
-            farewell.sendto(b"", self._socket.getsockname())  # an empty question: the thread ends
+        with socket.socket(self._socket.family, socket.SOCK_DGRAM) as farewell:
+            farewell.sendto(self._farewell, self._socket.getsockname()[:2])
         self._thread.join()
         self._socket.close()
 
@@ -88,13 +88,45 @@ class ClockServer:
         self.close()
 
     def _serve(self) -> None:
-        own = self._socket.getsockname()[0]
         while True:
-            question, sender = self._socket.recvfrom(64)
-            if not question and sender[0] == own:  # an empty one from elsewhere ends nothing
+            question, received_ns, sender = _receive(self._socket, self._clock)
+            if question == self._farewell:  # nobody else knows it
                 return
             if len(question) == _QUESTION.size:
-                self._socket.sendto(_ANSWER.pack(*_QUESTION.unpack(question), self._clock()), sender)
+                answer = _ANSWER.pack(*_QUESTION.unpack(question), received_ns, self._clock())
+                _send(self._socket, answer, sender)
+
+
+class ReferenceClock:
+    """The reference's clock as seen by one who asks it, again and again. Threads ask one after the other."""
+
+    def __init__(self, address: str, port: int, clock: Clock = time.monotonic_ns) -> None:
+        self._address, self._port, self._clock = address, port, clock
+        self._seen = Alignment()
+        self._asking = threading.Lock()
+
+    def exchange(self) -> ClockAlignment:
+        """The alignment after one more exchange. Raises: TrainingError, if too few answers came."""
+        with self._asking:
+            self._add(self._ask(ROUNDS, GIVE_UP_AFTER_S))
+            return self._seen.value()
+
+    def exchange_few(self) -> ClockAlignment:
+        """The same as cheaply as while training. The uncertainty holds until the next is due. Raises: TrainingError.
+
+        After a step those before tell nothing of now: then as many are made at once as at first.
+        """
+        with self._asking:
+            seen = self._ask(FEW_ROUNDS, _FEW_WITHIN_S)
+            self._add(seen if self._seen.explains(seen) else (*seen, *self._ask(ROUNDS, _FEW_WITHIN_S)))
+            return self._seen.value(self._clock() + round(EVERY_S * 1e9))
+
+    def _ask(self, rounds: int, within_s: float) -> tuple[Exchange, ...]:
+        return exchange(self._address, self._port, rounds=rounds, clock=self._clock, within_s=within_s)
+
+    def _add(self, seen: tuple[Exchange, ...]) -> None:
+        for each in seen:
+            self._seen.add(each)
 
 
 def exchange(
@@ -102,44 +134,31 @@ def exchange(
     port: int,
     *,
     rounds: int = ROUNDS,
-    clock: Callable[[], int] = time.monotonic_ns,
+    clock: Clock = time.monotonic_ns,
     within_s: float = GIVE_UP_AFTER_S,
-) -> Exchange:
-    """The best of ``rounds`` exchanges with the ClockServer at ``address``. Blocks for about ``rounds`` round trips.
+) -> tuple[Exchange, ...]:
+    """Those of ``rounds`` exchanges with the ClockServer at ``address`` that tell most, one or two, in order of time.
 
-    Raises: TrainingError, if too few answers came.
+    Blocks for about ``rounds`` round trips. Raises: TrainingError, if too few answers came.
     """
     answers: list[Exchange] = []
     give_up = time.monotonic() + within_s
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.connect((address, port))
-        asking.settimeout(ANSWER_WITHIN_S)
-        while len(answers) < rounds and time.monotonic() < give_up:
-            answer = _ask(asking, clock)
-            if answer is not None:
-                answers.append(answer)
+    try:
+        with _socket(address, port) as asking:
+            asking.connect((address, port))
+            asking.settimeout(_ANSWER_WITHIN_S)
+            while len(answers) < rounds and time.monotonic() < give_up:
+                answer = _ask(asking, clock)
+                if answer is not None:
+                    answers.append(answer)
+    except OSError as error:  # no route, no such address
+        raise TrainingError(f"{address}:{port}: cannot ask the reference clock there: {error}") from error
     if len(answers) < min(rounds, ENOUGH_ROUNDS):
         raise TrainingError(
             f"{address}:{port}: only {len(answers)} of {rounds} clock exchanges were answered within "
             f"{within_s:.0f} s; let UDP pass between the hosts' management addresses"
         )
-    return min(answers, key=lambda answer: answer.uncertainty_ns)  # least delayed: its bound is the tightest
-
-
-def align(*exchanges: Exchange) -> ClockAlignment:
-    """The alignment that one or more exchanges, in order of time, give.
-
-    A line if it explains all of them within their uncertainties. Its drift is used only if the first and the last are
-    at least a second apart and their offsets differ by more than their uncertainties; otherwise the more certain one
-    holds alone.
-    """
-    first, *between, last = exchanges if len(exchanges) > 1 else (*exchanges, *exchanges)
-    line = _line(first, last)
-    if all(abs(_off_ns(line, each)) <= each.uncertainty_ns + line.uncertainty_ns for each in between):
-        return line
-    usual_ns = median(each.uncertainty_ns for each in between)
-    telling = [each for each in between if each.uncertainty_ns <= MOST_UNCERTAIN * usual_ns]
-    return _knotted(first, *telling, last)
+    return telling(answers)
 
 
 def write_alignment(path: Path, alignment: ClockAlignment) -> None:
@@ -157,68 +176,49 @@ def read_alignment(file: Path | Place) -> ClockAlignment:
     return alignment
 
 
-def _line(first: Exchange, last: Exchange) -> ClockAlignment:
-    apart_ns = last.at_ns - first.at_ns
-    change_ns = last.offset_ns - first.offset_ns
-    if apart_ns < DRIFT_APART_NS or abs(change_ns) <= first.uncertainty_ns + last.uncertainty_ns:
-        best = min(first, last, key=lambda each: each.uncertainty_ns)
-        return ClockAlignment(offset_ns=best.offset_ns, at_ns=best.at_ns, uncertainty_ns=best.uncertainty_ns)
-    return ClockAlignment(
-        offset_ns=first.offset_ns,
-        drift=change_ns / apart_ns,
-        at_ns=first.at_ns,
-        uncertainty_ns=max(first.uncertainty_ns, last.uncertainty_ns),
-    )
+def _socket(address: str, port: int) -> socket.socket:
+    """A UDP socket of the family of ``address``, whose datagrams the kernel stamps. Raises: OSError."""
+    family = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0][0]
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
+    return made
 
 
-def _off_ns(line: ClockAlignment, seen: Exchange) -> float:
-    return seen.offset_ns - line.offset_ns - line.drift * (seen.at_ns - line.at_ns)
+def _receive(receiving: socket.socket, clock: Clock) -> tuple[bytes, int, Any]:
+    """(datagram, when it had arrived on ``clock``, sender). Raises: OSError."""
+    datagram, said, _, sender = receiving.recvmsg(64, socket.CMSG_SPACE(_ARRIVAL.size))
+    wall_ns, now_ns = time.time_ns(), clock()  # in this order: what passes between them only widens the bound
+    for level, kind, value in said:
+        if (level, kind, len(value)) == (socket.SOL_SOCKET, _TIMESTAMP, _ARRIVAL.size):
+            seconds, part_ns = _ARRIVAL.unpack(value)
+            late_ns = wall_ns - seconds * 1_000_000_000 - part_ns
+            if 0 <= late_ns <= _MOST_LATE_NS:
+                now_ns -= late_ns
+    return datagram, now_ns, sender
 
 
-def _knotted(*exchanges: Exchange) -> ClockAlignment:
-    """Straight lines from each of ``exchanges`` to the next, without those that a clock set back has shown twice."""
-    rising = [exchanges[0]]
-    for each in exchanges[1:]:
-        while rising and rising[-1].at_ns >= each.at_ns:
-            rising.pop()
-        rising.append(each)
-    changes_ns = [abs(b.offset_ns - a.offset_ns) for a, b in pairwise(exchanges)]
-    hidden_ns = max(_hidden_ns(rising), 0 if len(rising) == len(exchanges) else max(changes_ns))
-    return replace(
-        _line(rising[0], rising[-1]),
-        uncertainty_ns=max(each.uncertainty_ns for each in rising) + math.ceil(hidden_ns),
-        knots=tuple((each.at_ns, each.offset_ns) for each in rising),
-    )
+def _send(sending: socket.socket, answer: bytes, receiver: Any) -> None:
+    """``answer`` is on its way, or lost: who asked is gone, or cannot be reached, and asks again if not."""
+    try:
+        sending.sendto(answer, receiver)
+    except OSError:
+        return
 
 
-def _hidden_ns(exchanges: list[Exchange]) -> float:
-    """How far the clock may have been, between two of ``exchanges``, from the straight line that joins them."""
-    apart_ns = [b.at_ns - a.at_ns for a, b in pairwise(exchanges)]
-    changes_ns = [b.offset_ns - a.offset_ns for a, b in pairwise(exchanges)]
-    slopes = [change / apart for change, apart in zip(changes_ns, apart_ns, strict=True)]
-    hidden_ns = 0.0
-    for index, (slope, apart) in enumerate(zip(slopes, apart_ns, strict=True)):
-        # A clock that drifts does so in a neighbouring interval too; one that stepped does not.
-        neighbours = slopes[max(0, index - 1) : index] + slopes[index + 1 : index + 2]
-        unlike = min((abs(slope - other) for other in neighbours), default=abs(slope))
-        hidden_ns = max(hidden_ns, apart * (abs(slope) if abs(slope) > MOST_DRIFT else unlike))
-    return hidden_ns
-
-
-def _ask(asking: socket.socket, clock: Callable[[], int]) -> Exchange | None:
+def _ask(asking: socket.socket, clock: Clock) -> Exchange | None:
     """One exchange; None if no answer to it came in time (UDP may lose it, or nobody listens yet)."""
     number = secrets.randbits(64)
     asked_ns = clock()
     try:
         asking.send(_QUESTION.pack(number))
-        answer = asking.recv(64)
-        answered_ns = clock()
+        answer, answered_ns, _ = _receive(asking, clock)
     except (TimeoutError, ConnectionRefusedError):
         return None
-    if len(answer) != _ANSWER.size or answered_ns < asked_ns:  # its own clock was set back meanwhile
+    if len(answer) != _ANSWER.size:
         return None
-    echoed, told_ns = _ANSWER.unpack(answer)
-    if echoed != number:
+    echoed, received_ns, sent_ns = _ANSWER.unpack(answer)
+    ways_ns = (answered_ns - asked_ns) - (sent_ns - received_ns)
+    if echoed != number or answered_ns < asked_ns or ways_ns < 0:  # a clock was set meanwhile
         return None
-    middle_ns = (asked_ns + answered_ns) // 2
-    return Exchange(offset_ns=told_ns - middle_ns, at_ns=middle_ns, uncertainty_ns=(answered_ns - asked_ns + 1) // 2)
+    offset_ns = (received_ns - asked_ns + sent_ns - answered_ns) // 2
+    return Exchange(offset_ns=offset_ns, at_ns=(asked_ns + answered_ns) // 2, uncertainty_ns=(ways_ns + 1) // 2)

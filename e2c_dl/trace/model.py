@@ -138,6 +138,15 @@ class State(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClockStep:
+    """A window of one's own clock within which it stepped or changed its pace, nobody knows when."""
+
+    from_ns: int
+    to_ns: int
+    uncertainty_ns: int  # of times in it
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClockAlignment:
     """Map of one rank's clock to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``.
 
@@ -149,6 +158,8 @@ class ClockAlignment:
     at_ns: int = 0  # own clock, where offset_ns was measured
     uncertainty_ns: int = 0  # at most: half the best round trip of an exchange, and what a step between two can hide
     knots: tuple[tuple[int, int], ...] = ()  # (own clock, offset), rising
+    usual_uncertainty_ns: int | None = None  # outside of steps; None: uncertainty_ns holds everywhere
+    steps: tuple[ClockStep, ...] = ()  # rising
 
     def problem(self) -> str | None:
         """What no clock can be like, in words; None: nothing. What has none aligns every time up to MOST_NS."""
@@ -161,7 +172,26 @@ class ClockAlignment:
             return f"drift {self.drift:g} is none of a clock"
         if any(b[0] <= a[0] for a, b in pairwise(self.knots)):
             return "knots do not rise"
+        return self._problem_of_steps()
+
+    def _problem_of_steps(self) -> str | None:
+        if not 0 <= (self.usual_uncertainty_ns or 0) <= self.uncertainty_ns:
+            return f"usual_uncertainty_ns {self.usual_uncertainty_ns} is not within uncertainty_ns"
+        for step in self.steps:
+            if not 0 <= step.uncertainty_ns <= self.uncertainty_ns:
+                return f"the uncertainty of a step, {step.uncertainty_ns}, is not within uncertainty_ns"
+            if not -MOST_NS <= step.from_ns <= step.to_ns <= MOST_NS:
+                return f"a step from {step.from_ns} to {step.to_ns} is none"
         return None
+
+    def uncertainties_ns(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How far each of these times, aligned, may be off."""
+        usual_ns = self.uncertainty_ns if self.usual_uncertainty_ns is None else self.usual_uncertainty_ns
+        uncertain = np.full(len(own_ns), usual_ns, dtype=np.int64)
+        for step in self.steps:
+            within = (own_ns >= step.from_ns) & (own_ns <= step.to_ns)
+            uncertain[within] = np.maximum(uncertain[within], step.uncertainty_ns)
+        return uncertain
 
     def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Times of this rank's clock on the reference clock."""

@@ -10,32 +10,25 @@ from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace import clock
-from e2c_dl.trace.clock import ClockServer, Exchange
+from e2c_dl.trace.clock import EVERY_S, Clock, ClockServer, ReferenceClock
 from e2c_dl.trace.model import ClockAlignment
-
-EVERY_S = 3.0
-FEW_ROUNDS = 16  # of an exchange while training: it shall cost nothing that anyone could measure
-_WITHIN_S = 1.0  # then: a rank 0 that is stopped just now does not answer
 
 
 class Clocks:
     """Made by :meth:`start`; :meth:`followed` while training, then :meth:`finish`. ``own`` is this host's clock."""
 
-    def __init__(self, assignment: Assignment, control: Control, port: int, own: Callable[[], int]) -> None:
-        self._assignment, self._control, self._port, self._own = assignment, control, port, own
-        self._seen: list[Exchange] = []
+    def __init__(self, assignment: Assignment, control: Control, port: int, own: Clock) -> None:
+        self._assignment, self._control = assignment, control
+        self._reference = ReferenceClock(assignment.members[0].address, port, own)
 
     @classmethod
-    async def start(
-        cls, assignment: Assignment, control: Control, resources: AsyncExitStack, own: Callable[[], int]
-    ) -> Clocks:
+    async def start(cls, assignment: Assignment, control: Control, resources: AsyncExitStack, own: Clock) -> Clocks:
         """All ranks exchange with rank 0, which serves until ``resources`` are released. Raises: TrainingError."""
         port = None
         if assignment.rank == 0:
             port = resources.enter_context(ClockServer(assignment.own.address, own)).port
         clocks = cls(assignment, control, await control.broadcast("clock", port), own)
-        await clocks._exchange()  # before training, as drift shows only between two
+        await clocks._exchange(clocks._reference.exchange)  # before training, as drift shows only between two
         await control.barrier("clocks")  # nothing else shall use the network during an exchange
         return clocks
 
@@ -52,23 +45,18 @@ class Clocks:
     async def finish(self) -> None:
         """All ranks exchange a last time. Raises: TrainingError."""
         await self._control.barrier("clocks again", WHILE_ALIVE)  # ranks that still train would delay the answers
-        await self._exchange()
+        await self._exchange(self._reference.exchange)
 
     async def _follow(self) -> None:
         while self._assignment.rank:
             await asyncio.sleep(EVERY_S)
             try:
-                await self._exchange(rounds=FEW_ROUNDS, within_s=_WITHIN_S)
+                await self._exchange(self._reference.exchange_few)
             except TrainingError:
                 continue  # the exchanges before and after tell what this one would have
 
-    async def _exchange(self, rounds: int = clock.ROUNDS, within_s: float = clock.GIVE_UP_AFTER_S) -> None:
+    async def _exchange(self, ask: Callable[[], ClockAlignment]) -> None:
         """One more; rank 0's clock is the reference, and needs none."""
-        if self._assignment.rank:
-            reference = self._assignment.members[0].address
-            seen = await abandonable(  # it blocks: in the loop, it would hold up messages
-                clock.exchange, reference, self._port, rounds=rounds, within_s=within_s, clock=self._own
-            )
-            self._seen.append(seen)
-        alignment = clock.align(*self._seen) if self._seen else ClockAlignment()
+        # It blocks: in the loop, it would hold up messages.
+        alignment = await abandonable(ask) if self._assignment.rank else ClockAlignment()
         self._assignment.records.write_clock(alignment)  # each time: a run that ends early has the last

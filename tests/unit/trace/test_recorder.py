@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.clock import ClockServer, Exchange, align, exchange, read_alignment, write_alignment
-from e2c_dl.trace.model import SPAN, ClockAlignment, Phase
+from e2c_dl.trace.model import SPAN, Phase
 from e2c_dl.trace.recorder import Recorder, read_spans
 
 
@@ -116,34 +115,3 @@ def test_a_disk_that_becomes_full_fails_whoever_records_next(tmp_path: Path) -> 
         recording.record(Phase.STEP, 0, 0, 0)
     with pytest.raises(TrainingError, match="cannot write the trace"):
         recording.close()
-
-
-def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty() -> None:
-    wrong_ns = 7_000_000_000
-    with ClockServer("127.0.0.1", clock=lambda: time.monotonic_ns() + wrong_ns) as server:
-        found = exchange("127.0.0.1", server.port, rounds=30)
-    assert abs(found.offset_ns - wrong_ns) <= found.uncertainty_ns
-
-
-def test_nobody_answers() -> None:
-    with pytest.raises(TrainingError, match="clock exchanges"):
-        exchange("127.0.0.1", 9, within_s=0.5)
-
-
-def at(at_ns: int, offset_ns: int, uncertainty_ns: int = 10) -> Exchange:
-    return Exchange(at_ns=at_ns, offset_ns=offset_ns, uncertainty_ns=uncertainty_ns)
-
-
-def test_drift_needs_a_second_and_more_than_the_uncertainty() -> None:
-    second = 1_000_000_000
-    assert align(at(0, 100)) == ClockAlignment(offset_ns=100, at_ns=0, uncertainty_ns=10)
-    assert align(at(0, 100), at(second, 1100)).drift == pytest.approx(1e-6)
-    assert align(at(0, 100), at(second - 1, 1100)).drift == 0.0
-    assert align(at(0, 100, 500), at(second, 1100, 500)).drift == 0.0
-    assert align(at(0, 100, 20), at(second, 105, 10)).offset_ns == 105
-
-
-def test_alignment_is_read_back(tmp_path: Path) -> None:
-    alignment = ClockAlignment(offset_ns=-5, drift=2e-6, at_ns=77, uncertainty_ns=3)
-    write_alignment(tmp_path / "clock.json", alignment)
-    assert read_alignment(tmp_path / "clock.json") == alignment
