@@ -5,6 +5,7 @@
     layers_services/   E2Clab service classes, one per file   a symbolic link in e2c_dl/data leads to it in a checkout,
     playbooks/         Ansible                                a wheel has the files themselves there
     constraints.txt    exact versions of all it needs
+    experiments/       scenarios with their claims
     Dockerfile         of the image whose containers are hosts
     scenario/template/ the commented scenario that ``init`` copies
 """
@@ -26,6 +27,11 @@ def layers_services_dir() -> Path:
 def playbooks_dir() -> Path:
     """Directory of the Ansible playbooks. Raises: InputError, if the installation lacks it."""
     return _existing("data", "playbooks")
+
+
+def experiments_dir() -> Path:
+    """Directory of the experiments. Raises: InputError, if the installation lacks it."""
+    return _existing("data", "experiments")
 
 
 def constraints_file() -> Path:

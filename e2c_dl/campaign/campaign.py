@@ -72,6 +72,15 @@ class Campaign(Underway):
         return first if first is None or self.cause is None or isinstance(first, Interrupted) else self.cause
 
     @property
+    def artifacts_dir(self) -> Path:
+        """What was named, or an empty folder that goes with ``work_dir``."""
+        if self.request.artifacts is not None:
+            return self.request.artifacts
+        own = self.work_dir / "artifacts"
+        own.mkdir(exist_ok=True)
+        return own
+
+    @property
     def work_dir(self) -> Path:
         """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
         return self.archive_path / layout.E2CLAB

@@ -25,7 +25,7 @@ class Request:
     """One run, as asked for on the command line. Paths are absolute."""
 
     scenario: Path
-    artifacts: Path
+    artifacts: Path | None  # None: an empty folder of the run's own, for a workflow that takes nothing from it
     testbed: str  # its name: local
     options: Mapping[str, str] = field(default_factory=dict)  # what was said about the testbed: inventory, image
     archive: Path | None = None  # None: runs/SCENARIO-TIME-RUN in the working directory
@@ -67,11 +67,13 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
     testbed = catalogue.testbed(request.testbed, request.options)
     scenario = load(request.scenario)
     archive = request.archive or Path.cwd() / scenario.name  # of both the default is made
-    for what, place in (("--archive", archive), ("artifacts", request.artifacts), (STATE_VARIABLE, state_base())):
-        _check_plain(what, place)
-    if not request.artifacts.is_dir():
+    named = {"--archive": archive, "artifacts": request.artifacts, STATE_VARIABLE: state_base()}
+    for what, place in named.items():
+        if place is not None:
+            _check_plain(what, place)
+    if request.artifacts is not None and not request.artifacts.is_dir():
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
-    for problem in local_problems(request.scenario):
+    for problem in local_problems(scenario, elsewhere=catalogue.is_elsewhere(request.testbed)):
         raise problem
     if scenario.training.mathematics == SHAPES:
         check_profile(scenario)

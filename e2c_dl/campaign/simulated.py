@@ -65,6 +65,8 @@ def check(simulation: Simulation) -> None:
     for remark in scenario.remarks:
         simulation.console.say(f"remark: {remark}")
     simulation.profile = read_profile(simulation.profile_file, scenario)
+    if simulation.profile.machine:
+        simulation.console.say(f"hosts compute as measured on {simulation.profile.machine}")
     inputs.check(scenario, simulation.profile)
     if simulation.request.seed is not None and simulation.request.healthy:
         raise InputError("a seed places injected departures, and --healthy takes them out; ask for one of the two")

@@ -92,7 +92,7 @@ def deploy(campaign: Campaign) -> None:
     testbed = campaign.the_testbed
     session = Session(
         scenario_dir=campaign.work_dir,
-        artifacts_dir=campaign.request.artifacts,
+        artifacts_dir=campaign.artifacts_dir,
         state_dir=testbed.state_dir,
         hosts=len(campaign.the_scenario.topology.hosts),
         provider=testbed.provider(),

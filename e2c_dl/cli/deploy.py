@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.SCENARIO
-@click.argument("artifacts", type=options.PATH)
+@options.ARTIFACTS
 @options.on("local")
 @options.KEPT_IN
 @click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than requested.")
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @options.as_json("Print the report as JSON on standard output, nothing else.")
 def deploy(
     scenario: Path,
-    artifacts: Path,
+    artifacts: Path | None,
     testbed: str,
     archive: Path | None,
     strict: bool,
@@ -49,7 +49,8 @@ def deploy(
 ) -> None:
     """Deploy SCENARIO's layers, emulate its network, train, collect everything, and say what slowed it down.
 
-    ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; first light needs none, but it must exist.
+    ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; leave it out where it takes nothing.
+    A scenario is code: what its workflow says runs on the hosts and on this machine, with your rights.
     """
     from e2c_dl.testbeds import catalogue
 
@@ -77,7 +78,7 @@ def deploy(
 
 
 def requested(
-    scenario: Path, artifacts: Path, testbed: str, archive: Path | None, said: dict[str, str | None], *,
+    scenario: Path, artifacts: Path | None, testbed: str, archive: Path | None, said: dict[str, str | None], *,
     seed: int | None, healthy: bool, strict: bool = False, keep: bool = False, only_probe: bool = False,
 ) -> Request:  # fmt: skip
     """What was typed, with paths as seen from here. Raises: UsageError if some of it excludes the rest."""
@@ -86,7 +87,7 @@ def requested(
     options.one_of(seed=seed is not None, healthy=healthy)
     return Request(
         scenario=Path(os.path.abspath(scenario)),
-        artifacts=Path(os.path.abspath(artifacts)),
+        artifacts=options.absolute(artifacts),
         testbed=testbed,
         options=options.given(said),
         archive=options.absolute(archive),

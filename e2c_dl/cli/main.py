@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import os
@@ -18,6 +19,9 @@ from e2c_dl import __version__
 from e2c_dl.cli import streams
 from e2c_dl.errors import E2cDlError, InputError, Interrupted  # little of the package: --help answers at once
 from e2c_dl.testbeds.this_machine.system_path import with_system
+
+COMPLETE_VARIABLE = "_E2C_DL_COMPLETE"
+"""By which a shell asks for completions, as click names it for a program called e2c-dl."""
 
 COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
@@ -49,6 +53,8 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "shell": ("e2c_dl.cli.machine", "shell", "Open a shell, or run a command, on a host that is up."),
     "logs": ("e2c_dl.cli.machine", "logs", "Show the logs of a run, up or archived."),
     "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),
+    "runs": ("e2c_dl.cli.listing", "runs", "List archives, and the runs that are up on this machine."),
+    "completion": ("e2c_dl.cli.listing", "completion", "Print what makes bash, zsh or fish complete commands."),
     "services": ("e2c_dl.cli.services", "services", "List our E2Clab services, or install them for plain E2Clab."),
 }
 
@@ -80,6 +86,15 @@ class Lazy(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)  # only this: others take seconds
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, _, help_line) in COMMANDS.items()])
@@ -106,7 +121,9 @@ def main() -> None:
     try:
         _begin()
         os.environ["PATH"] = with_system(os.environ.get("PATH"))  # for all that is started, and what releases it
-        cli.main(prog_name="e2c-dl", standalone_mode=False)  # else click prints usage, on several lines, and exits
+        cli.main(
+            prog_name="e2c-dl", standalone_mode=False, complete_var=COMPLETE_VARIABLE
+        )  # else click prints usage, on several lines, and exits
         sys.stdout.flush()  # here, where a full disk can be told
     except click.exceptions.Abort:  # Ctrl-C where no run was under way
         _end("e2c-dl: interrupted", Interrupted.exit_code)

@@ -11,6 +11,7 @@ import click
 
 PATH = click.Path(path_type=Path)
 SCENARIO = click.argument("scenario", type=PATH)  # existence is checked by the loader, whose message says what to do
+ARTIFACTS = click.argument("artifacts", type=PATH, required=False)
 ARCHIVE = click.argument("archive", type=PATH)
 KEPT_IN = click.option("--archive", type=PATH, help="Where the run is kept [default: runs/SCENARIO-TIME-RUN].")
 SEED = click.option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.SCENARIO
-@click.argument("artifacts", type=options.PATH)
+@options.ARTIFACTS
 @options.on("local")
 @options.KEPT_IN
 @click.option("--strict", is_flag=True, help="Exit code 3 if a host or a link is slower than designed.")
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @options.HEALTHY
 @options.as_json("Print what was measured as JSON on standard output, nothing else.")
 def probe(
-    scenario: Path, artifacts: Path, testbed: str, archive: Path | None, strict: bool, seed: int | None,
+    scenario: Path, artifacts: Path | None, testbed: str, archive: Path | None, strict: bool, seed: int | None,
     healthy: bool, as_json: bool, **said: str | None,
 ) -> None:  # fmt: skip
     """Deploy SCENARIO, measure every link that training would use, try a few gradients on every host, and end.

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from e2c_dl.cli import options
 
+if TYPE_CHECKING:
+    from e2c_dl.drivers.virtual.foreseen import LinkUse
+    from e2c_dl.scenario.model import Scenario
+
+_MOST_ROWS, _MOST_UNUSED = 12, 6
+
 
 @click.command()
 @options.SCENARIO
-def init(scenario: Path) -> None:
-    """Write a commented scenario into the new folder SCENARIO: edit it, `check` it, `deploy` it."""
-    from e2c_dl.scenario.copies import init as write
+@click.option("--example", metavar="NAME", help="A copy of one of the experiments instead, such as first-light.")
+def init(scenario: Path, example: str | None) -> None:
+    """Write a commented scenario into the new folder SCENARIO: edit it, `check` it, `deploy` it.
 
-    for path in write(scenario):
+    A scenario is code: what its workflow says runs on the hosts and on this machine, with your rights.
+    """
+    from e2c_dl.scenario import copies
+
+    for path in copies.init(scenario) if example is None else copies.example(example, scenario):
         click.echo(path)
     click.echo(f"next: edit these files, then `e2c-dl check {scenario}`")
 
@@ -25,10 +37,12 @@ def init(scenario: Path) -> None:
 @click.command()
 @options.SCENARIO
 @click.option("--on", "testbed", default="local", show_default=True, help="Also check what this testbed can honour.")
-def check(scenario: Path, testbed: str) -> None:
+@options.as_json("Print what was found as JSON: valid, problems, remarks, hosts, training, links used and unused.")
+def check(scenario: Path, testbed: str, as_json: bool) -> None:
     """Read and validate SCENARIO as a whole; one line per problem, naming file, key and remedy.
 
-    Remarks are no problems: what they are about holds as it stands.
+    Says what training will use: how much each link carries per iteration, once a profile tells the model's size, and
+    which links it leaves alone. Remarks are no problems: what they are about holds as it stands.
     """
     from e2c_dl.scenario.load import load, local_problems, problems
     from e2c_dl.testbeds import catalogue
@@ -36,12 +50,18 @@ def check(scenario: Path, testbed: str) -> None:
     catalogue.check_name(testbed)  # first: a wrong name would be found only after the scenario's own problems
     found = [*problems(scenario)]
     if not found:  # what a testbed lacks matters once the scenario is sound
-        found += local_problems(scenario)
-    for problem in found:
+        found += local_problems(load(scenario), elsewhere=catalogue.is_elsewhere(testbed))
+    if as_json and found:
+        click.echo(json.dumps({"valid": False, "problems": [str(problem) for problem in found]}, indent=1))
+    for problem in () if as_json else found:
         click.echo(f"e2c-dl: {problem}", err=True)
     if found:
         sys.exit(2)  # wrong input, nothing was started: as deploy would say
     loaded = load(scenario)
+    use = _use(loaded)
+    if as_json:
+        click.echo(json.dumps(_as_json(loaded, use), indent=1))
+        return
     for remark in loaded.remarks:  # on standard output: no problems
         click.secho(f"remark: {remark}", dim=True)
     topology = loaded.topology
@@ -51,6 +71,52 @@ def check(scenario: Path, testbed: str) -> None:
         f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; "
         f"{training.strategy} over {len(topology.ranks)} ranks for {training.ends.described()}"
     )
+    _tell_use(loaded, use)
+
+
+def _as_json(scenario: Scenario, use: LinkUse) -> dict[str, object]:
+    return {
+        "valid": True, "problems": [], "remarks": list(scenario.remarks), "name": scenario.name,
+        "hosts": [{"name": host.name, "layer": host.layer, "rank": host.rank} for host in scenario.topology.hosts],
+        "training": scenario.training.recorded(),
+        "links_used": [
+            {"src": src, "dst": dst, "bytes_per_iteration": nbytes if use.tried else None}
+            for (src, dst), nbytes in use.bytes_per_iteration.items()
+        ],
+        "links_unused": [{"src": src, "dst": dst} for src, dst in use.unused],
+    }  # fmt: skip
+
+
+def _use(scenario: Scenario) -> LinkUse:
+    from e2c_dl.drivers.live.stored import read_profile
+    from e2c_dl.drivers.virtual.foreseen import link_use
+    from e2c_dl.scenario.workflow import PROFILE
+
+    file = scenario.path / PROFILE
+    return link_use(scenario, read_profile(file, scenario) if file.is_file() else None)
+
+
+def _tell_use(scenario: Scenario, use: LinkUse) -> None:
+    """Which links training will use, for what, and which of those that were given a quality it will not."""
+    from e2c_dl.formatting import count, rate, seconds, size
+
+    links = scenario.topology.links
+    rows = [(pair, nbytes, links[pair].rate_bps if pair in links else None)
+            for pair, nbytes in use.bytes_per_iteration.items()]  # fmt: skip
+    rows.sort(key=lambda row: (-row[1] / (row[2] or math.inf), row[0]))  # those that take longest first
+    click.echo(f"training will use {count(len(rows), 'link')}:")
+    for (src, dst), nbytes, rate_bps in rows[:_MOST_ROWS]:
+        each = "" if not use.tried else f"  {size(nbytes)} per iteration"
+        least = "" if not (use.tried and rate_bps) else f", at least {seconds(8 * nbytes / rate_bps)}"
+        click.echo(f"  {src} -> {dst}{each}{least}, {'not shaped' if rate_bps is None else 'at ' + rate(rate_bps)}")
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"  and {len(rows) - _MOST_ROWS} more, which take no longer than these")
+    if not use.tried:
+        click.echo(f"how much each carries is known once the model was measured: e2c-dl calibrate {scenario.path}")
+    if use.unused:
+        shown = ", ".join(f"{src} -> {dst}" for src, dst in use.unused[:_MOST_UNUSED])
+        more = f" and {len(use.unused) - _MOST_UNUSED} more" if len(use.unused) > _MOST_UNUSED else ""
+        click.echo(f"designed, and not used by {scenario.training.strategy}: {shown}{more}")
 
 
 @click.command()

@@ -11,6 +11,7 @@ import click
 from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.deploy import tell
+from e2c_dl.scenario.workflow import PROFILE
 
 
 @click.command()
@@ -20,6 +21,7 @@ from e2c_dl.cli.deploy import tell
     "--profile", type=options.PATH,
     help="How long hosts compute, as `calibrate` measured it [default: SCENARIO/profile.json].",
 )  # fmt: skip
+@click.option("--calibrate", "measure", is_flag=True, help="Measure the profile first, if there is none.")
 @click.option("--shapes-only", is_flag=True, help="Train nothing: times and bytes alone. Needs no torch, and scales.")
 @options.SEED
 @options.HEALTHY
@@ -28,6 +30,7 @@ def simulate(
     scenario: Path,
     archive: Path | None,
     profile: Path | None,
+    measure: bool,
     shapes_only: bool,
     seed: int | None,
     healthy: bool,
@@ -38,6 +41,9 @@ def simulate(
     Needs no root and no testbed. Writes the archive that `deploy` writes, so `report`, `export` and `verify` read it.
     """
     options.one_of(seed=seed is not None, healthy=healthy)
+    file = profile or scenario / PROFILE
+    if scenario.is_dir() and not file.exists() and (measure or _offered(file)):
+        _calibrated(scenario, file, (), tell_on_stderr=as_json)
     from e2c_dl.campaign.simulated import SimulationRequest, run  # here: --help need not load NumPy and what simulates
 
     request = SimulationRequest(
@@ -55,36 +61,53 @@ def simulate(
 @click.command()
 @click.argument("scenario", required=False, type=options.PATH)
 @click.option(
-    "--output", type=options.PATH, default=Path("profile.json"), show_default=True,
-    help="The file to write.",
+    "--output", type=options.PATH,
+    help="The file to write [default: profile.json in SCENARIO, where `simulate` reads it, else here].",
 )  # fmt: skip
 @click.option(
     "--batch-size", "batch_sizes", type=click.IntRange(min=1), multiple=True,
     help="Measure this batch size; repeatable [default: those of SCENARIO, their halves and doubles].",
 )  # fmt: skip
-def calibrate(scenario: Path | None, output: Path, batch_sizes: tuple[int, ...]) -> None:
+def calibrate(scenario: Path | None, output: Path | None, batch_sizes: tuple[int, ...]) -> None:
     """Measure how long SCENARIO's computing takes on this host (default: what a scenario that says nothing trains)."""
+    _calibrated(scenario, output or (scenario or Path()) / PROFILE, batch_sizes)
+
+
+def _offered(file: Path) -> bool:
+    """Whether to measure now, as somebody at a terminal says; where nobody can be asked, no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(f"{file} is not there: measure now how long computing takes on this host?", err=True)
+
+
+def _calibrated(
+    scenario: Path | None, output: Path, batch_sizes: tuple[int, ...], tell_on_stderr: bool = False
+) -> None:
+    """Measure, write ``output``, and say what came out. Raises: InputError, TrainingError."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: one thread, as where hosts train
     from e2c_dl.atomic_write import whole
+    from e2c_dl.drivers.live.facts import this_hardware
     from e2c_dl.errors import InputError
     from e2c_dl.scenario.load import load
     from e2c_dl.scenario.training import default_training
 
+    training = default_training("allreduce") if scenario is None else load(scenario).training
     if not output.parent.is_dir():  # said before measuring, which takes a while
         raise InputError(f"{output.parent}: no such folder; make it, or name another file with --output")
-    training = default_training("allreduce") if scenario is None else load(scenario).training
     from e2c_dl.training.calibration import calibrate as measure  # torch reads OMP_NUM_THREADS once, on import
+    from e2c_dl.training.compute import torch_facts
 
-    profile = measure(training, batch_sizes)
+    profile = measure(training, batch_sizes, machine=this_hardware(torch_facts()))
     try:
         with whole(output) as place:  # whole or not at all: half a profile would be read as one
             place.write_text(profile.to_json())
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}; name another file with --output") from error
-    for size, times in sorted(profile.gradients.items()):
-        click.echo(
-            f"batch {size:>5}: data {1e3 * times.data_s:.3f} ms, forward {1e3 * times.forward_s:.3f} ms, "
-            f"backward {1e3 * sum(times.backward_s):.3f} ms in {len(times.backward_s)} buckets"
-        )
-    click.echo(f"step {1e3 * profile.step_s:.3f} ms, evaluation {1e3 * profile.evaluate_s:.3f} ms")
-    click.echo(output)
+    lines = [
+        f"batch {size:>5}: data {1e3 * times.data_s:.3f} ms, forward {1e3 * times.forward_s:.3f} ms, "
+        f"backward {1e3 * sum(times.backward_s):.3f} ms in {len(times.backward_s)} buckets"
+        for size, times in sorted(profile.gradients.items())
+    ]
+    lines.append(f"step {1e3 * profile.step_s:.3f} ms, evaluation {1e3 * profile.evaluate_s:.3f} ms")
+    for line in (f"model {profile.model} in {profile.dtype}, on {profile.machine}", *lines, str(output)):
+        click.echo(line, err=tell_on_stderr)

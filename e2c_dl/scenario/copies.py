@@ -10,14 +10,16 @@ import json
 import os
 import stat
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.resources import template_dir
-from e2c_dl.scenario.bandwidth_traces import FOLDER, files
+from e2c_dl.resources import experiments_dir, template_dir
+from e2c_dl.scenario import own_code
+from e2c_dl.scenario.bandwidth_traces import files
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.layers import TRAINER
@@ -57,12 +59,32 @@ def init(dst: Path) -> tuple[Path, ...]:
     return tuple(texts)
 
 
+def examples() -> tuple[str, ...]:
+    """Names of the experiments that :func:`example` copies."""
+    return tuple(sorted(place.name for place in experiments_dir().iterdir() if (place / LAYERS_SERVICES).is_file()))
+
+
+def example(name: str, dst: Path) -> tuple[Path, ...]:
+    """Writes a copy of the experiment ``name``, with its profile, to the new or empty folder ``dst``; its files.
+
+    Raises: InputError: no such experiment, or ``dst`` is in use or cannot be written.
+    """
+    if name not in examples():
+        close = get_close_matches(name, examples(), n=1) or examples()
+        raise InputError(f"experiment {name!r} is not there; write {' or '.join(close)}")
+    src = experiments_dir() / name
+    _copied(src, dst, {})
+    if (src / PROFILE).is_file():
+        copy(src / PROFILE, dst / PROFILE)
+    return tuple(sorted(file for file in dst.rglob("*") if file.is_file()))
+
+
 def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = False) -> None:
     """Writes a copy of the scenario in the folder ``src`` to the folder ``dst``, which is made if need be.
 
-    Copied are the five files of a scenario, other small regular ``*.yaml`` files beside them, and what may be a trace
-    in its folder ``traces``. ``seed`` replaces the seed by which departures are injected (not the one of the training),
-    ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so.
+    Copied are the five files of a scenario, other small regular ``*.yaml`` files beside them, what may be a trace in
+    its folder ``traces``, and its own ``code``. ``seed`` replaces the seed by which departures are injected (not the
+    one of the training), ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so.
 
     Raises: ScenarioError, if a seed is given and nothing is injected, emulation.yaml cannot be read, or a link leads
     out of the scenario; InputError, if both are given, or ``dst`` is in use or cannot be written.
@@ -84,9 +106,10 @@ def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
             copy(file, dst / file.name, texts.get(file.name))
         for name in texts.keys() - {file.name for file in src.iterdir()}:
             (dst / name).write_text(texts[name], encoding="utf-8")
-        for trace in files(src):
-            (dst / FOLDER).mkdir(exist_ok=True)
-            copy(trace, dst / FOLDER / trace.name)
+        for file in (*files(src), *own_code.files(src)):
+            target = dst / file.relative_to(src)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy(file, target)
     except OSError as error:
         raise InputError(f"{src} cannot be copied to {dst}: {error.strerror}; choose another folder") from error
 

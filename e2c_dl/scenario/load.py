@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir
+from e2c_dl.scenario import own_code
 from e2c_dl.scenario.document import Document, read
 from e2c_dl.scenario.emulation.file import OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
@@ -31,6 +32,7 @@ from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.own_files import check_own
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import (
+    check_code_sent,
     check_profile_sent,
     check_traces_sent,
     check_worker_is_there,
@@ -96,12 +98,14 @@ def problems(
     return tuple(found.errors)
 
 
-def local_problems(path: Path) -> tuple[ScenarioError, ...]:
-    """What a run away from Grid'5000 could not do: E2Clab's monitoring and provenance, workers of an earlier version.
+def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioError, ...]:
+    """What a run away from Grid'5000 could not do: E2Clab's monitoring and provenance, workers of an earlier version,
+    models and data sets that hosts could not import.
 
-    To be asked after :func:`problems`.
+    ``elsewhere``: its hosts may have installed what this machine has not.
     """
-    found = Findings()
+    found, path = Findings(), scenario.path
+    found.errors += own_code.unresolved(scenario.training, path, where=LAYERS_SERVICES, elsewhere=elsewhere)
     document = found.attempt(read, path / LAYERS_SERVICES)
     if document is not None:
         fields = found.attempt(Field(document=document, value=document.value).fields) or {}
@@ -168,6 +172,8 @@ def _scenario(
     iterations = None if training is None else training.iterations
     design = OtherFiles(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
     said = read_emulation(documents[EMULATION], design, found)
+    if os.path.lexists(path / own_code.CODE):
+        _check_code(path, documents[WORKFLOW], found)
     if training is not None and training.mathematics == SHAPES:
         _check_shapes(documents, said.compute.method, found)
     if found.errors or layers is None or training is None or links is None:
@@ -176,7 +182,7 @@ def _scenario(
         name=path.resolve().name,
         path=path,
         topology=Topology(hosts=layers.hosts, links=MappingProxyType(dict(said.links)), bottlenecks=said.bottlenecks),
-        training=training,
+        training=replace(training, code=own_code.folder(path)),
         compute=said.compute,
         injected=said.injected,
         tcp=said.tcp,
@@ -198,6 +204,13 @@ def _without(scenario: Scenario, found: Findings) -> Scenario | None:
         problem, _, remedy = str(error).rpartition("; ")
         found.errors.append(ScenarioError(EMULATION, "what_if.without", problem, remedy))
         return None
+
+
+def _check_code(path: Path, workflow: Document | None, found: Findings) -> None:
+    """Notes in ``found`` why the scenario's own code would not be where its hosts import it."""
+    found.attempt(own_code.files, path)
+    if workflow is not None:
+        check_code_sent(workflow, found)
 
 
 def _check_shapes(documents: Mapping[str, Document | None], method: str, found: Findings) -> None:

@@ -48,6 +48,7 @@ class Training:
     evaluate_every: int  # iterations; 0: only at the end
     bucket_bytes: int  # a bucket is closed when it holds at least this much
     budget: Budget | None = None  # what ends training instead of ``iterations``
+    code: str | None = field(default=None, compare=False)  # folder of the scenario's own code, absolute; None: none
 
     @property
     def ends(self) -> Budget:
@@ -56,7 +57,8 @@ class Training:
 
     def recorded(self) -> dict[str, Any]:
         """All of it as numbers and text, for run.json."""
-        return {**vars(self), "budget": {self.ends.unit.value: self.ends.amount}}
+        own = {key: value for key, value in vars(self).items() if key != "code"}  # a path of this machine
+        return {**own, "budget": {self.ends.unit.value: self.ends.amount}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from e2c_dl.scenario.bandwidth_traces import FOLDER
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.field import Field, Findings, described
 from e2c_dl.scenario.keys import one_of
+from e2c_dl.scenario.own_code import CODE
 from e2c_dl.scenario.patterns import select
 from e2c_dl.topology import Host
 
@@ -59,12 +60,7 @@ def check_traces_sent(document: Document, found: Findings) -> None:
 
     To be asked where ``emulation.yaml`` names traces: hosts play them.
     """
-    texts = list(_texts(document.value))
-    # Looked for in the text: any module of Ansible may copy.
-    if any("/*.yaml" in text for text in texts) and not any(re.search(rf"\b{FOLDER}\b", text) for text in texts):
-        problem = f"sends *.yaml to the hosts, and not the folder {FOLDER}, of which emulation.yaml names files"
-        remedy = "add the task of 'e2c-dl init' that sends it"
-        found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
+    _check_sent(document, found, rf"\b{FOLDER}\b", f"the folder {FOLDER}, of which emulation.yaml names files")
 
 
 def check_profile_sent(document: Document, found: Findings) -> None:
@@ -72,9 +68,23 @@ def check_profile_sent(document: Document, found: Findings) -> None:
 
     To be asked where hosts compute by it alone.
     """
+    what = f"{PROFILE}, by which they compute with mathematics: shapes"
+    _check_sent(document, found, re.escape(PROFILE), what)
+
+
+def check_code_sent(document: Document, found: Findings) -> None:
+    """Notes in ``found`` a workflow that sends a scenario's YAML files to the hosts, and its own code not.
+
+    To be asked where the scenario has some.
+    """
+    _check_sent(document, found, rf"\b{CODE}\b", f"the folder {CODE}, of which they import")
+
+
+def _check_sent(document: Document, found: Findings, pattern: str, what: str) -> None:
     texts = list(_texts(document.value))
-    if any("/*.yaml" in text for text in texts) and not any(PROFILE in text for text in texts):
-        problem = f"sends *.yaml to the hosts, and not {PROFILE}, by which they compute with mathematics: shapes"
+    # Looked for in the text: any module of Ansible may copy.
+    if any("/*.yaml" in text for text in texts) and not any(re.search(pattern, text) for text in texts):
+        problem = f"sends *.yaml to the hosts, and not {what}"
         remedy = "add the task of 'e2c-dl init' that sends it"
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
 

@@ -27,6 +27,7 @@ class _Kind:
     cleanup: str  # module
     options: tuple[str, ...]  # what a user may say about it
     required: tuple[str, ...] = ()
+    elsewhere: bool = False  # its hosts are other machines, with an installation of their own
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
 
 
@@ -50,6 +51,7 @@ _KINDS = {
         cleanup="e2c_dl.testbeds.machines.cleanup",
         options=("inventory",),
         required=("inventory",),
+        elsewhere=True,
     ),
 }
 
@@ -62,6 +64,11 @@ def names() -> tuple[str, ...]:
 def check_name(name: str) -> None:
     """Does nothing. Raises: InputError: no such testbed."""
     _entry(name)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether its hosts may have installed what this machine has not. Raises: InputError: no such testbed."""
+    return _entry(name).elsewhere
 
 
 def testbed(name: str, options: Mapping[str, str]) -> Testbed:

@@ -24,8 +24,12 @@ _ROUNDS = 3  # the sizes are measured in turn this often, each for a third of th
 _LEAST_VALUES = 1 << 16  # of a vector: with less, calling costs more than computing
 
 
-def calibrate(training: Training, batch_sizes: Sequence[int] = (), *, repetitions: int = REPETITIONS) -> ComputeProfile:
+def calibrate(
+    training: Training, batch_sizes: Sequence[int] = (), *, repetitions: int = REPETITIONS, machine: str = ""
+) -> ComputeProfile:
     """The profile of ``training`` on this host, for ``batch_sizes`` (none: those it asks for, halves and doubles).
+
+    ``machine`` says in words which host that is.
 
     Makes torch deterministic, on one thread, in the whole process, as it is where hosts train. ``repetitions`` is of
     every measurement, at least.
@@ -40,7 +44,8 @@ def calibrate(training: Training, batch_sizes: Sequence[int] = (), *, repetition
         model=training.model, dtype=training.dtype, parameters=len(compute.parameters),
         buckets=tuple((where.start, where.stop) for where in compute.buckets),
         gradients=_gradients(compute, sizes, repetitions), step_s=_step_s(compute, repetitions),
-        evaluate_s=_median_s(compute.evaluate, 3), **_vectors_s_per_byte(compute.parameters, repetitions),
+        evaluate_s=_median_s(compute.evaluate, 3), machine=machine,
+        **_vectors_s_per_byte(compute.parameters, repetitions),
     )  # fmt: skip
 
 

@@ -63,10 +63,12 @@ class TorchCompute:
         self._batch_size = training.batch_sizes[rank]
         self.pacing = pacing or Pacing()
         dtype = models.dtype_of(training.dtype)
-        data = datasets.load(training.dataset, dtype=training.dtype, data_dir=training.data_dir)
+        data = datasets.load(training.dataset, dtype=training.dtype, data_dir=training.data_dir, code=training.code)
         self._samples = Samples(data, training, rank=rank, size=size)
         self._classes = data.classes
-        model = models.build(training.model, seed=training.seed, dtype=dtype, shape=data.shape, classes=data.classes)
+        model = models.build(
+            training.model, seed=training.seed, dtype=dtype, shape=data.shape, classes=data.classes, code=training.code
+        )
         self._flat = FlatModel(model, training.bucket_bytes)
         self._missing = [0] * len(self.buckets)  # parameters of each bucket that backward has yet to reach
         self._complete: Callable[[int], None] | None = None  # called with a bucket when it is complete

@@ -47,7 +47,7 @@ def check(archive: ReadArchive, changed: Changed, request: RerunRequest) -> None
 
 def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console: Console) -> tuple[Path, float]:
     """(its archive, its run time in s) of ``archive``'s scenario with ``changed``. Raises: E2cDlError, of its steps."""
-    with _scenario(archive, changed) as (scenario, empty):
+    with _scenario(archive, changed) as scenario:
         if request.testbed is None:
             asked = simulated.SimulationRequest(
                 scenario=scenario,
@@ -60,7 +60,7 @@ def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console
         else:
             path = deployed.run(
                 Request(
-                    scenario=scenario, artifacts=request.artifacts or empty, testbed=request.testbed,
+                    scenario=scenario, artifacts=request.artifacts, testbed=request.testbed,
                     options=request.options, archive=request.archive, command=request.command,
                 ),
                 console,
@@ -69,11 +69,10 @@ def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console
 
 
 @contextmanager
-def _scenario(archive: ReadArchive, changed: Changed) -> Iterator[tuple[Path, Path]]:
-    """(the changed scenario's folder, an empty one), for as long as the re-run needs them."""
+def _scenario(archive: ReadArchive, changed: Changed) -> Iterator[Path]:
+    """The changed scenario's folder, for as long as the re-run needs it."""
     before = load(archive.scenario).what_if  # of a re-run: what is asked comes on top
     with tempfile.TemporaryDirectory(prefix="e2c-dl-") as made:
-        scenario, empty = Path(made) / (archive.run.scenario or "what-if"), Path(made) / "artifacts"
-        empty.mkdir()
+        scenario = Path(made) / (archive.run.scenario or "what-if")
         copies.changed(archive.scenario, scenario, before.then(changed))
-        yield scenario, empty
+        yield scenario

@@ -17,7 +17,7 @@ def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
     """Hardware, kernel, distribution and versions, beside what only who has torch can tell; ``torch`` may be empty."""
     return HostFacts(
         host_name=platform.node(), machine=platform.machine(),
-        cpu_model=_labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        cpu_model=_cpu_model(),
         cores=os.cpu_count(), usable_cores=len(os.sched_getaffinity(0)),
         memory_bytes=int((_labelled("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) * 1024,
         kernel=platform.release(), distribution=_distribution(),
@@ -31,7 +31,20 @@ def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
 
 def hardware_class(facts: HostFacts) -> str:
     """Equal on hosts whose compute times are comparable."""
-    return f"{facts.cpu_model}, torch {facts.torch['version']} {facts.torch['cpu_capability']}"
+    return _hardware(facts.cpu_model or "unknown", facts.torch)
+
+
+def this_hardware(torch: dict[str, Any]) -> str:
+    """The same of this host, with this ``torch``."""
+    return _hardware(_cpu_model(), torch)
+
+
+def _hardware(cpu_model: str, torch: dict[str, Any]) -> str:
+    return f"{cpu_model}, torch {torch['version']} {torch['cpu_capability']}"
+
+
+def _cpu_model() -> str:
+    return _labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown"
 
 
 def tcp_limits(root: Path = Path("/proc/sys/net/ipv4")) -> dict[str, str]:

@@ -19,7 +19,7 @@ def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        remedy = f"measure one: e2c-dl calibrate {scenario.path} --output {scenario.path / PROFILE}"
+        remedy = f"measure one: e2c-dl calibrate {scenario.path}"
         raise InputError(f"{file}: no compute profile there: {error.strerror}; {remedy}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: is not text; measure again: e2c-dl calibrate") from error
@@ -29,9 +29,13 @@ def read_profile(file: Path, scenario: Scenario) -> ComputeProfile:
     if measured != asked:
         raise InputError(
             f"{file}: measured for {' in '.join(measured)}, but the scenario trains {' in '.join(asked)}; "
-            f"measure again: e2c-dl calibrate {scenario.path} --output {file}"
+            f"measure again: e2c-dl calibrate {scenario.path}{_where(file, scenario)}"
         )
     return profile
+
+
+def _where(file: Path, scenario: Scenario) -> str:
+    return "" if file == scenario.path / PROFILE else f" --output {file}"
 
 
 def check_profile(scenario: Scenario) -> None:
@@ -52,6 +56,6 @@ def stored_segments_s(scenario: Scenario, samples: int, buckets: int) -> list[fl
     if len(times.backward_s) != buckets:
         raise InputError(
             f"{file}: measured for {len(times.backward_s)} buckets, the model has {buckets}; "
-            f"measure again: e2c-dl calibrate {scenario.path} --output {file}"
+            f"measure again: e2c-dl calibrate {scenario.path}{_where(file, scenario)}"
         )
     return [times.data_s + times.forward_s, *times.backward_s]

@@ -19,8 +19,10 @@ from e2c_dl.training.datasets.model import Dataset
 
 
 @lru_cache(maxsize=2)  # the ranks of a virtual world share one: it is read only
-def load(name: str, *, dtype: str, data_dir: str | None = None) -> Dataset:
+def load(name: str, *, dtype: str, data_dir: str | None = None, code: str | None = None) -> Dataset:
     """The data set called ``name``, spelled as in :mod:`e2c_dl.scenario.data`, images in ``dtype``.
+
+    ``code``: the folder of the scenario's own, where one by import path is looked for first.
 
     Raises: InputError: no such data set, or no ``data_dir`` where it needs one; TrainingError: files are missing or
     damaged.
@@ -41,5 +43,5 @@ def load(name: str, *, dtype: str, data_dir: str | None = None) -> Dataset:
     if source.kind == "teacher":
         return teacher(source.samples, source.shape, source.classes, np.dtype(dtype))
     if source.kind == "imported":
-        return imported.load(source.import_path, np.dtype(dtype))
+        return imported.load(source.import_path, np.dtype(dtype), code)
     return digits(np.dtype(dtype))

@@ -38,9 +38,12 @@ class ImportedSamples:
         return stacked.astype(self.dtype) if np.issubdtype(stacked.dtype, np.floating) else stacked
 
 
-def load(path: str, dtype: np.dtype[Any]) -> Dataset:
-    """The data set at ``path``. Raises: InputError, if it is none that can be trained on."""
-    came = call(path, "dataset")
+def load(path: str, dtype: np.dtype[Any], code: str | None = None) -> Dataset:
+    """The data set at ``path``; ``code``: the folder of the scenario's own.
+
+    Raises: InputError, if it is none that can be trained on.
+    """
+    came = call(path, "dataset", code)
     if isinstance(came, tuple) and len(came) == 2:
         (train_items, train_labels), (test_items, test_labels) = (_checked(path, each) for each in came)
         train, test = np.arange(len(train_labels)), np.arange(len(test_labels))  # all of each: it came divided

@@ -36,12 +36,14 @@ NAMES = tuple(sorted(_MODELS))
 
 
 def build(
-    name: str, *, seed: int, dtype: torch.dtype, shape: Shape = DIGITS_SHAPE, classes: int = DIGITS_CLASSES
-) -> nn.Module:
+    name: str, *, seed: int, dtype: torch.dtype, shape: Shape = DIGITS_SHAPE, classes: int = DIGITS_CLASSES,
+    code: str | None = None,
+) -> nn.Module:  # fmt: skip
     """The model called ``name``, for samples of ``shape`` and ``classes`` classes, initialised by ``seed`` alone.
 
     Leaves torch's global generator as it was. Initial values are drawn in float32, so that runs in both precisions
-    start from the same point. A model by import path is called without arguments, and initialises itself.
+    start from the same point. A model by import path is called without arguments, and initialises itself; it is looked
+    for in ``code``, the folder of the scenario's own, first.
 
     Raises: InputError: no such model (names the closest match), or it cannot be built for such samples.
     """
@@ -50,7 +52,7 @@ def build(
         raise InputError(f"model {name!r} does not exist; write {' or '.join(close)}, or package.module:attribute")
     with torch.random.fork_rng(devices=[]):  # no devices: by default it forks those of all GPUs
         torch.manual_seed(seed)
-        model = _imported(name) if is_import_path(name) else _own(name, shape, classes)
+        model = _imported(name, code) if is_import_path(name) else _own(name, shape, classes)
         return model.to(dtype)
 
 
@@ -62,8 +64,8 @@ def _own(name: str, shape: Shape, classes: int) -> nn.Module:
     return _MODELS[name]((channels, height, width), classes)
 
 
-def _imported(path: str) -> nn.Module:
-    model = call(path, "model")
+def _imported(path: str, code: str | None) -> nn.Module:
+    model = call(path, "model", code)
     if not isinstance(model, nn.Module):  # before the call of .to() that would fail without its name
         raise InputError(f"model {path}: it returns a {type(model).__name__}, no torch.nn.Module; return one")
     if not any(parameter.requires_grad for parameter in model.parameters()):

@@ -62,6 +62,7 @@ class ComputeProfile:
     copy_s_per_byte: Seconds = 0.0
     accumulate_s_per_byte: Seconds = 0.0
     scale_s_per_byte: Seconds = 0.0
+    machine: str = ""  # where it was measured: processor and torch's build; empty: a profile that does not say
 
     def __post_init__(self) -> None:
         if not self.gradients:
@@ -173,6 +174,6 @@ def _check_keys(content: Any, of: type[Any], where: str) -> None:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)
             raise InputError(f"{where}: {key}: unknown key; write {close[0] if close else ', '.join(known)}")
-    missing = [name for name in known if name not in content]
+    missing = [name for name in known if name not in content and name != "machine"]
     if missing:
         raise InputError(f"{where}: {missing[0]} is missing; calibrate again")

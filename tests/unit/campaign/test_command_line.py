@@ -29,8 +29,9 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["depoly"], "e2c-dl: No such command 'depoly' (e2c-dl --help says more)"),
-        (["deploy", "here"], "e2c-dl deploy: Missing argument 'ARTIFACTS' (e2c-dl deploy --help says more)"),
+        (["depoly"], "e2c-dl: No such command 'depoly'; did you mean 'deploy'? (e2c-dl --help says more)"),
+        (["zzz"], "e2c-dl: No such command 'zzz' (e2c-dl --help says more)"),
+        (["deploy"], "e2c-dl deploy: Missing argument 'SCENARIO' (e2c-dl deploy --help says more)"),
         (["verify", "--all", "x"], "e2c-dl verify: No such option '--all'"),
         (["simulate", "x", "--seed", "one"], "e2c-dl simulate: Invalid value for '--seed': 'one' is not a valid int"),
         (["deploy", "x", "y", "--seed", "1", "--healthy"], "e2c-dl deploy: --seed and --healthy exclude each other; "),

@@ -13,7 +13,7 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.campaign.simulated import SimulationRequest, run
-from e2c_dl.scenario.load import local_problems, problems
+from e2c_dl.scenario.load import load, local_problems, problems
 from e2c_dl.trace.changes import Change, ChangeInForce
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -60,7 +60,7 @@ def test_those_of_what_changes_are_there() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_nothing_is_wrong_with_it(folder: Path) -> None:
     assert problems(folder) == ()
-    assert local_problems(folder) == ()
+    assert local_problems(load(folder), elsewhere=False) == ()
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -9,7 +9,7 @@ import yaml
 from small_scenario import LAYERS, NETWORK, found, only, replaced, writer
 
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.load import links_of_strategy, local_problems
+from e2c_dl.scenario.load import links_of_strategy, load, local_problems
 from e2c_dl.scenario.training import default_training
 
 
@@ -205,7 +205,7 @@ def test_all_problems_are_told_at_once(write):
 def test_what_only_e2clab_honours_is_valid_but_not_locally(write, manager):
     path = write(layers=f"{manager}\n{LAYERS}")
     assert found(path) == []
-    (problem,) = local_problems(path)
+    (problem,) = local_problems(load(path), elsewhere=False)
     name = manager.partition(":")[0]
     assert str(problem).startswith(f"layers_services.yaml:1: {name}: cannot be honoured here")
     assert problem.remedy == f"remove '{name}:'"

@@ -77,7 +77,7 @@ def test_first_light_is_called_as_its_folder_or_as_asked(first_light):
 
 def test_the_shipped_folders_load_as_they_stand():
     assert problems(FIRST_LIGHT) == ()
-    assert local_problems(FIRST_LIGHT) == ()
+    assert local_problems(read(FIRST_LIGHT), elsewhere=False) == ()
 
 
 @pytest.mark.parametrize("folder", [FIRST_LIGHT, template_dir()])

@@ -178,7 +178,7 @@ def test_a_remark_is_told_by_check_which_succeeds(write):
     )
     checked = CliRunner().invoke(check, [str(path)])
     assert checked.exit_code == 0
-    remark, valid = checked.stdout.splitlines()
+    remark, valid, *_ = checked.stdout.splitlines()
     assert remark.startswith("remark: network.yaml:3: networks[1]: holds for no link")
     assert ": valid; 3 hosts in edge, cloud; 2 links" in valid
 

@@ -151,5 +151,5 @@ def test_a_workflow_that_starts_workers_as_they_once_were_is_refused(write):
     template = (template_dir() / "workflow.yaml").read_text().replace("e2c_dl.drivers.live", "e2c_dl.host")
     path = write(workflow=template)
     assert found(path) == []  # archives of such runs are read
-    error = str(local_problems(path)[0])
+    error = str(local_problems(load(path), elsewhere=False)[0])
     assert "workflow.yaml:" in error and "e2c_dl.host, which is there no more; copy workflow.yaml of" in error

@@ -135,7 +135,7 @@ def test_trainers_must_agree_on_the_strategys_settings_too(tmp_path: Path) -> No
 def test_every_default_is_a_field() -> None:
     fields = set(Training.__dataclass_fields__)
     budgets = {"updates", "samples", "seconds"}  # all are read into one field
-    assert set(DEFAULTS) - {"batch_size"} - budgets == fields - {"strategy", "batch_sizes", "budget"}
+    assert set(DEFAULTS) - {"batch_size"} - budgets == fields - {"strategy", "batch_sizes", "budget", "code"}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def wrong(match: re.Match[str]) -> str | None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("`e2c-dl runs`", "there is no runs"),
+        ("`e2c-dl race`", "there is no race"),
         ("e2c-dl image make", "image has no make"),
         ("e2c-dl deploy S A --frm x", "deploy has no --frm"),
         ("`sudo e2c-dl image build --from-debootstrap` or --other", None),

@@ -1,0 +1,64 @@
+"""Foreseen use of a scenario's links: what its strategy will send over each, tried in a short run of shapes alone.
+
+Tried over the network as designed, without what is injected: nothing is given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl import strategies
+from e2c_dl.drivers.virtual import inputs
+from e2c_dl.scenario.load import links_of_strategy
+from e2c_dl.scenario.model import Scenario
+from e2c_dl.topology import Link, Pair
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import InMemory, bottlenecks, link_models, simulate
+from e2c_dl.worlds.virtual.profile import ComputeProfile
+
+MOST_TRIED = 2000  # iterations of all ranks together: a second or two
+LEAST_TRIED = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkUse:
+    """Use of the links by training."""
+
+    bytes_per_iteration: Mapping[Pair, float]  # by the receiver's iterations, headers of messages included
+    tried: int  # iterations of each rank that this is the mean over; 0: none, the model's size is not known
+    unused: tuple[Pair, ...]  # links with a quality of their own that training has no message for
+
+
+def link_use(scenario: Scenario, profile: ComputeProfile | None) -> LinkUse:
+    """What training will send over the links of ``scenario``; without ``profile``, which it will use alone.
+
+    Raises: InputError, if the strategy's settings are wrong or the profile cannot tell of a batch size.
+    """
+    ranks = scenario.topology.ranks
+    used = [(ranks[s].name, ranks[d].name) for s, d in
+            links_of_strategy(scenario.training, [host.layer for host in ranks])]  # fmt: skip
+    tried = 0 if profile is None else max(min(scenario.training.iterations, MOST_TRIED // len(ranks)), LEAST_TRIED)
+    carried = dict.fromkeys(sorted(used), 0.0) if profile is None else _carried(scenario, profile, tried)
+    unused = [pair for pair, link in scenario.topology.links.items() if pair not in carried and link != Link()]
+    return LinkUse(bytes_per_iteration=carried, tried=tried, unused=tuple(unused))
+
+
+def _carried(scenario: Scenario, profile: ComputeProfile, iterations: int) -> dict[Pair, float]:
+    training = replace(scenario.training, iterations=iterations, budget=None)
+    strategy = strategies.load(training.strategy)
+    hosts, sink = inputs.host_models(scenario, profile), InMemory()
+    simulate(
+        lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink, iterations=iterations,
+        links=link_models(scenario.topology, scenario.tcp), bottlenecks=bottlenecks(scenario.topology),
+        seed=training.seed,
+    )  # fmt: skip
+    carried: dict[Pair, float] = {}
+    for rank, host in enumerate(hosts):
+        spans = sink.spans(rank)
+        sent = spans[spans["phase"] == Phase.SEND]
+        for dst in np.unique(sent["dst"]).tolist():
+            carried[host.name, hosts[dst].name] = float(sent["nbytes"][sent["dst"] == dst].sum()) / iterations
+    return carried

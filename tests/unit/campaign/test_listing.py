@@ -1,0 +1,67 @@
+"""``runs`` and ``completion``, and ``check --json``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from e2c_dl.archive.write import Archive
+from e2c_dl.cli.main import cli
+from e2c_dl.scenario import copies
+from e2c_dl.testbeds.registry import STATE_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def no_runs_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / "state"))
+
+
+def said(*argv: str) -> str:
+    result = CliRunner().invoke(cli, argv)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
+    for day, run in ((1, "aaaaaaaa"), (3, "cccccccc"), (2, "bbbbbbbb")):
+        Archive.create(tmp_path / "runs" / run, run, started=f"2026-01-0{day}T00:00:00+00:00")
+    (tmp_path / "runs" / "torn").mkdir()
+    (tmp_path / "runs" / "torn" / "run.json").write_text("{")
+    rows = json.loads(said("runs", str(tmp_path / "runs"), "--json"))
+    assert [row["run"] for row in rows] == ["cccccccc", "bbbbbbbb", "aaaaaaaa"]
+    assert set(rows[0]) == {"run", "scenario", "testbed", "started", "outcome", "archive", "up"}
+    assert "2026-01-03 00:00" in said("runs", str(tmp_path / "runs"))
+
+
+def test_no_runs_is_said(tmp_path: Path) -> None:
+    assert said("runs", str(tmp_path / "nothing")).startswith("no archive in")
+
+
+def test_check_says_what_training_will_use(tmp_path: Path) -> None:
+    copies.example("first-light", tmp_path / "mine")
+    found = json.loads(said("check", str(tmp_path / "mine"), "--json"))
+    assert found["valid"] and len(found["links_used"]) == 6 and len(found["links_unused"]) == 24
+    ring = 2 * 5 / 6 * 439_656  # bytes of the model, over six ranks
+    assert all(ring < link["bytes_per_iteration"] < 1.01 * ring for link in found["links_used"])
+    (tmp_path / "mine" / "profile.json").unlink()
+    found = json.loads(said("check", str(tmp_path / "mine"), "--json"))
+    assert len(found["links_used"]) == 6 and found["links_used"][0]["bytes_per_iteration"] is None
+    assert "e2c-dl calibrate" in said("check", str(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str) -> None:
+    assert "_E2C_DL_COMPLETE" in said("completion", shell)
+
+
+def test_commands_are_completed() -> None:
+    environ = {**os.environ, "_E2C_DL_COMPLETE": "bash_complete", "COMP_WORDS": "e2c-dl sim", "COMP_CWORD": "1"}
+    program = "import sys; sys.argv[0] = 'e2c-dl'; from e2c_dl.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+    assert "plain,simulate" in done.stdout
