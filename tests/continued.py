@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from synthetic import Ring, simulate
 
-from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace, header
+from e2c_dl.trace import span_log
+from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
 
 NUMBERED = ("seq", "task", "peer_task")  # from 0 in each run, where they are not special
 
@@ -32,7 +33,9 @@ def until(rank: RankTrace, iteration: int) -> bytes:
     """Its spans.bin as it stands when its iteration ``iteration`` has just ended."""
     spans = rank.spans[np.argsort(rank.spans["end_ns"], kind="stable")]  # in the order of recording
     own = spans[(spans["phase"] == Phase.ITERATION) & (spans["iteration"] == iteration)]
-    return header(rank.rank, rank.host, rank.layer) + spans[spans["end_ns"] <= own["end_ns"].max()].tobytes()
+    told = spans[spans["end_ns"] <= own["end_ns"].max()]
+    frames = (span_log.frames(span.tobytes(), number=number) for number, span in enumerate(told))  # so that it grows
+    return span_log.opening(rank.rank, rank.host, rank.layer) + b"".join(frames)
 
 
 def _joined(before: Spans, after: Spans, later_ns: int) -> Spans:

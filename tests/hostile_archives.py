@@ -28,7 +28,9 @@ from e2c_dl.archive.records import ComputeFacts
 from e2c_dl.archive.write import amend
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity
 from e2c_dl.emulation.measuring.measured import Share
-from e2c_dl.trace.model import PREFIX, RECORD_BYTES, SPAN, header
+from e2c_dl.trace import span_log
+from e2c_dl.trace.check import SpansFacts
+from e2c_dl.trace.model import Spans
 from e2c_dl.trace.store import read_parquet, write_parquet
 
 Edit = dict[str, Any]
@@ -59,7 +61,7 @@ def made(folder: Path) -> Path:
     archive = simulated(scenario(folder / "s", emulation=_EMULATION), shapes_only=True).path
     host = HostRecords(archive / layout.HOSTS / "edge-2")
     facts, spans, _ = read_parquet(host.path / layout.SPANS)
-    host.spans.write_bytes(header(facts.rank, facts.host, facts.layer) + spans.tobytes())
+    _write_raw(host.path / layout.SPANS_RAW, facts, spans)
     (host.path / layout.SPANS).unlink()
     first_ns = int(spans["start_ns"].min())
     rows = [f"{first_ns + second * 10**9},{second},{100 - second}.5" for second in range(5)]
@@ -165,9 +167,12 @@ def _edit_span(file: Path, edit: Edit) -> None:
         known = {"rank": facts.rank, "host": facts.host, "layer": facts.layer}
         write_parquet(file, spans, known, complete=complete)
         return
-    content = bytearray(file.read_bytes())
-    begin = PREFIX.size + PREFIX.unpack_from(content)[2] + edit["row"] * RECORD_BYTES
-    kind, offset = SPAN.fields[edit["column"]][:2]
-    value = edit["to"].to_bytes(kind.itemsize, "little", signed=edit["to"] < 0)
-    content[begin + offset : begin + offset + kind.itemsize] = value
-    file.write_bytes(content)
+    facts, spans, _ = span_log.read_spans(file)
+    spans[edit["column"]][edit["row"]] = edit["to"]
+    _write_raw(file, facts, spans)
+
+
+def _write_raw(file: Path, facts: SpansFacts, spans: Spans) -> None:
+    """What a rank that was killed leaves: frames, and no end."""
+    records = span_log.frames(spans.tobytes(), number=0)
+    file.write_bytes(span_log.opening(facts.rank, facts.host, facts.layer) + records)

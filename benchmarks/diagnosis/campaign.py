@@ -17,7 +17,7 @@ from benchmarks.diagnosis.rules import named_by_rules
 from benchmarks.diagnosis.truth import Truth, truth
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.errors import E2cDlError
-from e2c_dl.trace.model import header
+from e2c_dl.trace import span_log
 
 AHEAD = 8  # runs per lane that are begun before the first of them is asked for
 
@@ -75,7 +75,7 @@ def keep(one: Drawn, told: Truth, folder: Path) -> None:
     """Leave the trace (one file per host, as workers write them) and the report of ``one`` in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank in told.trace.ranks:
-        content = header(rank.rank, rank.host, rank.layer) + rank.spans.tobytes()
+        content = span_log.opening(rank.rank, rank.host, rank.layer) + span_log.frames(rank.spans.tobytes(), number=0)
         (folder / f"{rank.host}.spans").write_bytes(content)
     report = analyse(told.trace, one.system.reference(told.trace), one.system.retraining())
     (folder / "report.json").write_bytes(report.to_json())

@@ -11,7 +11,7 @@
       bottlenecks.json             what each shared bottleneck carried, where that was measured
       hosts/HOST/                  what that host's worker left:
         spans.bin                    its trace as it was recorded, readable even if cut off
-        spans.parquet                the same, columns named as in trace.model.SPAN (own clock)
+        spans.parquet                the same as a table: docs/trace-format.md
         metrics.csv                  CPU, memory, network, once a second
         facts.json                   hardware, kernel, versions
         clock.json                   alignment to the reference clock

@@ -27,9 +27,10 @@ from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.store import convert as to_parquet
+from e2c_dl.trace.store import training_began
 
-Convert = Callable[[Path], Path]
-"""Takes hosts/HOST; its spans.parquet, read back and compared with spans.bin, or an ArchiveError."""
+Convert = Callable[[Path, int | None], Path]
+"""Takes hosts/HOST, when training began; its spans.parquet, read back and compared with spans.bin, or ArchiveError."""
 
 
 SHORTEST_BYTES = 8  # fewer stand in many a file by accident
@@ -160,8 +161,9 @@ class Archive:
         """
         _refuse_odd_files(self.path)  # before anything is changed
         _refuse_secrets(self.path, manifest.files(self.path), secrets)
+        began_ns = training_began(self.path / HOSTS)  # one origin for the tables of all hosts
         for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
-            self._convert(raw, convert)
+            self._convert(raw, convert, began_ns)
         self._run_file.release()
         try:
             # The reserve is gone by now: the manifest would list it.
@@ -190,9 +192,9 @@ class Archive:
         except OSError:  # a file system without locks
             return
 
-    def _convert(self, raw: Path, convert: Convert) -> None:
+    def _convert(self, raw: Path, convert: Convert, began_ns: int | None) -> None:
         try:
-            convert(raw.parent)
+            convert(raw.parent, began_ns)
         except ArchiveError as error:
             # The Parquet file would be believed first: without a verified one there must be none.
             (raw.parent / SPANS).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import Judgement, findings, warm_up
+from e2c_dl.diagnosis.departures import Judgement, findings
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
+from e2c_dl.trace.warm_up import warm_up
 
 MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
 MAX_HALF_ERROR = 0.1
@@ -58,6 +59,7 @@ def analyse(
     elements, groups = speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),
+        *_about_losses(trace),
         *observed.untrusted.limitations,
         *hosts.limitations,
         *links.limitations,
@@ -156,6 +158,18 @@ def _about_completeness(
         yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
     elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
         yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
+
+
+def _about_losses(trace: Trace) -> Iterator[Limitation]:
+    damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
+    if damaged:
+        spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))
+        what = f"{spans} spans are missing, {size_bytes} bytes could not be read"
+        yield Limitation.of("The trace of {} is damaged: " + what + ".", "host", [rank.host for rank in damaged])
+    short = [rank for rank in trace.ranks if rank.lost.dropped]
+    if short:
+        what = f"{sum(rank.lost.dropped for rank in short)} spans, those of slow iterations kept before others"
+        yield Limitation.of(f"For lack of room, traces lack {what}: " + "{}.", "host", [rank.host for rank in short])
 
 
 def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:

@@ -17,9 +17,6 @@ from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitatio
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.stretches import Stretches
 
-WARM_UP_ITERATIONS = 2
-"""Left out of judgements: caches are cold, and TCP still learns how much it may send."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Departure:
@@ -46,11 +43,6 @@ class Judgement:
     limitations: tuple[Limitation, ...] = ()
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
     judged: frozenset[Element] = frozenset()
-
-
-def warm_up(iterations: int) -> int:
-    """The first iteration to judge by: WARM_UP_ITERATIONS, fewer if the run is not longer than that."""
-    return max(0, min(WARM_UP_ITERATIONS, iterations - 1))
 
 
 def low_median(values: Sequence[float]) -> float:

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departures import low_median, warm_up
+from e2c_dl.diagnosis.departures import low_median
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.hosts import MIN_PEERS
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
+from e2c_dl.trace.warm_up import warm_up
 
 UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP)  # an evaluation is not in every iteration
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from e2c_dl import codec
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace.model import MOST_NS, SPAN_VERSION, ClockAlignment, Phase, Spans
+from e2c_dl.trace.model import MOST_NS, NOTHING_LOST, ClockAlignment, Lost, Phase, Spans
 
 MOST_BYTES = 1 << 40  # of one message
 MOST_MESSAGES = 1 << 32  # of one link
@@ -22,20 +22,22 @@ class SpansFacts(msgspec.Struct, frozen=True):
     rank: int
     host: str
     layer: str
+    lost: Lost = NOTHING_LOST
 
 
-class RawFacts(SpansFacts, frozen=True):
-    """The header of a spans.bin."""
+class RawFacts(SpansFacts, frozen=True, kw_only=True):
+    """The header of a spans.bin of version 1."""
 
     dtype: list[tuple[str, str]]
 
 
-class ParquetFacts(SpansFacts, frozen=True):
+class ParquetFacts(SpansFacts, frozen=True, kw_only=True):
     """The metadata of a spans.parquet."""
 
     complete: bool
-    version: int = SPAN_VERSION
+    version: int = 1
     clock: ClockAlignment | None = None
+    origin_ns: int | None = None  # when training began, on the reference clock
 
 
 def check(spans: Spans, facts: SpansFacts, where: str) -> None:

@@ -2,8 +2,8 @@
 
 ::
 
-    add(b"E2CSPANS...")   header, records, perhaps a part of one
-    add(b"...")           the rest of it, more records
+    add(b"...")           header, frames, perhaps a part of one
+    add(b"...")           the rest of it, more frames
     forget_before(40)     spans of iterations 0 .. 39 are gone
 """
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace import span_log
 from e2c_dl.trace.check import SpansFacts, check
-from e2c_dl.trace.model import RECORD_BYTES, SPAN, Phase, Spans
-from e2c_dl.trace.recorder import header_facts, header_length
+from e2c_dl.trace.frames import SYNC, Scanner
+from e2c_dl.trace.model import SPAN, Phase, Spans
 
 
 class GrowingSpans:
@@ -21,7 +23,8 @@ class GrowingSpans:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._rest = b""  # a header or a record of which not all is there
+        self._scanner = Scanner()
+        self._begin = b""  # of the file, as long as it is no SYNC
         self.facts: SpansFacts | None = None  # None: the header is not all there
         self.spans: Spans = np.empty(0, dtype=SPAN)
         self.began_ns: int | None = None  # its first iteration, also when that is forgotten
@@ -30,13 +33,12 @@ class GrowingSpans:
 
     def add(self, content: bytes) -> None:
         """What was appended to the file. Raises: ArchiveError, if it is no trace of this version."""
-        self._rest += content
-        if self.facts is None and not self._read_header():
-            return
-        assert self.facts is not None
-        count = len(self._rest) // RECORD_BYTES
-        found = np.frombuffer(self._rest, dtype=SPAN, count=count).copy()  # a buffer's view is read-only
-        self._rest = self._rest[count * RECORD_BYTES :]
+        self._refuse_others(content)
+        found = span_log.spans_of(self._scanner.feed(content))
+        if self.facts is None:
+            if self._scanner.header is None:
+                return
+            self.facts = span_log.facts(self._scanner.header, self._where)
         check(found, self.facts, self._where)
         self.spans = np.concatenate([self.spans, found])
         self.over = self.over or bool((found["phase"] == Phase.TRAINING).any())
@@ -53,11 +55,9 @@ class GrowingSpans:
             of_none = (self.spans["iteration"] == -1) & (self.spans["end_ns"] >= own["start_ns"].min())
             self.spans = self.spans[(self.spans["iteration"] >= iteration) | of_none]
 
-    def _read_header(self) -> bool:
-        """Whether all of it was there."""
-        length = header_length(self._rest, self._where)
-        if length is None:
-            return False
-        self.facts = header_facts(self._rest[:length], self._where)
-        self._rest = self._rest[length:]
-        return True
+    def _refuse_others(self, content: bytes) -> None:
+        """Raises: ArchiveError, if the file does not begin as a log does."""
+        if len(self._begin) < len(SYNC):
+            self._begin += content[: len(SYNC) - len(self._begin)]
+            if not SYNC.startswith(self._begin):
+                raise ArchiveError(f"{self._where}: not a trace: it is no log of spans; name a spans.bin of a run")

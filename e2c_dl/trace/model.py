@@ -11,10 +11,8 @@ happens-before, from which a run can be replayed with one element made faster::
                                                             \\             /
     rank 1                                               RECEIVE       SEND
 
-A file of spans, which a kill may tear in its last record::
-
-    | E2CSPANS | version u32 | length u32 | JSON, blanks up to length | record | record | ... |
-                                             rank, host, layer, dtype    64 bytes each
+While a run goes on, records are appended to a log (:mod:`e2c_dl.trace.span_log`); at rest they are a table
+(:mod:`e2c_dl.trace.columns`).
 
 Times are nanoseconds. While recording they are the host's own monotonic clock; in a :class:`Trace` they are aligned
 to the reference host's, each rank with the uncertainty of that alignment.
@@ -22,7 +20,6 @@ to the reference host's, each rank with the uncertainty of that alignment.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,8 +32,6 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.trace.connections import NONE, Connections
-
-SPAN_VERSION = 1
 
 SPAN: np.dtype[Any] = np.dtype(
     [
@@ -70,9 +65,6 @@ MOST_S = 1e7
 
 MOST_DRIFT = 0.5
 """Of any clock."""
-
-MAGIC = b"E2CSPANS"
-PREFIX = struct.Struct("<8sII")
 
 RECORD = struct.Struct("<qqqqqiiihhhhHH")
 """SPAN, field by field: packing is three times as fast as a NumPy record."""
@@ -207,6 +199,21 @@ class ClockAlignment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lost:
+    """What was recorded, and is not in a trace."""
+
+    spans: int = 0  # known to be missing where the file is damaged
+    damaged_bytes: int = 0
+    dropped: int = 0  # spans left out on purpose: the trace was not to grow any more
+
+    def __bool__(self) -> bool:
+        return bool(self.spans or self.damaged_bytes or self.dropped)
+
+
+NOTHING_LOST = Lost()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankTrace:
     """One rank's spans, times on the reference clock. ``complete`` is False if the rank never said goodbye."""
 
@@ -216,6 +223,7 @@ class RankTrace:
     spans: Spans
     clock: ClockAlignment
     complete: bool = True
+    lost: Lost = NOTHING_LOST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,11 +240,3 @@ class Trace:
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(rank.host for rank in self.ranks)
-
-
-def header(rank: int, host: str, layer: str) -> bytes:
-    """The beginning of a file of spans; its length is a multiple of RECORD_BYTES."""
-    dtype = [list(field) for field in SPAN.descr]
-    text = json.dumps({"rank": rank, "host": host, "layer": layer, "dtype": dtype}).encode()
-    text += b" " * (-(len(text) + PREFIX.size) % RECORD_BYTES)  # records begin at a multiple of their size
-    return PREFIX.pack(MAGIC, SPAN_VERSION, len(text)) + text

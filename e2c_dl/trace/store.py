@@ -7,17 +7,15 @@
     hosts/HOST/clock.json     how HOST's clock maps to the reference
     hosts/HOST/outcome.json   how its worker ended
 
-A Parquet file has one column per field of :data:`~e2c_dl.trace.model.SPAN`, of the same name and type, in the order of
-recording; times are the host's own clock. Under ``e2c_dl`` its schema's metadata holds rank, host, layer, version,
-complete and, if it was known, the clock's alignment, as JSON.
+What the table holds is said in :mod:`e2c_dl.trace.columns`; what is damaged in a file is left out and counted, group of
+rows by group of rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,31 +28,36 @@ from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace import columns, earlier
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
 from e2c_dl.trace.clock import read_alignment
-from e2c_dl.trace.model import MOST_S, SPAN, SPAN_VERSION, ClockAlignment, RankTrace, Spans, Trace
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.growing import GrowingSpans
+from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.span_log import read_spans
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"
-_METADATA = b"e2c_dl"
-_COLUMNS = [(name, SPAN[name].type) for name in SPAN.names or ()]
-_TIMES = ("posted_ns", "start_ns", "end_ns")
+_ROWS = 1 << 16  # in a group: what one flipped bit may cost
+_PIECE_BYTES = 1 << 16
 
 
 def write_parquet(
-    path: Path, spans: Spans, facts: Mapping[str, Any], *, complete: bool, clock: ClockAlignment | None = None
-) -> None:
+    path: Path, spans: Spans, facts: Mapping[str, Any], *, complete: bool, clock: ClockAlignment | None = None,
+    origin_ns: int | None = None, lost: Lost = NOTHING_LOST,
+) -> None:  # fmt: skip
     """Write ``spans`` (own clock) to ``path``, as a whole or not at all. ``facts``: rank, host, layer, as recorded.
 
+    ``origin_ns``: when the run's training began, on the reference clock; None: when this rank's did.
     Raises: ArchiveError, if it cannot be written.
     """
-    facts = {**facts, "complete": complete, "version": SPAN_VERSION, "clock": asdict(clock) if clock else None}
-    columns = {name: np.ascontiguousarray(spans[name]) for name in SPAN.names or ()}
-    table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(facts)})
+    table = columns.to_table(spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=lost)
+    names = [name for name in table.schema.names if name not in columns.DELTAS]
     try:
         with whole(path) as place:
-            pq.write_table(table, place, compression="zstd")
+            pq.write_table(
+                table, place, compression="zstd", row_group_size=_ROWS, write_page_checksum=True,
+                use_dictionary=names, column_encoding=dict.fromkeys(columns.DELTAS, "DELTA_BINARY_PACKED"),
+            )  # fmt: skip
     except OSError as error:
         raise ArchiveError(f"{path}: cannot write the trace: {error}; make room or choose another directory") from error
 
@@ -64,52 +67,107 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
 
     Raises: ArchiveError, if ``path`` cannot be read or was not written by :func:`write_parquet`.
     """
-    table = _table(placed(path))
-    text = (table.schema.metadata or {}).get(_METADATA)
-    if text is None:
-        raise ArchiveError(f"{path}: not a trace of e2c-dl; name a spans.parquet of a run")
-    facts = codec.decode(text, ParquetFacts, f"{path}: the trace's metadata")
-    if facts.version != SPAN_VERSION:
-        raise ArchiveError(
-            f"{path}: cannot read the trace: it is version {facts.version}, not {SPAN_VERSION}; "
-            "read it with the program that wrote it"
-        )
-    if [(column.name, column.type.to_pandas_dtype()) for column in table.schema] != _COLUMNS:
-        raise ArchiveError(f"{path}: its columns are not those of a trace; {codec.DAMAGED}")
-    spans = np.empty(table.num_rows, dtype=SPAN)
-    for name in SPAN.names or ():
-        if table.column(name).null_count:
-            raise ArchiveError(f"{path}: {name} is missing in a span; {codec.DAMAGED}")
-        spans[name] = table.column(name).to_numpy()
-    return facts, spans, facts.complete
-
-
-def _table(place: Place) -> Any:
-    """What the Parquet file holds. Raises: ArchiveError, also for one that unfolds to more than a trace may hold."""
+    place = placed(path)
     with place.opened() as content:
         try:
-            file = pq.ParquetFile(content)
+            file = pq.ParquetFile(content, page_checksum_verification=True)
+            facts = _facts(file.schema_arrow, str(path))
             if file.metadata.num_rows * SPAN.itemsize > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} spans, as no trace does; remove it")
-            return file.read()
+            table, lost = _groups(file)
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
+    read = earlier.table_spans if facts.version == earlier.VERSION else columns.from_table
+    spans = read(table, str(path))
+    if lost:
+        told = Lost(
+            spans=facts.lost.spans + lost.spans, damaged_bytes=facts.lost.damaged_bytes + lost.damaged_bytes,
+            dropped=facts.lost.dropped,
+        )  # fmt: skip
+        ended = facts.complete and bool(np.any(spans["phase"] == Phase.TRAINING))
+        return msgspec.structs.replace(facts, lost=told), spans, ended
+    return facts, spans, facts.complete
 
 
-def convert(host_dir: Path) -> Path:
+def _facts(schema: pa.Schema, where: str) -> ParquetFacts:
+    """Whose spans they are. Raises: ArchiveError."""
+    text = (schema.metadata or {}).get(columns.METADATA)
+    if text is None:
+        raise ArchiveError(f"{where}: not a trace of e2c-dl; name a spans.parquet of a run")
+    facts = codec.decode(text, ParquetFacts, f"{where}: the trace's metadata")
+    if facts.version not in (earlier.VERSION, columns.VERSION):
+        raise ArchiveError(
+            f"{where}: cannot read the trace: it is version {facts.version}, not {columns.VERSION}; "
+            "read it with the program that wrote it"
+        )
+    return facts
+
+
+def _groups(file: pq.ParquetFile) -> tuple[pa.Table, Lost]:
+    """The rows of all groups that can be read, and what the others held. Raises: ArrowException, if none can be."""
+    try:
+        return file.read(), Lost()
+    except (OSError, ValueError, pa.ArrowException):
+        if file.num_row_groups < 2:
+            raise
+    tables, spans, size_bytes = [], 0, 0
+    for number in range(file.num_row_groups):
+        try:
+            tables.append(file.read_row_group(number))
+        except (OSError, ValueError, pa.ArrowException):
+            about = file.metadata.row_group(number)
+            spans, size_bytes = spans + about.num_rows, size_bytes + about.total_byte_size
+    if not tables:
+        file.read()
+    return pa.concat_tables(tables), Lost(spans=spans, damaged_bytes=size_bytes)
+
+
+def convert(host_dir: Path, origin_ns: int | None = None) -> Path:
     """Writes ``host_dir``/spans.parquet from its spans.bin, reads it back and compares; the raw file stays.
 
+    ``origin_ns``: what :func:`training_began` says of all hosts, so that their tables can be laid side by side.
     Raises: ArchiveError, if there is no raw file, or what was written is not what was read.
     """
     found, spans, complete = read_spans(host_dir / RAW)
     facts = {"rank": found.rank, "host": found.host, "layer": found.layer}
-    target = host_dir / PARQUET
-    write_parquet(target, spans, facts, complete=complete, clock=read_clock(host_dir))
-    _, again, again_complete = read_parquet(target)
-    if again_complete != complete or again.tobytes() != spans.tobytes():
+    target, clock = host_dir / PARQUET, read_clock(host_dir)
+    check(spans, found, str(host_dir / RAW))  # before it is aligned, which takes times of a run only
+    write_parquet(target, spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=found.lost)
+    again_found, again, again_complete = read_parquet(target)
+    same = (again_complete, again_found.lost) == (complete, found.lost) and again.tobytes() == spans.tobytes()
+    if not same:
         raise ArchiveError(f"{target}: differs from {RAW} after conversion; keep {RAW} and report this")
     return target
+
+
+def training_began(hosts_dir: Path) -> int | None:
+    """When the first rank below ``hosts_dir`` began its first iteration, on the reference clock; None: nobody did.
+
+    Where hosts were converted already, it is what they were told. Hosts that cannot be read are passed over.
+    """
+    began = []
+    for name in Place(hosts_dir).folders():
+        with contextlib.suppress(ArchiveError):
+            folder = Place(hosts_dir) / name
+            if (folder / PARQUET).exists():
+                with (folder / PARQUET).opened() as content:
+                    told = _facts(pq.read_schema(content), str(folder)).origin_ns
+                if told is not None:
+                    return told
+            own_ns = _first_iteration(folder / RAW)
+            if own_ns is not None:
+                began.append(int((read_clock(folder) or ClockAlignment()).align(np.array([own_ns]))[0]))
+    return min(began, default=None)
+
+
+def _first_iteration(place: Place) -> int | None:
+    """Start of the first iteration in a spans.bin, own clock; what follows it is not read. Raises: ArchiveError."""
+    grown = GrowingSpans(str(place))
+    with place.opened() as content:
+        while grown.began_ns is None and (piece := content.read(_PIECE_BYTES)):
+            grown.add(piece)
+    return grown.began_ns
 
 
 def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) -> Trace:
@@ -133,7 +191,7 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
             raise ArchiveError(
                 f"{hosts_dir}: {one.host} and {other.host} both recorded rank {one.rank}; the archive mixes two runs"
             )
-    times = [ends for rank in ranks if len(rank.spans) for name in _TIMES for ends in _ends(rank.spans[name])]
+    times = [ends for rank in ranks if len(rank.spans) for name in columns.TIMES for ends in _ends(rank.spans[name])]
     if times and max(times) - min(times) > MOST_S * 1e9:
         raise ArchiveError(
             f"{hosts_dir}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}"
@@ -151,7 +209,7 @@ def _read_rank(folder: Place) -> RankTrace:
     facts, spans, complete = read_parquet(parquet) if parquet.exists() else read_spans(folder / RAW)
     check(spans, facts, str(folder))
     clock = read_clock(folder) or ClockAlignment()
-    for name in _TIMES:
+    for name in columns.TIMES:
         spans[name] = clock.align(spans[name])
     return RankTrace(
         rank=facts.rank,
@@ -160,6 +218,7 @@ def _read_rank(folder: Place) -> RankTrace:
         spans=spans,
         clock=clock,
         complete=complete and _finished(folder / OUTCOME),
+        lost=facts.lost,
     )
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import warm_up
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
+from e2c_dl.trace.warm_up import warm_up
 
 PHASES = {
     Part.COMPUTE: GRADIENT,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.departures import Departure, Judgement, warm_up
+from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
@@ -33,6 +33,7 @@ from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
+from e2c_dl.trace.warm_up import warm_up
 
 LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
 LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there

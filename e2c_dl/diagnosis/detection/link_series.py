@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 SLOW_START = 4.0  # round trips at full rate: doubling from ten segments sends two, and a first overshoot as many
 

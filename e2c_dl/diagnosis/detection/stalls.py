@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departures import WARM_UP_ITERATIONS, Departure
+from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import MIN_RATIO, MIN_STALL_NS, ObservedLink, few
@@ -32,6 +32,7 @@ from e2c_dl.diagnosis.replay.replay import Stall, Stalls
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import at_moments
 from e2c_dl.trace.model import GRADIENT, RankTrace, Spans, Trace
+from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
 

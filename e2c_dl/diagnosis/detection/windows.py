@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.departures import warm_up
 from e2c_dl.diagnosis.detection.change_points import MOST_WINDOWS, Doubles
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.warm_up import warm_up
 
 OWN_PACE = 2.0
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from e2c_dl.errors import InputError, PeerLost, TrainingError
 from e2c_dl.strategies.base import Compute, Strategy, Worker
-from e2c_dl.trace.model import SPAN, Spans, header
+from e2c_dl.trace import span_log
+from e2c_dl.trace.model import RECORD_BYTES, SPAN, Spans
 from e2c_dl.worlds.allotment import Allotment, Equal
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual.computing import pace_of
@@ -83,13 +84,15 @@ class InFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = [os.fspath(path) for path in paths]
+        self._written = [0 for _ in paths]  # spans
 
     def open(self, hosts: Sequence[tuple[str, str]]) -> None:
         for rank, (host, layer) in enumerate(hosts):
-            self._append(rank, header(rank, host, layer), os.O_TRUNC)
+            self._append(rank, span_log.opening(rank, host, layer), os.O_TRUNC)
 
     def write(self, rank: int, records: bytes) -> None:
-        self._append(rank, records, os.O_APPEND)
+        self._append(rank, span_log.frames(records, number=self._written[rank]), os.O_APPEND)
+        self._written[rank] += len(records) // RECORD_BYTES
 
     def _append(self, rank: int, content: bytes, how: int) -> None:
         path = self._paths[rank]

@@ -33,7 +33,8 @@ from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.topology import Link
 from e2c_dl.trace.growing import GrowingSpans
-from e2c_dl.trace.model import Phase, RankTrace, Trace, header
+from e2c_dl.trace.model import Phase, RankTrace, Trace
+from e2c_dl.trace.span_log import read_spans
 
 RUN_ID = "0badcafe"
 LAYERS = """\
@@ -197,7 +198,7 @@ def test_ctrl_c_ends_the_watching_alone(run: RegisteredRun, trace: Trace) -> Non
 
 
 @pytest.mark.parametrize("piece", [1, 63, 100, 100_000])
-def test_spans_grow_however_they_are_cut(trace: Trace, piece: int) -> None:
+def test_spans_grow_however_they_are_cut(trace: Trace, piece: int, tmp_path: Path) -> None:
     rank: RankTrace = trace.ranks[1]
     content = continued.until(rank, 1)
     grown = GrowingSpans("edge-2")
@@ -205,7 +206,8 @@ def test_spans_grow_however_they_are_cut(trace: Trace, piece: int) -> None:
         grown.add(content[begin : begin + piece])
     assert grown.facts is not None
     assert (grown.facts.rank, grown.facts.host, grown.finished, grown.over) == (1, "edge-2", 2, False)
-    assert header(1, "edge-2", rank.layer) + grown.spans.tobytes() == content
+    (tmp_path / "spans.bin").write_bytes(content)
+    assert grown.spans.tobytes() == read_spans(tmp_path / "spans.bin")[1].tobytes()
     began_ns = grown.began_ns
     grown.forget_before(1)
     assert grown.spans["iteration"].min() >= -1

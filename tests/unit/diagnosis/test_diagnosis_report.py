@@ -18,7 +18,7 @@ from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page import sections
 from e2c_dl.topology import Link
-from e2c_dl.trace.model import SPAN, Phase, RankTrace, State, Trace
+from e2c_dl.trace.model import SPAN, Lost, Phase, RankTrace, State, Trace
 
 RING = Ring(
     compute_s=(0.1, 0.1, 0.15, 0.1),
@@ -89,6 +89,18 @@ def test_a_run_that_broke_off_is_judged_by_its_common_iterations() -> None:
     assert report.iterations == 7
     assert {str(finding.element) for finding in report.culprits} == {"edge-2", "edge-3 -> edge-4"}
     assert any("edge-4 breaks off" in limitation for limitation in report.limitations)
+
+
+def test_what_a_trace_lost_is_said() -> None:
+    trace = simulate(SLOW)
+    ranks = [replace(rank, lost=Lost()) for rank in trace.ranks]
+    ranks[1] = replace(ranks[1], lost=Lost(spans=12, damaged_bytes=800))
+    ranks[3] = replace(ranks[3], lost=Lost(dropped=7))
+    report = analyse(replace(trace, ranks=tuple(ranks)), SLOW.reference())
+    assert report.limitations == (
+        "The trace of edge-2 is damaged: 12 spans are missing, 800 bytes could not be read.",
+        "For lack of room, traces lack 7 spans, those of slow iterations kept before others: edge-4.",
+    )
 
 
 def test_a_run_without_a_finished_iteration_cannot_be_analysed() -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.model import SPAN, Phase
+from e2c_dl.trace import earlier
+from e2c_dl.trace.frames import HEAD, SYNC
+from e2c_dl.trace.keeping import MOST_HELD
+from e2c_dl.trace.model import SPAN, Lost, Phase
 from e2c_dl.trace.recorder import Recorder, read_spans
 
 
-def recorder(path: Path, **options: int) -> Recorder:
+def recorder(path: Path, **options: Any) -> Recorder:
     return Recorder(path, rank=3, host="fog-1", layer="fog", **options)
 
 
@@ -35,25 +43,112 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_any_cut_leaves_the_whole_records_before_it(tmp_path: Path) -> None:
-    whole = tmp_path / "whole.bin"
-    with recorder(whole) as recording:
+def test_any_cut_leaves_the_whole_frames_before_it(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.bin", tmp_path / "cut.bin"
+    with recorder(whole, flush_every_s=3600) as recording:
         for number in range(3):
             recording.record(Phase.STEP, number, number, number)
+            recording.flush()
         recording.record(Phase.TRAINING, 0, 0, 9)
     content = whole.read_bytes()
-    begin = len(content) - 4 * SPAN.itemsize
-    assert read_spans(whole)[2]
+    facts, spans, complete = read_spans(whole)
+    assert (len(spans), complete, facts.lost) == (4, True, Lost())
+    header = content.index(SYNC, 1)
+    frame = HEAD.size + SPAN.itemsize
     for length in range(len(content)):
-        cut = tmp_path / "cut.bin"
         cut.write_bytes(content[:length])
-        if length < begin:
+        if length < header:
             with pytest.raises(ArchiveError, match=r"cut\.bin"):
                 read_spans(cut)
         else:
-            _, spans, complete = read_spans(cut)
-            assert len(spans) == (length - begin) // SPAN.itemsize
-            assert not complete
+            facts, spans, complete = read_spans(cut)
+            assert len(spans) == min(4, max(0, length - 2 * header) // frame)
+            assert complete == (len(spans) == 4 and (length - 2 * header - 4 * frame) in (0, header))
+            assert facts.lost == Lost()  # a torn end is how a killed rank's trace ends: "incomplete" says it
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred spans."""
+    path = tmp_path_factory.mktemp("recorded") / "spans.bin"
+    with recorder(path) as recording:
+        for number in range(100):
+            recording.record(Phase.STEP, number, number, number)
+    return path
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_flipped_bit_costs_its_frame_and_is_counted(data: st.DataObject, recorded: Path) -> None:
+    path = recorded.with_name("flipped.bin")
+    content = bytearray(recorded.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    facts, spans, _ = read_spans(path)
+    assert facts.lost.damaged_bytes > 0
+    assert len(spans) + facts.lost.spans == 100
+    assert len(spans) >= 100 - 32
+
+
+def test_what_earlier_versions_left_is_read(tmp_path: Path) -> None:
+    spans = np.zeros(3, dtype=SPAN)
+    spans["phase"] = Phase.STEP, Phase.STEP, Phase.TRAINING
+    fields = [["reserved" if name == "kind" else name, kind] for name, kind in SPAN.descr]
+    text = json.dumps({"rank": 3, "host": "fog-1", "layer": "fog", "dtype": fields}).encode()
+    content = earlier.PREFIX.pack(earlier.MAGIC, 1, len(text)) + text + spans.tobytes()
+    path = tmp_path / "spans.bin"
+    for length in (*range(0, len(content), 13), *range(len(content) - 64, len(content) + 1, 8)):
+        path.write_bytes(content[:length])
+        if length < len(content) - spans.nbytes:
+            with pytest.raises(ArchiveError, match=r"spans\.bin"):
+                read_spans(path)
+            continue
+        facts, found, complete = read_spans(path)
+        assert (facts.rank, facts.host, facts.layer, complete) == (3, "fog-1", "fog", length == len(content))
+        assert found.tobytes() == spans.tobytes()[: found.nbytes]
+
+
+def test_with_a_cap_slow_iterations_are_kept(tmp_path: Path) -> None:
+    path, cap_bytes = tmp_path / "spans.bin", 200_000
+    with recorder(path, cap_bytes=cap_bytes) as recording:
+        for iteration in range(500):
+            begin, lasted = iteration * 1000, 100 * (3 if iteration % 50 == 7 else 1)
+            for number in range(20):
+                recording.record(Phase.STEP, begin, begin + number, begin + lasted, iteration=iteration)
+            recording.record(Phase.ITERATION, begin, begin, begin + lasted, iteration=iteration)
+            recording.record(Phase.RECEIVE, begin, begin, begin + lasted, iteration=iteration)  # late
+        recording.record(Phase.TRAINING, 0, 0, 500_000)
+        dropped = recording.dropped
+    facts, spans, complete = read_spans(path)
+    assert path.stat().st_size <= cap_bytes and complete
+    assert facts.lost == Lost(dropped=dropped) and dropped == 500 * 22 + 1 - len(spans) > 0
+    of = {iteration: spans[spans["iteration"] == iteration] for iteration in range(500)}
+    first = next(iteration for iteration in range(500) if len(of[iteration]) < 22)
+    assert first > 30
+    for iteration in range(first + 1, 500):
+        assert len(of[iteration]) == (22 if iteration % 50 == 7 else 1), iteration
+
+
+def test_what_a_cap_keeps_does_not_depend_on_when_it_is_written(tmp_path: Path) -> None:
+    kept = []
+    for capacity in (1, 4096):
+        with recorder(tmp_path / "spans.bin", cap_bytes=40_000, capacity=capacity) as recording:
+            for iteration in range(300):
+                lasted = 100 + 400 * (iteration % 17 == 3)
+                for _ in range(5):
+                    recording.record(Phase.STEP, 0, 0, lasted, iteration=iteration)
+                recording.record(Phase.ITERATION, 0, 0, lasted, iteration=iteration)
+        kept.append(read_spans(tmp_path / "spans.bin")[1].tobytes())
+        assert (tmp_path / "spans.bin").stat().st_size <= 40_000
+    assert kept[0] == kept[1]
+
+
+def test_iterations_that_never_end_take_bounded_memory(tmp_path: Path) -> None:
+    with recorder(tmp_path / "spans.bin", cap_bytes=20_000) as recording:
+        for number in range(MOST_HELD + 1000):
+            recording.record(Phase.STEP, 0, 0, 1, iteration=number)
+        assert recording.dropped >= 900
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

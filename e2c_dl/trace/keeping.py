@@ -1,0 +1,96 @@
+"""Which spans a trace keeps when its file may not grow for ever: those of slow iterations.
+
+::
+
+    0 ........ half of the cap ........................ the cap
+    everything | spans wait in memory until their       | TRAINING alone, once
+               | iteration has ended; a slow one's are
+               | written, of others only ITERATION
+
+An iteration is *slow* if it lasted at least :data:`SLOW` times the median of the last :data:`REMEMBERED`, itself
+included. A span counts as :data:`SPAN_BYTES`, the most that it can take, whatever the file's true size: what is kept
+depends on what was recorded, never on when it was written. Spans of no iteration are kept as they come. What comes for
+an iteration after its end goes where the others went.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from e2c_dl.trace.frames import HEAD
+from e2c_dl.trace.model import RECORD_BYTES, Phase
+
+SLOW = 1.5
+REMEMBERED = 101  # iterations
+DECIDED = 64  # iterations whose late spans still find their way
+MOST_HELD = 20_000  # spans in memory: 3 MB; more of an iteration than that are not kept
+SPAN_BYTES = RECORD_BYTES + 2 * HEAD.size + 8  # alone in its frame, after one that tells of dropped ones
+_END_BYTES = 8192  # for headers, the TRAINING span, the last count
+
+
+class SlowOnly:
+    """Hands spans on to ``keep``, or counts them with ``drop``; any thread may offer some."""
+
+    def __init__(self, cap_bytes: int, keep: Callable[[bytes], None], drop: Callable[[int], None]) -> None:
+        self._most = max(0, cap_bytes - _END_BYTES) // SPAN_BYTES  # spans
+        self._keep, self._drop = keep, drop
+        self._kept = 0
+        self._held: dict[int, list[bytes]] = {}
+        self._waiting = 0  # spans in _held
+        self._lasted: deque[int] = deque(maxlen=REMEMBERED)
+        self._slow: dict[int, bool] = {}  # the last iterations that ended -> whether they are kept
+        self._turn = threading.Lock()
+
+    def offer(self, record: bytes, phase: int, iteration: int, lasted_ns: int) -> None:
+        """A span that was recorded."""
+        with self._turn:
+            if phase == Phase.ITERATION:
+                self._lasted.append(lasted_ns)
+            if 2 * self._kept < self._most:
+                self._take(record)
+            elif phase == Phase.TRAINING:  # by it a trace is complete
+                self._keep(record)
+            elif phase == Phase.ITERATION:
+                self._take(record)
+                self._decide(iteration, lasted_ns)
+            elif iteration < 0 or self._slow.get(iteration, False):
+                self._take(record)
+            elif iteration in self._slow or self._waiting >= MOST_HELD:
+                self._drop(1)
+            else:
+                self._held.setdefault(iteration, []).append(record)
+                self._waiting += 1
+
+    def end(self) -> None:
+        """No iteration that is under way will end: what the last ones did is kept."""
+        with self._turn:
+            for iteration in sorted(self._held):
+                self._release(iteration, slow=True)
+
+    def _decide(self, iteration: int, lasted_ns: int) -> None:
+        slow = lasted_ns >= SLOW * statistics.median(self._lasted)
+        self._release(iteration, slow=slow)
+        self._slow[iteration] = slow
+        if len(self._slow) > DECIDED:
+            del self._slow[next(iter(self._slow))]
+        for old in [each for each in self._held if each < iteration - DECIDED]:  # its end was never recorded
+            self._release(old, slow=False)
+
+    def _release(self, iteration: int, *, slow: bool) -> None:
+        held = self._held.pop(iteration, [])
+        self._waiting -= len(held)
+        for record in held:
+            if slow:
+                self._take(record)
+            else:
+                self._drop(1)
+
+    def _take(self, record: bytes) -> None:
+        if self._kept < self._most:
+            self._kept += 1
+            self._keep(record)
+        else:
+            self._drop(1)
