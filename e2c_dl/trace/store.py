@@ -6,6 +6,7 @@
     hosts/HOST/spans.parquet  the same, compressed   /
     hosts/HOST/clock.json     how HOST's clock maps to the reference
     hosts/HOST/outcome.json   how its worker ended
+    hosts/HOST/connections.*  what its sockets told, of which FLOW spans are made (:mod:`e2c_dl.trace.flows`)
 
 What the table holds is said in :mod:`e2c_dl.trace.columns`; what is damaged in a file is left out and counted, group of
 rows by group of rows.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import columns, earlier
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
 from e2c_dl.trace.clock import read_alignment
+from e2c_dl.trace.flows import with_flows
 from e2c_dl.trace.growing import GrowingSpans
 from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.samples import Samples, read_samples
 from e2c_dl.trace.span_log import read_spans
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
@@ -201,7 +204,20 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
         "hosts_without_trace": tuple(name for name in names if name not in recorded),
         "hosts_without_clock": tuple(name for name in recorded if not (hosts / name / CLOCK).exists()),
     }
-    return Trace(ranks=tuple(ranks), facts=known)
+    return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(hosts, recorded))
+
+
+def _samples(hosts: Place, names: Sequence[str]) -> tuple[list[Samples], list[str]]:
+    """What the hosts' sockets told, and why that of some cannot be read: it costs no more than what it holds."""
+    found, problems = [], []
+    for name in names:
+        try:
+            samples = read_samples(hosts / name)
+        except ArchiveError as error:
+            problems.append(f"{error}; what its sockets told is left out")
+        else:
+            found += [] if samples is None else [samples]
+    return found, problems
 
 
 def _read_rank(folder: Place) -> RankTrace:
