@@ -85,6 +85,24 @@ class Archive:
         return archive
 
     @classmethod
+    def around(cls, path: Path, run_id: str, *, started: str, **facts: Any) -> Archive:
+        """The folder ``path``, into which hosts have put their traces already, as an archive that says *running*.
+
+        Raises: ArchiveError if it is an archive by now, another process makes it one, or it cannot be written.
+        """
+        archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
+        archive._hold()
+        try:
+            if (path / RUN).exists():
+                raise ArchiveError(f"{path}: is an archive already; `e2c-dl report {path}` says what it shows")
+            archive._run_file.keep()
+            archive.record(**facts)
+        except ArchiveError:
+            archive.let_go()
+            raise
+        return archive
+
+    @classmethod
     def resume(cls, path: Path) -> Archive:
         """The archive at ``path``, to go on writing it.
 

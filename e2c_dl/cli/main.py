@@ -30,6 +30,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "probe": ("e2c_dl.cli.probe", "probe", "Measure hosts and links before training; name who to leave out."),
     "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
     "attach": ("e2c_dl.cli.deploy", "attach", "Show a run that is going on, from its beginning to its end."),
+    "trace": ("e2c_dl.cli.trace", "trace", "Run any training script, unchanged, and trace its ranks."),
     "watch": ("e2c_dl.cli.watch", "watch", "Show what slows a run down while it trains."),
     "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
     "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),

@@ -1,0 +1,193 @@
+"""Traces of a script, made one archive: what its ranks left below hosts/, on this machine or on several.
+
+::
+
+    e2c-dl trace -- torchrun ...     DIR/hosts/NAME/ per rank ──── all ranks here? ──> DIR is the archive
+                                                            └── no: e2c-dl collect DIR DIR ... --archive NEW
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from e2c_dl import codec
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.run import Outcome
+from e2c_dl.archive.write import Archive
+from e2c_dl.beneath import Place
+from e2c_dl.diagnosis.diagnose import diagnose, read_report
+from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.report.page.html import write_report
+from e2c_dl.report.words import verdict
+from e2c_dl.scenario import copies
+from e2c_dl.scenario.load import load
+from e2c_dl.tracing.folder import FORMAT, TRACING
+
+NO_REPORT = "there is no report"
+NO_DESIGN = "no scenario: links and hosts are compared with each other and with their own past, not with a design"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank says of its tracing: ``tracing.json``."""
+
+    format: int = FORMAT
+    rank: int
+    world_size: int
+    pid: int
+    boot: str
+    machines: int = 1  # that its ranks ran on, as far as it knew; 0: not all of them were there to be asked
+    layer: str = "all"
+    versions: dict[str, str] = {}
+    limitations: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """The command that was traced."""
+
+    command: tuple[str, ...] = ()
+    exit_code: int = 0
+
+
+def told(folder: Path) -> dict[str, Told]:
+    """Host -> what its rank says, of all below ``folder``/hosts. Raises: ArchiveError."""
+    hosts = folder / layout.HOSTS
+    names = sorted(path.parent.name for path in hosts.glob(f"*/{TRACING}"))
+    return {name: codec.read(Place(folder) / layout.HOSTS / name / TRACING, Told, FORMAT) for name in names}
+
+
+def collected(folders: Sequence[Path], target: Path, scenario: Path | None = None, ran: Ran | None = None) -> Path:
+    """The archive ``target`` of the traces that stand in ``folders``, reported and sealed.
+
+    It may be the only one of ``folders`` itself. Raises: InputError if there is no trace, or two folders have the same
+    rank; ArchiveError, ScenarioError.
+    """
+    found = _checked(folders)
+    if scenario is not None:
+        load(scenario)
+    if [folder.resolve() for folder in folders] != [target.resolve()]:
+        _copied(folders, target)
+    started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+    archive = Archive.around(target, secrets.token_hex(4), started=started)
+    try:
+        _recorded(archive, found, scenario, ran or Ran())
+        _reported(archive)
+        archive.seal()
+    finally:
+        archive.let_go()
+    return target
+
+
+def missing(found: Mapping[str, Told]) -> tuple[int, ...]:
+    """Ranks of the run that left nothing in these."""
+    ranks = {each.rank for each in found.values()}
+    return tuple(rank for rank in range(max(each.world_size for each in found.values())) if rank not in ranks)
+
+
+def _checked(folders: Sequence[Path]) -> dict[str, Told]:
+    found: dict[str, Told] = {}
+    ranks: dict[int, str] = {}
+    for folder in folders:
+        here = told(folder)
+        if not here:
+            raise InputError(f"{folder}: no rank has left a trace there; name what `e2c-dl trace --archive` was given")
+        for name, each in here.items():
+            if each.rank in ranks or name in found:
+                other = ranks.get(each.rank, name)
+                raise InputError(f"{folder}: rank {each.rank} of {name} is there twice, as {other}; name each run once")
+            found[name], ranks[each.rank] = each, name
+    return found
+
+
+def _copied(folders: Iterable[Path], target: Path) -> None:
+    if target.exists() and any(target.iterdir()):
+        raise InputError(f"{target}: is not empty; name a new directory with --archive")
+    for folder in folders:
+        for name in told(folder):
+            shutil.copytree(folder / layout.HOSTS / name, target / layout.HOSTS / name)
+
+
+def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran) -> None:
+    versions: dict[str, str] = {}
+    for each in found.values():
+        versions |= each.versions
+    name = ""
+    if scenario is not None:
+        copies.overridden(scenario, archive.path / layout.SCENARIO)
+        name = load(archive.path / layout.SCENARIO).name
+    archive.record(
+        scenario=name, testbed="traced", command=ran.command, versions=versions,
+        hosts=[{"name": host, "layer": each.layer, "rank": each.rank} for host, each in found.items()],
+        facts={"traced": {"exit_code": ran.exit_code, "world_size": max(each.world_size for each in found.values())}},
+    )  # fmt: skip
+    for sentence in _limitations(found, scenario):
+        archive.limited(sentence)
+    happened = _happened(archive.path, found, ran)
+    ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+    archive.end(Outcome.FAILED if happened else Outcome.FINISHED, ended, *happened)
+
+
+def _limitations(found: Mapping[str, Told], scenario: Path | None) -> list[str]:
+    said: dict[str, list[str]] = {}
+    for host, each in found.items():
+        for sentence in each.limitations:
+            said.setdefault(sentence, []).append(host)
+    sentences = [
+        sentence if len(hosts) == len(found) else f"{', '.join(hosts)}: {sentence}" for sentence, hosts in said.items()
+    ]
+    return [*([] if scenario is not None else [NO_DESIGN]), *sentences]
+
+
+def _happened(path: Path, found: Mapping[str, Told], ran: Ran) -> list[str]:
+    happened = [f"the command exited with {ran.exit_code}"] if ran.exit_code else []
+    gone = missing(found)
+    if gone:
+        happened.append(f"ranks {', '.join(map(str, gone))} left no trace")
+    for host in found:
+        outcome = open_archive(path).host(host).outcome()
+        if outcome is None:
+            happened.append(f"{host}: its process ended without a word (killed, or os._exit): its trace ends there")
+        elif outcome.reason:
+            happened.append(f"{host}: {outcome.reason}")
+    return happened
+
+
+def _reported(archive: Archive) -> None:
+    """Write the report, or say why there is none."""
+    try:
+        left = open_archive(archive.path)
+        write_report(left, diagnose(left))
+    except E2cDlError as error:
+        archive.limited(f"{NO_REPORT}: {error}")
+
+
+def redacted(command: Sequence[str]) -> tuple[str, ...]:
+    """``command`` without the values of options whose names speak of secrets."""
+    words: list[str] = []
+    hide = False
+    for word in command:
+        name, equals, _ = word.partition("=")
+        secret = any(part in name.lower() for part in ("key", "token", "secret", "password", "credential"))
+        words.append("..." if hide else f"{name}=..." if secret and equals else word)
+        hide = secret and not equals and word.startswith("-") and not hide
+    return tuple(words)
+
+
+def headline(archive: Path) -> tuple[str, ...]:
+    """What to say of the archive, a line each."""
+    read = open_archive(archive)
+    lines = [*read.run.what_happened]
+    if (archive / layout.REPORT_JSON).is_file():
+        lines.append(verdict(read_report(read)).headline)
+    else:
+        lines += [sentence for sentence in read.run.limitations if sentence.startswith(NO_REPORT)]
+    return (*lines, f"archive {archive}; `e2c-dl report {archive}` says more")

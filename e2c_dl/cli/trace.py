@@ -1,0 +1,83 @@
+"""Command ``e2c-dl trace``: any training script, unchanged."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from e2c_dl.cli.options import PATH
+
+STILL_WRITING_S = 10.0  # how long ranks may take to end after the command has
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--archive", type=PATH, help="Where the traces are kept [default: runs/traced-TIME-RUN].")
+@click.option("--layer", default="all", show_default=True, help="Layer that this host's ranks are of.")
+@click.option("--scenario", type=PATH, help="The scenario that designed the network and the hosts, to compare with.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def trace(archive: Path | None, layer: str, scenario: Path | None, command: tuple[str, ...]) -> None:
+    """Run COMMAND, a training script as it is, and trace every rank that it starts on this host.
+
+    COMMAND is `python main.py ...`, or a launcher's: `torchrun --nproc-per-node 2 main.py`, `horovodrun -np 2 python
+    main.py`. Its output and its exit code are its own. If all ranks ran here, the report follows; else `e2c-dl collect`
+    makes one archive of what each host has.
+    """
+    from e2c_dl.scenario.load import load
+    from e2c_dl.tracing import launch
+    from e2c_dl.tracing.settings import Settings
+
+    place = Path(os.path.abspath(archive)) if archive is not None else _default()
+    if (place / "run.json").exists():
+        raise click.UsageError(f"{place}: is an archive already; name a new directory with --archive")
+    if scenario is not None:
+        load(scenario)
+    made = not place.exists()
+    place.mkdir(parents=True, exist_ok=True)
+    code = launch.run(command, Settings(archive=place, layer=layer).environment(os.environ))
+    sys.stdout.flush()
+    _conclude(place, scenario, command, code, made)
+    sys.exit(code)
+
+
+def _conclude(place: Path, scenario: Path | None, command: tuple[str, ...], code: int, made: bool) -> None:
+    """Make one archive of it, if all ranks are here; say where it is, or what is missing."""
+    from e2c_dl.campaign import traced
+    from e2c_dl.errors import E2cDlError
+    from e2c_dl.tracing import launch
+
+    try:
+        found = traced.told(place)
+        if not found:
+            if made and not any(place.iterdir()):
+                place.rmdir()
+            _say("nothing was traced: no Python process of the command has made an optimizer's step")
+            return
+        alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
+        elsewhere = [each for each in found.values() if each.machines != 1]
+        gone = traced.missing(found)
+        if alive or (elsewhere and gone):
+            why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
+            _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
+            return
+        ran = traced.Ran(command=traced.redacted(command), exit_code=code)
+        traced.collected([place], place, scenario, ran)
+        for line in traced.headline(place):
+            _say(line)
+    except E2cDlError as error:  # the exit code is the script's
+        _say(str(error))
+
+
+def _say(line: str) -> None:
+    from e2c_dl.formatting import visible
+
+    click.echo(visible(f"e2c-dl: {line}", breaks=""), err=True)  # standard output is the script's
+
+
+def _default() -> Path:
+    at = datetime.now(timezone.utc).astimezone().strftime("%Y%m%d-%H%M%S")
+    return Path.cwd() / "runs" / f"traced-{at}-{secrets.token_hex(4)}"

@@ -1,0 +1,151 @@
+"""Traces of a script that has phases of its own, in any framework or in none: three lines.
+
+::
+
+    from e2c_dl import tracing as trace
+
+    with trace.run("traces/mine"):
+        for i in trace.iteration(range(100)):
+            with trace.span("data"):
+                batch = draw(i)
+            with trace.span("forward"):
+                ...
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from e2c_dl.errors import InputError
+from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing import attached, folder
+from e2c_dl.tracing.session import Session
+from e2c_dl.tracing.settings import LAYER, Settings
+
+Item = TypeVar("Item")
+
+SPANS = {
+    phase.name.lower(): phase
+    for phase in (
+        Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.EVALUATE, Phase.CHECKPOINT,
+        Phase.COPY, Phase.COLLECTIVE,
+    )
+}  # fmt: skip
+"""What :func:`span` may be told."""
+
+KINDS = {kind.name.lower(): kind for kind in Collective}
+
+
+@contextmanager
+def run(
+    archive: str | os.PathLike[str], *, rank: int | None = None, world_size: int | None = None, layer: str | None = None
+) -> Iterator[None]:
+    """Trace what is in it as one rank of a run, below ``archive``/hosts.
+
+    ``rank`` and ``world_size`` are what the launcher says in the environment, else 0 and 1. Under ``e2c-dl trace`` its
+    own archive is used. Raises: InputError for a rank that is none; whatever the block raises.
+    """
+    told_rank, told_size = folder.of_environment()
+    own, size = told_rank if rank is None else rank, told_size if world_size is None else world_size
+    if not 0 <= own < size:
+        raise InputError(f"trace.run: rank {own} of {size} is none; write 0 <= rank < world_size")
+    place = Settings(archive=Path(archive).resolve(), layer=layer or os.environ.get(LAYER) or "all")
+    tracer = attached.tracer(Settings.of(os.environ) or place)
+    assert tracer is not None
+    session = tracer.sign()
+    session.meet(own, size)
+    tracer.opened(session)
+    try:
+        yield
+    except BaseException as error:
+        session.end(f"{type(error).__name__}: {error}")
+        raise
+    else:
+        session.end()
+    finally:
+        tracer.session = None
+
+
+class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
+    """Iterations that the script itself bounds: ``for i in iteration(range(9))``, or ``with iteration(i)``.
+
+    Each item of an iterable is one iteration, from 0; with a number, the block is that iteration. Spans that are
+    recorded meanwhile belong to it. Outside of a run nothing is recorded.
+    """
+
+    def __init__(self, what: int | Iterable[Item]) -> None:
+        self._what = what
+
+    def __iter__(self) -> Iterator[Item]:
+        if isinstance(self._what, int):
+            raise InputError(f"trace.iteration({self._what}) is one iteration: write `with`, or pass range(...)")
+        for number, item in enumerate(self._what):
+            with iteration(number):
+                yield item
+
+    def __enter__(self) -> None:
+        if not isinstance(self._what, int) or self._what < 0:
+            raise InputError("`with trace.iteration(...)` takes the iteration's number, from 0")
+        session = _session()
+        if session is not None:
+            session.explicit = True
+            session.begin_iteration(self._what)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        session = _session()
+        if session is not None:
+            if kind is None:
+                session.end_iteration()
+            session.outside()
+
+
+@contextmanager
+def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", group: int = -2) -> Iterator[None]:
+    """What is in it is ``phase``: one of :data:`SPANS`, its own time; a span within it is taken out.
+
+    A ``collective`` is also what this rank waits for meanwhile; ``kind`` is one of Collective's names.
+    Raises: InputError for any other name.
+    """
+    found = _named(phase, SPANS, "phase")
+    session = _session()
+    if session is None:
+        yield
+        return
+    if found is Phase.COLLECTIVE:
+        seq = session.next_seq(group)
+        start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
+    else:
+        session.lane.enter(found, bucket=bucket)
+    try:
+        yield
+    finally:
+        end_ns = session.lane.leave()
+        if found is Phase.COLLECTIVE:
+            session.record(
+                Phase.COLLECTIVE, start_ns, start_ns, end_ns, seq=seq, bucket=bucket, nbytes=nbytes,
+                kind=_named(kind, KINDS, "kind"), peer_task=group,
+            )  # fmt: skip
+
+
+Value = TypeVar("Value")
+
+
+def _named(name: str, known: dict[str, Value], what: str) -> Value:
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"write one of {', '.join(known)}"
+        raise InputError(f"trace.span: {name!r} is no {what}; {remedy}")
+    return known[name]
+
+
+def _session() -> Session | None:
+    tracer = attached.tracer()
+    return tracer.session if tracer is not None else None

@@ -1,0 +1,91 @@
+"""Attaches the tracer to any Python process that imports torch or Horovod; begun by Python itself, from PYTHONPATH.
+
+It only watches: neither torch nor anything of this project is imported until the script imports torch. Then it runs the
+``sitecustomize`` that this one hides, if there is one.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+WATCHED = ("torch", "torch._dynamo.eval_frame", "horovod.torch")
+HERE = Path(__file__).resolve().parent
+
+
+class Watcher:
+    """A finder that lets the others find, and tells the tracer when a watched module is there."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in WATCHED:
+            return None
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return _told(spec)
+        return None
+
+
+def _told(spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
+    """``spec``, whose module is told to the tracer once it was executed."""
+    loader = spec.loader
+    if loader is None:
+        return spec
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        _imported(spec.name)
+
+    loader.exec_module = exec_module  # type: ignore[method-assign]  # of this module's own loader
+    return spec
+
+
+def _imported(name: str) -> None:
+    try:
+        _own_package()
+        from e2c_dl.tracing.attached import imported
+
+        imported(name)
+    except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
+        sys.stderr.write(f"e2c-dl: {name} is not traced: {type(error).__name__}: {error}\n")
+
+
+def _own_package() -> None:
+    """e2c_dl can be imported: the one beside this file, whatever else that interpreter has."""
+    if "e2c_dl" in sys.modules:
+        return
+    folder = HERE.parent.parent
+    spec = importlib.util.spec_from_file_location(
+        "e2c_dl", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["e2c_dl"] = module
+    spec.loader.exec_module(module)
+
+
+def _run_hidden() -> None:
+    """The user's own sitecustomize, which stands later on the path, takes this one's place."""
+    rest = [folder for folder in sys.path if Path(folder).resolve() != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("E2CDL_TRACE"):
+    sys.meta_path.insert(0, Watcher())
+_run_hidden()

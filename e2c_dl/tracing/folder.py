@@ -1,0 +1,110 @@
+"""The folder that a traced rank leaves on its host: hosts/NAME, its records in the form that archives have."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from e2c_dl import __version__
+from e2c_dl.archive import layout
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
+from e2c_dl.atomic_write import whole
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.tracing.rendezvous import Ranks
+
+SPANS = layout.SPANS_RAW
+TRACING = "tracing.json"
+FORMAT = 1
+LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed")
+
+
+def make(archive: Path, ranks: Ranks) -> Path:
+    """A new folder for this rank. Raises: TrainingError if another process has it."""
+    path = archive / layout.HOSTS / ranks.folder
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if attempt and path.is_dir():  # torchrun began all ranks anew: what the last attempt left is kept beside it
+        before = archive / "attempts" / str(attempt - 1) / ranks.folder
+        before.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(before)
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError as error:
+        remedy = "trace it into an --archive of its own, or set E2CDL_RANK and E2CDL_WORLD_SIZE"
+        raise TrainingError(f"{path}: another process has traced rank {ranks.own.rank} there; {remedy}") from error
+    return path
+
+
+def begin(path: Path, ranks: Ranks, layer: str) -> None:
+    """Write what is known as training begins: a rank that is killed leaves it."""
+    tell(path, ranks, {"layer": layer})
+    reference = ranks.peers[0]
+    if reference.boot == ranks.own.boot:  # one clock for both
+        write_alignment(path / layout.CLOCK, ClockAlignment())
+    facts = HostFacts(
+        host_name=ranks.own.host, machine=platform.machine(), cores=os.cpu_count(),
+        usable_cores=len(os.sched_getaffinity(0)), kernel=platform.release(), versions=versions(),
+    )  # fmt: skip
+    HostRecords(path).write_facts(facts)
+
+
+def end(path: Path, *, rank: int, iterations: int, seconds: float, failure: str) -> None:
+    """Write how the rank ended: outcome.json. Raises: ArchiveError."""
+    outcome = WorkerOutcome.of(
+        Cause.FAILED if failure else Cause.FINISHED,
+        reason=failure, rank=rank, iterations_done=iterations, seconds=seconds, ended_s=time.time(),
+    )  # fmt: skip
+    HostRecords(path).write_outcome(outcome)
+
+
+def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
+    """Write ``tracing.json``: which rank of how many, what was hooked, what was not and why."""
+    content = {
+        "format": FORMAT,
+        "rank": ranks.own.rank,
+        "world_size": ranks.world_size,
+        "pid": ranks.own.pid,
+        "boot": ranks.own.boot,
+        "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
+        "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
+        "directory": os.getcwd(),
+        "versions": versions(),
+        **told,
+    }
+    with whole(path / TRACING) as place:
+        place.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def remove(path: Path) -> None:
+    """Nothing is left of it, nor of an empty folder above."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.parent.is_dir() and not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
+def versions() -> dict[str, str]:
+    """Of what is imported by now."""
+    found = {"e2c_dl": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            found[name] = str(version)
+    return found
+
+
+def of_environment() -> tuple[int, int]:
+    """(rank, world size) as the launcher says it; (0, 1) where none does."""
+    for rank, size in (("E2CDL_RANK", "E2CDL_WORLD_SIZE"), ("RANK", "WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE")):
+        found, of = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found.isdigit() and of.isdigit():
+            return int(found), int(of)
+    return 0, 1

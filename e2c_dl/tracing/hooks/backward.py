@@ -1,0 +1,162 @@
+"""Backward passes: BACKWARD of each bucket, from the bucket before until its last gradient is complete on this rank.
+
+::
+
+                    bucket 0     bucket 1      bucket 2
+    backward()   |------------|------------|-------------|~~~~~~~~~~~~~~~~| returns
+    task -1        BACKWARD     BACKWARD     BACKWARD
+    task 0                                                 AWAIT_COLLECTIVE   where DDP waits for the others
+                              |------- COLLECTIVE 0 -----------------------|
+                                           |------- COLLECTIVE 1 ----------|  ...
+
+When a gradient is complete is told by a hook behind its accumulation. In a first few passes every parameter has one;
+then only that one of each bucket which came last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.lane import SHORTEST_NS
+
+if TYPE_CHECKING:
+    from e2c_dl.tracing.session import Session
+    from e2c_dl.tracing.tracer import Tracer
+
+LEARNING = 2  # passes
+
+
+class Readiness:
+    """When the gradients of each bucket of parameters were complete in the pass under way (monotonic clock)."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.at_ns: dict[int, int] = {}
+        self._clock = clock
+        self._last: dict[int, Any] = {}  # bucket -> parameter whose gradient came last
+        self._handles: list[Any] = []
+        self.buckets: list[Sequence[Any]] = []
+        self.nbytes: list[int] = []
+
+    def watch(self, buckets: Sequence[Sequence[Any]]) -> None:
+        """Learn from every parameter of ``buckets``."""
+        self.forget()
+        self.buckets = list(buckets)
+        self.nbytes = [sum(each.numel() * each.element_size() for each in bucket) for bucket in buckets]
+        for number, bucket in enumerate(buckets):
+            for parameter in bucket:
+                if parameter.requires_grad:
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(self._learning(number)))
+
+    def settle(self) -> None:
+        """From now on only ask the parameter of each bucket that came last."""
+        self.forget()
+        for number, parameter in self._last.items():
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._settled(number)))
+
+    def forget(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _learning(self, number: int) -> Callable[[Any], None]:
+        def ready(parameter: Any) -> None:
+            self.at_ns[number], self._last[number] = self._clock(), parameter
+
+        return ready
+
+    def _settled(self, number: int) -> Callable[[Any], None]:
+        at_ns, clock = self.at_ns, self._clock
+
+        def ready(_parameter: Any) -> None:
+            at_ns[number] = clock()
+
+        return ready
+
+
+class Reducing(Protocol):
+    """What reduces gradients over ranks, and knows the buckets: DDP, Horovod's optimizer."""
+
+    readiness: Readiness
+
+    def begins(self) -> None:
+        """A pass begins, which may be its own."""
+        ...
+
+    def ended(self, session: Session, end_ns: int) -> bool:
+        """The pass has ended, its own gradients being ready; whether the script has waited for others within it."""
+        ...
+
+
+class Backward:
+    """Passes of this process, and who reduces their gradients."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self.reducing: list[Reducing] = []
+        self._depth = 0
+
+    def run(self, original: Function, args: Any, kwargs: Any) -> Any:
+        """``original(*args, **kwargs)``, recorded."""
+        session = self._tracer.session
+        if session is None or self._depth or session.task() != 0:
+            return original(*args, **kwargs)
+        session.active()
+        for reducing in self.reducing:
+            reducing.begins()
+        opened = session.lane.collect(Phase.BACKWARD)
+        if not session.forwarded:
+            session.infer_forward(opened.start_ns)
+        self._depth = 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._depth = 0
+            end_ns = session.lane.leave()
+            self._record(session, opened.pieces or [], end_ns)
+
+    def _record(self, session: Session, pieces: list[tuple[int, int]], end_ns: int) -> None:
+        ready = [(at_ns, number) for each in self.reducing for number, at_ns in each.readiness.at_ns.items()]
+        last_ns = max(ready)[0] if ready else end_ns
+        waited = [each.ended(session, end_ns) for each in self.reducing if each.readiness.at_ns]
+        own_end_ns = last_ns if any(waited) else end_ns
+        cut(session, pieces, sorted(ready), own_end_ns)
+        for each in self.reducing:
+            each.readiness.at_ns.clear()
+
+
+def cut(session: Session, pieces: list[tuple[int, int]], ready: list[tuple[int, int]], end_ns: int) -> None:
+    """Record ``pieces`` of a pass up to ``end_ns`` as BACKWARD, cut where buckets were ``ready`` (time, bucket)."""
+    bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
+    since_ns = 0
+    for until_ns, bucket in bounds:
+        for start_ns, stop_ns in pieces:
+            begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
+            if last_ns - begin_ns >= SHORTEST_NS:
+                session.record(Phase.BACKWARD, begin_ns, begin_ns, last_ns, task=-1, bucket=bucket)
+        since_ns = until_ns
+
+
+def install(tracer: Tracer, patches: Patches) -> None:
+    """Hook torch.autograd.backward, which Tensor.backward calls."""
+    from torch import autograd
+
+    backward = backward_of(tracer)
+
+    def timed(original: Function) -> Function:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return backward.run(original, args, kwargs)
+
+        return run
+
+    patches.wrap(autograd, "backward", timed)
+
+
+def backward_of(tracer: Tracer) -> Backward:
+    """The one of ``tracer``."""
+    if "backward" not in tracer.parts:
+        tracer.parts["backward"] = Backward(tracer)
+    found: Backward = tracer.parts["backward"]
+    return found

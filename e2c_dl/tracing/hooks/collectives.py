@@ -1,0 +1,192 @@
+"""Collectives of torch.distributed, as scripts and FSDP call them: COLLECTIVE, and AWAIT_COLLECTIVE where one waits.
+
+An asynchronous one lasts from its call until its Work was waited for; one that nobody waits for is not recorded, and
+tracing.json says so. Those that DDP's reducer makes are :mod:`e2c_dl.tracing.hooks.parallel`'s. Messages from one rank
+to another, and collectives inside of compiled graphs and DTensors, are not seen: their bytes are, as flows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing.hooks.groups import WORLD, number_of
+from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.rendezvous import StoreExchange
+
+if TYPE_CHECKING:
+    from e2c_dl.tracing.session import Session
+    from e2c_dl.tracing.tracer import Tracer
+
+KINDS = {
+    "all_reduce": Collective.ALL_REDUCE,
+    "all_reduce_coalesced": Collective.ALL_REDUCE,
+    "reduce": Collective.REDUCE,
+    "broadcast": Collective.BROADCAST,
+    "all_gather": Collective.ALL_GATHER,
+    "all_gather_into_tensor": Collective.ALL_GATHER,
+    "all_gather_single": Collective.ALL_GATHER,
+    "all_gather_coalesced": Collective.ALL_GATHER,
+    "_all_gather_base": Collective.ALL_GATHER,
+    "gather": Collective.GATHER,
+    "scatter": Collective.SCATTER,
+    "reduce_scatter": Collective.REDUCE_SCATTER,
+    "reduce_scatter_tensor": Collective.REDUCE_SCATTER,
+    "reduce_scatter_single": Collective.REDUCE_SCATTER,
+    "_reduce_scatter_base": Collective.REDUCE_SCATTER,
+    "all_to_all": Collective.ALL_TO_ALL,
+    "all_to_all_single": Collective.ALL_TO_ALL,
+    "barrier": Collective.BARRIER,
+    "monitored_barrier": Collective.BARRIER,
+}
+MOST_PENDING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A collective that was called and is waited for later."""
+
+    start_ns: int
+    kind: Collective
+    seq: int
+    group: int
+    nbytes: int
+
+
+class Collectives:
+    """Those that were joined and not waited for yet, by their Work."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._pending: dict[int, Joined] = {}
+        self._calling: set[int] = set()  # threads within one: what it calls itself is a part of it
+
+    def call(self, kind: Collective, group: Any, nbytes: int, original: Function, args: Any, kwargs: Any) -> Any:
+        """``original(*args, **kwargs)``, recorded."""
+        session = self._tracer.session
+        task = session.task() if session is not None else 0
+        if session is None or task in self._calling:
+            return original(*args, **kwargs)
+        number = number_of(group)
+        seq = session.next_seq(number)
+        self._calling.add(task)
+        start_ns = _enter(session, task, seq, number)
+        try:
+            work = original(*args, **kwargs)
+        finally:
+            self._calling.discard(task)
+            end_ns = _leave(session, task, start_ns, seq, number)
+        joined = Joined(start_ns, kind, seq, number, nbytes)
+        if work is not None and hasattr(work, "wait"):
+            if len(self._pending) > MOST_PENDING:
+                self._pending.clear()
+                session.limited("collectives that nobody waits for are not recorded")
+            self._pending[id(work)] = joined
+        else:
+            _record(session, joined, end_ns, task)
+        return work
+
+    def wait(self, work: Any, original: Function, args: Any, kwargs: Any) -> Any:
+        """``original(work, ...)``, recorded."""
+        session = self._tracer.session
+        joined = self._pending.pop(id(work), None)
+        task = session.task() if session is not None else 0
+        if session is None or task in self._calling:
+            return original(work, *args, **kwargs)
+        seq, group = (joined.seq, joined.group) if joined is not None else (-1, WORLD)
+        start_ns = _enter(session, task, seq, group)
+        try:
+            return original(work, *args, **kwargs)
+        finally:
+            end_ns = _leave(session, task, start_ns, seq, group)
+            if joined is not None:
+                _record(session, joined, end_ns, task)
+
+
+def install(tracer: Tracer, patches: Patches) -> None:
+    """Hook torch.distributed's functions, Work.wait, and the making and unmaking of process groups."""
+    import torch
+    from torch import distributed
+
+    if not distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    collectives = Collectives(tracer)
+    for name, kind in KINDS.items():
+        if hasattr(c10d, name):
+            around = _timed(collectives, kind, torch.compiler.is_compiling)
+            for owner in (c10d, distributed):
+                if hasattr(owner, name):
+                    patches.wrap(owner, name, around)
+
+    def waiting(original: Function) -> Function:
+        def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return collectives.wait(self, original, args, kwargs)
+
+        return wait
+
+    def initialised(original: Function) -> Function:
+        def init(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            session = tracer.sign()
+            session.hooked("torch.distributed")
+            store = c10d._get_default_store()
+            session.meet(distributed.get_rank(), distributed.get_world_size(), StoreExchange(store))
+            tracer.opened(session)
+
+        return init
+
+    patches.wrap(torch._C._distributed_c10d.Work, "wait", waiting)
+    for owner in (c10d, distributed):
+        patches.wrap(owner, "init_process_group", initialised)
+
+
+def _timed(collectives: Collectives, kind: Collective, is_compiling: Any) -> Any:
+    def around(original: Function) -> Function:
+        names = list(inspect.signature(original).parameters)
+        at = names.index("group") if "group" in names else len(names)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(*args, **kwargs)
+            group = args[at] if len(args) > at else kwargs.get("group")
+            value = args[0] if args else next(iter(kwargs.values()), None)
+            return collectives.call(kind, group, nbytes_of(value), original, args, kwargs)
+
+        return call
+
+    return around
+
+
+def nbytes_of(value: Any) -> int:
+    """Bytes of a tensor, or of all in a list (of lists) of them; 0 of anything else."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(nbytes_of, value))
+    try:
+        return int(value.numel()) * int(value.element_size())
+    except AttributeError:
+        return 0
+
+
+def _enter(session: Session, task: int, seq: int, group: int) -> int:
+    if task == 0:
+        return session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
+    return session.clock()
+
+
+def _leave(session: Session, task: int, start_ns: int, seq: int, group: int) -> int:
+    if task == 0:
+        return session.lane.leave()
+    end_ns = session.clock()
+    session.record(Phase.AWAIT_COLLECTIVE, start_ns, start_ns, end_ns, task=task, seq=seq, peer_task=group)
+    return end_ns
+
+
+def _record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
+    session.record(
+        Phase.COLLECTIVE, joined.start_ns, joined.start_ns, end_ns, task=task, seq=joined.seq, nbytes=joined.nbytes,
+        kind=joined.kind, peer_task=joined.group,
+    )  # fmt: skip

@@ -1,0 +1,48 @@
+"""Files that a script writes: CHECKPOINT is torch.save; traces of its own profilers are noted, to be archived."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.modules import outermost_of
+from e2c_dl.tracing.hooks.patches import Function, Patches
+
+if TYPE_CHECKING:
+    from e2c_dl.tracing.tracer import Tracer
+
+
+def install(tracer: Tracer, patches: Patches) -> None:
+    """Hook torch.save and torch.profiler's export."""
+    import torch
+    from torch.profiler import profile
+
+    outermost = outermost_of(tracer)
+
+    def saved(original: Function) -> Function:
+        def save(*args: Any, **kwargs: Any) -> Any:
+            session = tracer.session
+            if session is None or session.task() != 0:
+                return original(*args, **kwargs)
+            outermost.forget()  # a model is saved as it would be without them
+            session.lane.enter(Phase.CHECKPOINT)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                session.lane.leave()
+                outermost.again()
+
+        return save
+
+    def exported(original: Function) -> Function:
+        def export_chrome_trace(self: Any, path: Any) -> Any:
+            result = original(self, path)
+            if tracer.session is not None:
+                tracer.session.wrote(os.path.abspath(path))
+            return result
+
+        return export_chrome_trace
+
+    patches.wrap(torch, "save", saved)
+    patches.wrap(profile, "export_chrome_trace", exported)

@@ -1,0 +1,98 @@
+"""Steps of optimizers: they end iterations.
+
+A step within a step (Horovod's optimizer around the user's, ZeRO's around a local one) is one step. Of several
+optimizers one ends iterations: the one that steps first, or once another has stepped twice meanwhile, that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.patches import Function, Patches
+
+if TYPE_CHECKING:
+    from e2c_dl.tracing.session import Session
+    from e2c_dl.tracing.tracer import Tracer
+
+SKIPPED = "some steps were skipped by a GradScaler (infinite gradients); each ends an iteration"
+
+
+class Steps:
+    """Which optimizer's steps end iterations."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.count = 0
+        self._leading: int | None = None
+        self._others: set[int] = set()
+
+    def ends_iteration(self, optimizer: int) -> bool:
+        """Whether this step of ``optimizer`` (any number that tells it from others) ends an iteration."""
+        self.count += 1
+        if self._leading is None or optimizer in self._others:
+            self._leading = optimizer
+        if optimizer != self._leading:
+            self._others.add(optimizer)
+            return False
+        self._others.clear()
+        return True
+
+
+def install(tracer: Tracer, patches: Patches) -> None:
+    """Hook every optimizer of torch, there is or will be."""
+    from torch.amp import grad_scaler
+    from torch.optim import Optimizer
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    steps = Steps()
+
+    def began(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        session = tracer.session
+        if session is None or session.task() != 0:
+            return
+        steps.depth += 1
+        session.active()
+        session.lane.enter(Phase.STEP)
+
+    def ended(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        session = tracer.session
+        if session is None or not steps.depth or session.task() != 0:
+            return
+        steps.depth -= 1
+        session.lane.leave()
+        if steps.depth == 0 and steps.ends_iteration(id(optimizer)):
+            _end(tracer, session)
+
+    def made(original: Function) -> Function:
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            tracer.sign()
+
+        return init
+
+    def scaled(original: Function) -> Function:
+        def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = steps.count
+            result = original(self, optimizer, *args, **kwargs)
+            session = tracer.session
+            if session is not None and steps.count == before and steps.ends_iteration(id(optimizer)):
+                session.limited(SKIPPED)
+                _end(tracer, session)
+            return result
+
+        return step
+
+    patches.on_undo(register_optimizer_step_pre_hook(began).remove)
+    patches.on_undo(register_optimizer_step_post_hook(ended).remove)
+    patches.wrap(Optimizer, "__init__", made)
+    patches.wrap(grad_scaler.GradScaler, "step", scaled)
+
+
+def _end(tracer: Tracer, session: Session) -> None:
+    if session.explicit:  # the script says itself where iterations end
+        return
+    was_opened = session.opened
+    session.end_iteration()
+    if not was_opened:
+        tracer.opened(session)

@@ -1,0 +1,146 @@
+"""Rendezvous of ranks: what each knows of all, told through the store that the script itself has made.
+
+::
+
+    torch.distributed   its default store, keys below e2cdl/
+    Horovod             the launcher's key-value server, scope e2cdl
+    neither             the environment: E2CDL_RANK, E2CDL_WORLD_SIZE; nobody is told anything
+
+Nothing here waits for long, nor takes part in the script's own collectives: a rank that is not traced is missing in the
+table, and no rank waits for it longer than :data:`WITHIN_S`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from e2c_dl.tracing.addresses import own_addresses
+
+WITHIN_S = 10.0
+_LOOK_AGAIN_S = 0.002
+
+
+class Exchange(Protocol):
+    """A place where ranks leave values for each other."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """``value`` is there for all."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """What was put; None if nothing is there by now. Does not wait."""
+        ...
+
+
+class StoreExchange:
+    """The store of torch.distributed."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def put(self, key: str, value: bytes) -> None:
+        self._store.set(f"e2cdl/{key}", value)
+
+    def get(self, key: str) -> bytes | None:
+        name = f"e2cdl/{key}"
+        return bytes(self._store.get(name)) if self._store.check([name]) else None
+
+
+class Alone:
+    """Nobody to tell: what was put can be read by whoever put it."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def put(self, key: str, value: bytes) -> None:
+        self._values[key] = value
+
+    def get(self, key: str) -> bytes | None:
+        return self._values.get(key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """One rank, as it says itself."""
+
+    rank: int
+    host: str
+    pid: int
+    boot: str  # equal where the monotonic clock is the same
+    addresses: tuple[str, ...]  # of all its interfaces
+    offers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # of its samplers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """All ranks of a run as far as they are traced, in order, and which of them this one is."""
+
+    own: Peer
+    world_size: int
+    peers: tuple[Peer, ...]  # with this one
+    exchange: Exchange
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks that nobody traces, or that came too late."""
+        known = {peer.rank for peer in self.peers}
+        return tuple(rank for rank in range(self.world_size) if rank not in known)
+
+    @property
+    def slot(self) -> int:
+        """Number of this rank among those of its host."""
+        return [peer.rank for peer in self.peers if peer.host == self.own.host].index(self.own.rank)
+
+    @property
+    def folder(self) -> str:
+        """Name of this rank's folder: its host's, with the slot where that has several ranks."""
+        alone = sum(peer.host == self.own.host for peer in self.peers) == 1
+        return self.own.host if alone else f"{self.own.host}_{self.slot}"
+
+
+def own_peer(rank: int, offers: Mapping[str, Any]) -> Peer:
+    """This process, as it tells the others."""
+    name = os.environ.get("E2CDL_HOST") or socket.gethostname()
+    return Peer(
+        rank=rank, host=name.replace("/", "-") or "host", pid=os.getpid(), boot=_boot(), addresses=own_addresses(),
+        offers=offers,
+    )  # fmt: skip
+
+
+def meet(own: Peer, world_size: int, exchange: Exchange, within_s: float = WITHIN_S) -> Ranks:
+    """Tell the others, and learn from each that comes within ``within_s``."""
+    exchange.put(f"rank/{own.rank}", json.dumps(asdict(own)).encode())
+    peers = {own.rank: own}
+    give_up_s = time.monotonic() + within_s
+    while True:
+        for rank in range(world_size):
+            told = None if rank in peers else exchange.get(f"rank/{rank}")
+            if told is not None:
+                peers[rank] = _peer(told)
+        if len(peers) == world_size or time.monotonic() > give_up_s:
+            break
+        time.sleep(_LOOK_AGAIN_S)
+    ordered = tuple(peers[rank] for rank in sorted(peers))
+    return Ranks(own=own, world_size=world_size, peers=ordered, exchange=exchange)
+
+
+def _peer(told: bytes) -> Peer:
+    said = json.loads(told)
+    return Peer(**{**said, "addresses": tuple(said["addresses"])})
+
+
+def _boot() -> str:
+    """Of the machine since it booted, and of the time namespace, in which the monotonic clock may be another."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    except OSError:  # a kernel without time namespaces
+        return boot

@@ -1,0 +1,55 @@
+"""Samplers: what is measured beside the spans while a script trains, such as its sockets and the clocks.
+
+A sampler is made when a rank's trace begins, in the rank's own process. All its methods are called from the thread that
+trains; what one raises ends that sampler, is said in tracing.json, and never reaches the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from e2c_dl.tracing.rendezvous import Ranks
+
+
+class Recording(Protocol):
+    """What a sampler may know of the trace that it samples for."""
+
+    @property
+    def folder(self) -> Path:
+        """The rank's own: hosts/NAME."""
+        ...
+
+    @property
+    def iteration(self) -> int:
+        """The one under way; -1 before the first."""
+        ...
+
+    def limited(self, sentence: str) -> None:
+        """One more sentence of what could not be seen."""
+        ...
+
+
+class Sampler(Protocol):
+    """Measures beside the spans."""
+
+    def offers(self) -> Mapping[str, Any]:
+        """What the other ranks are told of this one, JSON values: ``Peer.offers``. Before ranks know each other."""
+        ...
+
+    def on_ready(self, ranks: Ranks, recording: Recording) -> None:
+        """All ranks are known, and this rank's folder is there."""
+        ...
+
+    def on_iteration(self, iteration: int, ended_ns: int) -> None:
+        """An iteration has ended (monotonic clock): take a sample, in microseconds."""
+        ...
+
+    def on_end(self) -> None:
+        """Training is over: write down what is left, stop threads."""
+        ...
+
+
+SAMPLERS: tuple[Callable[[], Sampler], ...] = ()
+"""Each rank has one of each."""

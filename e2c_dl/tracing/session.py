@@ -1,0 +1,237 @@
+"""One rank's trace while its script trains: iterations, numbers of collectives, the recorder, the samplers.
+
+::
+
+    a first sign of training     Session(settings)      spans are kept in memory: whose they are is not known yet
+    ranks have met, or a step    open(ranks)            hosts/NAME/ is made, what was kept is recorded
+    an optimizer steps           step_ended(...)        one ITERATION, samplers are told
+    the script ends              end()                  TRAINING, outcome.json, tracing.json
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.errors import E2cDlError
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recorder import Recorder
+from e2c_dl.tracing import folder
+from e2c_dl.tracing.lane import Lane
+from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
+from e2c_dl.tracing.samplers import SAMPLERS, Sampler
+from e2c_dl.tracing.settings import Settings
+
+EARLY = 10_000  # spans kept until it is known whose they are
+
+
+class Session:
+    """What one rank records. Its methods are cheap, never raise, and are called from the script's own threads."""
+
+    clock = staticmethod(time.monotonic_ns)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.main = threading.get_ident()
+        self.lane = Lane(self.record)
+        self.ranks: Ranks | None = None
+        self.told: dict[str, Any] = {"hooked": [], "wrote": []}  # for tracing.json
+        self.limitations: list[str] = []
+        self.iteration = -1
+        self.iterations_done = 0
+        self.forwarded = False  # in this iteration
+        self.explicit = False  # the script itself says where iterations begin and end
+        self._early: deque[tuple[tuple[Any, ...], dict[str, Any]]] = deque(maxlen=EARLY)
+        self._recorder: Recorder | None = None
+        self._folder: Path | None = None
+        self._silent = False
+        self._begun_ns: int | None = None  # of this iteration
+        self._training_ns: tuple[int, int] | None = None
+        self._seqs: dict[int, int] = {}
+        self._threads: dict[int, int] = {}
+        self._samplers: list[Sampler] = []
+        self._tell_failure: Callable[[str], None] = _to_standard_error
+
+    @property
+    def opened(self) -> bool:
+        return self._folder is not None
+
+    @property
+    def folder(self) -> Path:
+        """The rank's own: hosts/NAME."""
+        assert self._folder is not None, "before the ranks have met"
+        return self._folder
+
+    # ---- whose trace it is
+
+    def meet(self, rank: int, world_size: int, exchange: Exchange | None = None) -> None:
+        """Learn who the ranks are, and begin to write; a second time, under another rank, begin anew."""
+        if self._silent or (self.opened and self.ranks is not None and self.ranks.own.rank == rank):
+            return
+        if self.opened:
+            self.limited(f"this process trained as another rank before it became rank {rank}; that part is left out")
+            self._drop()
+        try:
+            self._samplers = [make() for make in SAMPLERS]
+            offers: dict[str, Any] = {}
+            for sampler in self._samplers:
+                offers |= sampler.offers()
+            ranks = meet(own_peer(rank, offers), world_size, exchange or Alone())
+            self._open(ranks)
+        except (E2cDlError, OSError) as error:
+            self._stop(f"rank {rank} is not traced: {error}")
+            return
+        if ranks.missing and exchange is not None:
+            self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
+        self._each(lambda sampler: sampler.on_ready(ranks, self))
+
+    def _open(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._folder = folder.make(self.settings.archive, ranks)
+        self._recorder = Recorder(
+            self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer
+        )
+        folder.begin(self._folder, ranks, self.settings.layer)
+        while self._early:
+            args, fields = self._early.popleft()
+            self.record(*args, **fields)
+
+    def _drop(self) -> None:
+        assert self._recorder is not None
+        self._recorder.close()
+        folder.remove(self.folder)
+        self._recorder = self._folder = None
+
+    # ---- what it did
+
+    def record(self, phase: Phase, posted_ns: int, start_ns: int, end_ns: int, **fields: Any) -> None:
+        """As Recorder.record; ``iteration`` is the one under way where none is said."""
+        fields.setdefault("iteration", self.iteration)
+        if self._recorder is None:
+            if not self._silent:
+                self._early.append(((phase, posted_ns, start_ns, end_ns), fields))
+            return
+        try:
+            self._recorder.record(phase, posted_ns, start_ns, end_ns, **fields)
+        except E2cDlError as error:  # a full disk
+            self._stop(f"the trace ends here: {error}")
+
+    def active(self) -> None:
+        """Something that belongs to an iteration begins: the first one has begun."""
+        if self._begun_ns is None:
+            self.begin_iteration(self.iterations_done)
+
+    def begin_iteration(self, iteration: int) -> None:
+        self.iteration, self._begun_ns, self.forwarded = iteration, self.clock(), False
+
+    def end_iteration(self) -> None:
+        """The iteration under way has ended, and the next has begun."""
+        now_ns = self.clock()
+        if not self.opened and not self._silent:
+            folder_rank, world_size = folder.of_environment()
+            self.meet(folder_rank, world_size)
+        if self._begun_ns is None:
+            self._begun_ns = now_ns
+            return
+        done = self.iteration
+        self.record(Phase.ITERATION, self._begun_ns, self._begun_ns, now_ns, iteration=done)
+        self._training_ns = (self._training_ns[0] if self._training_ns else self._begun_ns, now_ns)
+        self.iterations_done = done + 1
+        self.iteration, self._begun_ns, self.forwarded = done + 1, now_ns, False
+        if self._samplers:
+            self._each(lambda sampler: sampler.on_iteration(done, now_ns))
+
+    def infer_forward(self, until_ns: int) -> None:
+        """A backward begins, and no forward was seen: what lies between the last phase and it is called FORWARD."""
+        begun_ns = max(self._begun_ns or until_ns, self.lane.ended_ns)
+        if begun_ns < until_ns:
+            self.record(Phase.FORWARD, begun_ns, begun_ns, until_ns)
+            self.limited("no module's call was seen in some iterations: what lies before backward is called forward")
+
+    def outside(self) -> None:
+        """No iteration is under way."""
+        self.iteration, self._begun_ns = -1, None
+
+    def next_seq(self, group: int = -2) -> int:
+        """Number of the next collective in ``group``; -2: all ranks."""
+        seq = self._seqs.get(group, 0)
+        self._seqs[group] = seq + 1
+        return seq
+
+    def task(self) -> int:
+        """Of the thread that asks: 0 the one that trains, others from 1."""
+        thread = threading.get_ident()
+        if thread == self.main:
+            return 0
+        return self._threads.setdefault(thread, len(self._threads) + 1)
+
+    # ---- what is said of it
+
+    def limited(self, sentence: str) -> None:
+        """One more sentence of what could not be seen."""
+        if sentence not in self.limitations:
+            self.limitations.append(sentence)
+
+    def hooked(self, what: str) -> None:
+        if what not in self.told["hooked"]:
+            self.told["hooked"].append(what)
+
+    def wrote(self, path: str) -> None:
+        """The script itself has written a trace there."""
+        if path not in self.told["wrote"]:
+            self.told["wrote"].append(path)
+
+    def end(self, failure: str = "") -> None:
+        """Write down how it ended; a second call does nothing."""
+        if self._recorder is None or self._silent:
+            return
+        self._each(lambda sampler: sampler.on_end())
+        try:
+            if self._training_ns is not None:
+                begun_ns, ended_ns = self._training_ns
+                self.record(Phase.TRAINING, begun_ns, begun_ns, ended_ns, iteration=-1)
+            if self._recorder is not None:
+                self._recorder.close()
+            if self.iterations_done:
+                self._leave(failure)
+            else:
+                folder.remove(self.folder)
+        except (E2cDlError, OSError) as error:
+            self._stop(f"how it ended is not in its trace: {error}")
+        self._silent, self._recorder = True, None
+
+    def abandon(self) -> None:
+        """This process is a fork of the rank: it records nothing."""
+        self._silent, self._recorder, self._samplers = True, None, []
+
+    def _leave(self, failure: str) -> None:
+        begun_ns, ended_ns = self._training_ns or (0, 0)
+        assert self.ranks is not None
+        folder.end(
+            self.folder, rank=self.ranks.own.rank, iterations=self.iterations_done,
+            seconds=(ended_ns - begun_ns) / 1e9, failure=failure,
+        )  # fmt: skip
+        folder.tell(self.folder, self.ranks, {**self.told, "limitations": self.limitations})
+
+    def _each(self, act: Callable[[Sampler], None]) -> None:
+        for sampler in tuple(self._samplers):
+            try:
+                act(sampler)
+            except (E2cDlError, OSError) as error:
+                self._samplers.remove(sampler)
+                self.limited(f"{type(sampler).__name__} ended early: {error}")
+
+    def _stop(self, why: str) -> None:
+        self._silent, self._recorder = True, None
+        self._early.clear()
+        self.limited(why)
+        self._tell_failure(why)
+
+
+def _to_standard_error(line: str) -> None:
+    sys.stderr.write(f"e2c-dl: {line}\n")

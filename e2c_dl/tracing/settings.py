@@ -1,0 +1,37 @@
+"""Settings of the tracer, which reach every process of a run through its environment, below E2CDL_."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
+TRACE = "E2CDL_TRACE"
+LAYER = "E2CDL_LAYER"
+RANK_PROCESS = "E2CDL_RANK_PROCESS"
+"""Of a rank's children: who began them. They are none, whatever they do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where the traces of a run are left on this host, and which layer of the run it is."""
+
+    archive: Path
+    layer: str = "all"
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Settings | None:
+        """Those that ``environment`` says; None where nothing is to be traced, as in a rank's children."""
+        archive = environment.get(TRACE)
+        began = environment.get(RANK_PROCESS)
+        if not archive or (began is not None and began != str(os.getpid())):
+            return None
+        return cls(archive=Path(archive), layer=environment.get(LAYER) or "all")
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` for a command all of whose Python processes attach by themselves."""
+        path = os.pathsep.join([str(BOOTSTRAP), *filter(None, [base.get("PYTHONPATH")])])
+        kept = {name: value for name, value in base.items() if name != RANK_PROCESS}
+        return {**kept, "PYTHONPATH": path, TRACE: str(self.archive), LAYER: self.layer}

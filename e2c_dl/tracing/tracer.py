@@ -1,0 +1,111 @@
+"""The tracer of this process: waits for a first sign of training, then has the rank's session; told of imports.
+
+::
+
+    torch is imported        its hooks are put in place; nothing is recorded
+    a first sign             an optimizer is made, a process group or Horovod is initialised: a Session begins
+    a fork                   never records for its parent; it may become a rank of its own if its parent was none
+    the process ends         the session is ended: atexit, or multiprocessing's own way out
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable, Mapping
+from multiprocessing import util
+from types import TracebackType
+from typing import Any
+
+from e2c_dl.tracing.hooks.patches import Patches
+from e2c_dl.tracing.session import Session
+from e2c_dl.tracing.settings import RANK_PROCESS, Settings
+
+
+class Tracer:
+    """One per process. Hooks ask it for :attr:`session`, which is None as long as there is nothing to record."""
+
+    def __init__(self, settings: Settings, hooks: Mapping[str, Hooks]) -> None:
+        self.settings = settings
+        self._hooks = hooks
+        self.session: Session | None = None
+        self._installed: dict[Install, Patches] = {}
+        self._failure = ""
+        self._limitations: list[str] = []  # of before the session
+        self.parts: dict[str, Any] = {}  # what hooks share, by name
+        os.register_at_fork(after_in_child=self._forked)
+
+    def sign(self) -> Session:
+        """The session of this process, which begins now if there is none."""
+        if self.session is None:
+            self.session = Session(self.settings)
+            atexit.register(self.end)
+            util.Finalize(None, self.end, exitpriority=100)  # a child of multiprocessing leaves without atexit
+            self._watch_failures()
+            for sentence in self._limitations:
+                self.session.limited(sentence)
+        return self.session
+
+    def limited(self, sentence: str) -> None:
+        """One more sentence of what cannot be seen, of this session or the one to come."""
+        if self.session is None:
+            self._limitations.append(sentence)
+        else:
+            self.session.limited(sentence)
+
+    def opened(self, session: Session) -> None:
+        """``session``'s rank is known: what this process begins is no rank."""
+        if session.opened:
+            os.environ[RANK_PROCESS] = str(os.getpid())
+
+    def imported(self, name: str) -> None:
+        """A module that can be traced was imported."""
+        for hooks in self._hooks[name]:
+            self._install(hooks)
+
+    def detach(self) -> None:
+        """Every hook is taken away; what is under way is not recorded."""
+        for patches in self._installed.values():
+            patches.undo()  # what they wrap is put back
+        if self.session is not None:
+            self.session.outside()
+            self.session.lane.clear()
+
+    def attach(self) -> None:
+        """Hooks that were taken away are back."""
+        for install in tuple(self._installed):
+            self._install(install)
+
+    def end(self) -> None:
+        """The session is over, if there is one."""
+        if self.session is not None:
+            self.session.end(self._failure)
+
+    def _install(self, install: Install) -> None:
+        patches = Patches()
+        install(self, patches)
+        self._installed[install] = patches
+
+    def _watch_failures(self) -> None:
+        before = sys.excepthook
+
+        def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+            lines = str(error).splitlines()
+            self._failure = f"{kind.__name__}: {lines[0]}" if lines else kind.__name__
+            before(kind, error, traceback)
+
+        sys.excepthook = told
+
+    def _forked(self) -> None:
+        if self.session is None:
+            return
+        self.session.abandon()
+        if not self.session.opened:
+            self.session = None
+
+
+Install = Callable[[Tracer, Patches], None]
+"""Puts hooks in place, by patches that can be undone."""
+
+Hooks = tuple[Install, ...]
