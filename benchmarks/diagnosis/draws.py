@@ -85,7 +85,7 @@ def drawn_system(chance: random.Random, balance: Balance) -> System:
     scenario = Scenario(
         name="campaign", path=Path(),
         topology=Topology(hosts=hosts, links=links, bottlenecks=shared),
-        training=Training(
+        trained=Training(
             strategy=name, model="drawn", dataset="none", mathematics=SHAPES, iterations=iterations,
             batch_sizes=tuple(batches[host.name] for host in hosts), learning_rate=0.1, momentum=0.0,
             strategy_settings=settings, seed=chance.randrange(1 << 30), dtype="float32", evaluate_every=0,
@@ -117,7 +117,7 @@ def _computing(
         return replace(system, profiles={host: profiles[of] for host, of in classes.items()})
 
     training = replace(system.scenario.training, iterations=SHORT)
-    short = replace(system, scenario=replace(system.scenario, training=training))
+    short = replace(system, scenario=replace(system.scenario, trained=training))
     propagation_s = run_s(replace(computing(1e-4), scenario=short.scenario).run()) / SHORT
     gradient_s = max(0.005, propagation_s * _log_uniform(chance, *balance.gradient))
     made, scenario = computing(gradient_s), system.scenario

@@ -87,7 +87,7 @@ class Campaign(Underway):
 
     def source(self, *, over_ssh: bool) -> Source:
         """Where the hosts' files may be found."""
-        packed = None if self.session is None else self.session.output_dir / layout.HOSTS
+        packed = None if self.session is None else self.session.finalize_dir / layout.HOSTS
         accesses = {access.name: access for access in self.the_testbed.accesses}
         silent = frozenset(accesses) if not over_ssh else self.gone
         return Source(packed=packed, state_dir=self.the_testbed.state_dir, accesses=accesses, silent=silent)

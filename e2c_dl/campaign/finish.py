@@ -29,7 +29,7 @@ from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted
 from e2c_dl.scenario.load import load
-from e2c_dl.testbeds import catalogue, registry
+from e2c_dl.testbeds import catalogue, own_programs, registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.testbeds.this_machine import processes
 from e2c_dl.testbeds.this_machine.hosts import KEYS
@@ -191,7 +191,7 @@ def gathered(leftover: Leftover) -> None:
     source, run = leftover.source, leftover.registered
     if source is None or run is None:
         return
-    keys = {*(Path(each.keyfile) for each in run.hosts), *(run.directory / name for name in KEYS)}
+    keys = {*(Path(each.keyfile) for each in run.hosts), *(run.directory / name for name in (*KEYS, own_programs.KEY))}
     leftover.secrets = tuple(path.read_bytes() for path in sorted(keys) if path.is_file())
     uncollected = run.details.get(registry.UNCOLLECTED)
     if uncollected is None:  # else workers had ended, and hosts that are not among them may be gone

@@ -90,8 +90,11 @@ def release(campaign: Campaign) -> None:
         whatever_fails.callback(campaign.scope.close)
         campaign.secrets = testbed.secrets()  # before they are removed with the hosts
         if campaign.session is not None and (campaign.archive_path / layout.RUN).is_file():
-            collect.keep_logs(campaign.session.output_dir, testbed.log_files(), campaign.archive_path)
-            collect.keep_fetched(campaign.session.output_dir, campaign.archive_path)
+            logs = dict(testbed.log_files())
+            if campaign.session.finalize_dir != campaign.session.output_dir:  # prepare's own stands beside it
+                logs["workflow-launch.out"] = campaign.session.finalize_dir / "workflow-validate.out"
+            collect.keep_logs(campaign.session.output_dir, logs, campaign.archive_path)
+            collect.keep_fetched(campaign.session.finalize_dir, campaign.archive_path)
 
 
 def _tidy(campaign: Campaign) -> None:
@@ -132,7 +135,8 @@ def close(campaign: Campaign) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
     left, found = open_archive(campaign.archive_path), list(campaign.events)
     if campaign.launched:
-        hosts = campaign.the_scenario.topology.ranks
+        # A program of the user's says by its exit status alone how it ended, and the workflow's step fails with it.
+        hosts = () if campaign.the_scenario.trained is None else campaign.the_scenario.topology.ranks
         found += collect.events(
             left, hosts,
             silences=campaign.silences, asked_to_stop=campaign.asked_to_stop, kept=campaign.kept or (),

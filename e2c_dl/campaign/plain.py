@@ -40,7 +40,7 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     archive.record(
         scenario=scenario.name,
         testbed="as E2Clab reserved it",
-        seeds={"training": scenario.training.seed, "injected": scenario.injected.seed},
+        seeds={"training": scenario.seed, "injected": scenario.injected.seed},
         emulation={"backend": "e2clab", "compute": {"method": "sleep"}},  # a quota would need the hosts' cgroups
     )
     archive.limited(AS_APPLIED)

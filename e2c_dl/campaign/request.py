@@ -10,8 +10,8 @@ from typing import Protocol
 from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.drivers.live.stored import check_profile
 from e2c_dl.errors import FidelityError, InputError
-from e2c_dl.scenario.load import load, local_problems
-from e2c_dl.scenario.model import SHAPES, Scenario
+from e2c_dl.scenario.load import check_app_conf, load, local_problems
+from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed
 from e2c_dl.testbeds.e2clab import upstream
@@ -34,6 +34,8 @@ class Request:
     healthy: bool = False  # leaves the injected departures out
     only_probe: bool = False  # measures what training would use, and trains nothing
     keep: bool = False  # leaves the hosts up when the run has ended
+    app_conf: str | None = None  # E2Clab's: which configuration of the workflow is launched
+    current_repeat: int = 1
     command: tuple[str, ...] = ()  # what was typed; kept in the archive
 
 
@@ -75,7 +77,8 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
         raise InputError(f"{request.artifacts}: no such folder of artifacts; make it, it may be empty")
     for problem in local_problems(scenario, elsewhere=catalogue.is_elsewhere(request.testbed)):
         raise problem
-    if scenario.training.mathematics == SHAPES:
+    check_app_conf(request.scenario, request.app_conf)
+    if scenario.shapes_only:
         check_profile(scenario)
     for sentence in testbed.preflight(scenario):  # the first: the next may follow from it
         raise InputError(sentence)

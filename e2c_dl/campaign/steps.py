@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from dataclasses import replace
+from typing import Any
 
 from e2c_dl import resources
 from e2c_dl.archive import layout
@@ -18,7 +19,7 @@ from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import EmulationError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.model import SHAPES
+from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
@@ -48,7 +49,7 @@ def stage(campaign: Campaign) -> None:
         raise
     campaign.archive = archive
     copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
-    shapes = scenario.training.mathematics == SHAPES
+    shapes = scenario.shapes_only
     if shapes:  # hosts compute by it alone; others measure themselves
         shutil.copyfile(request.scenario / PROFILE, path / layout.SCENARIO / PROFILE)
     shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
@@ -63,8 +64,7 @@ def stage(campaign: Campaign) -> None:
         versions=versions(),
         emulation=testbed.facts(),
         facts={
-            "training": scenario.training.recorded(), "model": model_facts(scenario.training),
-            "mathematics": scenario.training.mathematics,
+            **_trained(scenario), "app_conf": request.app_conf, "current_repeat": request.current_repeat,
             "strict": request.strict, "only_probe": request.only_probe, "kernel": platform.release(),
         },
     )  # fmt: skip
@@ -72,6 +72,16 @@ def stage(campaign: Campaign) -> None:
         archive.limited(limitation)
     campaign.console.begun(testbed.run_id, path)
     campaign.say_limitations()
+
+
+def _trained(scenario: Scenario) -> dict[str, Any]:
+    """What is known of what is trained."""
+    if scenario.trained is None:
+        return {"program": scenario.program}
+    training = scenario.trained
+    return {
+        "training": training.recorded(), "model": model_facts(training), "mathematics": training.mathematics,
+    }  # fmt: skip
 
 
 def provision(campaign: Campaign) -> None:
@@ -98,6 +108,8 @@ def deploy(campaign: Campaign) -> None:
         provider=testbed.provider(),
         service_dirs=[resources.layers_services_dir()],
         tell=campaign.console.doing,
+        app_conf=campaign.request.app_conf,
+        current_repeat=campaign.request.current_repeat,
     )
     campaign.session = campaign.scope.enter_context(session)
     with campaign.hosts_up():

@@ -150,7 +150,7 @@ def asked_for(scenario: Scenario) -> dict[str, Any]:
     injected = scenario.injected
     return {
         "scenario": scenario.name,
-        "seeds": {"training": scenario.training.seed, "injected": injected.seed},
+        "seeds": {"training": scenario.seed, "injected": injected.seed},
         "injected": {
             "compute": dict(injected.compute),
             "links": {f"{src} -> {dst}": factor for (src, dst), factor in injected.links.items()},

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from e2c_dl.archive import layout
 from e2c_dl.cli import options
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.errors import Interrupted
+from e2c_dl.formatting import count
 
 if TYPE_CHECKING:
     from e2c_dl.campaign.request import Request
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 @options.SEED
 @options.HEALTHY
 @click.option(
+    "--app_conf", "app_confs", metavar="A,B", help="The workflow's configurations, as for E2Clab: a run for each."
+)
+@click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="How often to run each.")
+@click.option(
     "--keep", is_flag=True, help="Leave the hosts up afterwards, for `shell` and `logs`; `destroy RUN` ends them."
 )
 @click.option("--detach", is_flag=True, help="Return when the run has begun; it goes on by itself, see `attach`.")
@@ -41,6 +48,8 @@ def deploy(
     strict: bool,
     seed: int | None,
     healthy: bool,
+    app_confs: str | None,
+    repeat: int,
     keep: bool,
     detach: bool,
     dry_run: bool,
@@ -60,10 +69,13 @@ def deploy(
     request = requested(
         scenario, artifacts, testbed, archive, said, seed=seed, healthy=healthy, strict=strict, keep=keep
     )
+    each = several(request, app_confs, repeat)
+    if len(each) > 1 and (as_json or detach or keep):
+        raise click.UsageError(f"{len(each)} runs: --json, --detach and --keep are for one; name one configuration")
     if dry_run:
         from e2c_dl.campaign.run import plan
 
-        click.echo(plan(request))
+        click.echo(plan(each[0]))
         return
     tell_broken()
     catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
@@ -71,10 +83,26 @@ def deploy(
     from e2c_dl.cli.detached import Transcript, detached
 
     if detach:
-        detached(lambda console: run(request, console, Transcript()))
+        detached(lambda console: run(each[0], console, Transcript()))
         return
-    path = run(request, open_console(quiet=as_json), Transcript())  # quiet: who wants JSON reads failures alone
-    tell(path, as_json)
+    for one in each:
+        tell(run(one, open_console(quiet=as_json), Transcript()), as_json)  # quiet: who wants JSON reads failures alone
+
+
+def several(request: Request, app_confs: str | None, repeat: int) -> tuple[Request, ...]:
+    """The runs that were asked for: one per configuration, ``repeat`` times, in the order in which E2Clab has them.
+
+    Raises: UsageError if a configuration has no name, or one is named twice.
+    """
+    names: list[str | None] = [None] if app_confs is None else [name.strip() for name in app_confs.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        raise click.UsageError(f"--app_conf {app_confs!r}: name each configuration once, with commas in between")
+    found = [(name, number) for number in range(1, repeat + 1) for name in names]
+    requests = [replace(request, app_conf=name, current_repeat=number) for name, number in found]
+    if request.archive is None or len(requests) == 1:
+        return tuple(requests)
+    of = ["-".join(filter(None, (one.app_conf, f"repeat-{one.current_repeat}"))) for one in requests]
+    return tuple(replace(one, archive=request.archive / name) for one, name in zip(requests, of, strict=True))
 
 
 def requested(
@@ -122,6 +150,17 @@ def attach(run: str, as_json: bool) -> None:
 
 def tell(path: Path, as_json: bool) -> None:
     """What a run's archive says, on standard output: as JSON, or for people."""
+    if not (path / layout.REPORT_JSON).is_file():  # a program of the user's that nobody traced
+        fetched = sum(1 for each in (path / layout.FETCHED).rglob("*") if each.is_file())
+        where = str(path / layout.FETCHED) if fetched else None
+        if as_json:
+            click.echo(json.dumps({"archive": str(path), "report": None, "fetched": where}, indent=1))
+        else:
+            click.echo(f"{path}: the run is kept; no report, as nothing was traced")
+            click.echo(
+                f"{count(fetched, 'file')} that the workflow fetched: {where}" if where else "nothing was fetched"
+            )
+        return
     if as_json:
         from e2c_dl.archive.read import open_archive
         from e2c_dl.diagnosis.diagnose import read_report

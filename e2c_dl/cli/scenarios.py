@@ -44,6 +44,7 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     Says what training will use: how much each link carries per iteration, once a profile tells the model's size, and
     which links it leaves alone. Remarks are no problems: what they are about holds as it stands.
     """
+    from e2c_dl.formatting import count
     from e2c_dl.scenario.load import load, local_problems, problems
     from e2c_dl.testbeds import catalogue
 
@@ -58,7 +59,7 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     if found:
         sys.exit(2)  # wrong input, nothing was started: as deploy would say
     loaded = load(scenario)
-    use = _use(loaded)
+    use = None if loaded.trained is None else _use(loaded)  # of a program of the user's, nobody knows
     if as_json:
         click.echo(json.dumps(_as_json(loaded, use), indent=1))
         return
@@ -66,24 +67,29 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
         click.secho(f"remark: {remark}", dim=True)
     topology = loaded.topology
     layers = list(dict.fromkeys(host.layer for host in topology.hosts))  # in order, which a set would lose
-    training = loaded.training
-    click.echo(
-        f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; "
-        f"{training.strategy} over {len(topology.ranks)} ranks for {training.ends.described()}"
+    training, ranks = loaded.trained, topology.ranks
+    how = (
+        f"{loaded.program} on {count(len(ranks), 'host')}, by a program of its own"
+        if training is None
+        else f"{training.strategy} over {len(ranks)} ranks for {training.ends.described()}"
     )
-    _tell_use(loaded, use)
+    click.echo(
+        f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; {how}"
+    )
+    if use is not None:
+        _tell_use(loaded, use)
 
 
-def _as_json(scenario: Scenario, use: LinkUse) -> dict[str, object]:
+def _as_json(scenario: Scenario, use: LinkUse | None) -> dict[str, object]:
     return {
         "valid": True, "problems": [], "remarks": list(scenario.remarks), "name": scenario.name,
         "hosts": [{"name": host.name, "layer": host.layer, "rank": host.rank} for host in scenario.topology.hosts],
-        "training": scenario.training.recorded(),
-        "links_used": [
+        "program": scenario.program, "training": None if scenario.trained is None else scenario.trained.recorded(),
+        "links_used": None if use is None else [
             {"src": src, "dst": dst, "bytes_per_iteration": nbytes if use.tried else None}
             for (src, dst), nbytes in use.bytes_per_iteration.items()
         ],
-        "links_unused": [{"src": src, "dst": dst} for src, dst in use.unused],
+        "links_unused": None if use is None else [{"src": src, "dst": dst} for src, dst in use.unused],
     }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def retraining_of(archive: ReadArchive, scenario: Scenario) -> Retraining | None
 
 def asynchronous(scenario: Scenario) -> bool:
     """Whether its ranks go at their own pace."""
-    return strategies.load(scenario.training.strategy).asynchronous
+    return scenario.trained is not None and strategies.load(scenario.trained.strategy).asynchronous
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

@@ -214,7 +214,8 @@ class Recorded:
         """Gradients' times over that of a host of factor 1; none of a host not paced, or whose batch changes."""
         compute = self.compute.get(host, ComputeFacts())
         agreed_s, speed = sum(compute.agreed_s), compute.speed
-        if self.scenario is None or not agreed_s or not speed or self.scenario.training.batching == "dynamic":
+        trained = None if self.scenario is None else self.scenario.trained
+        if self.scenario is None or not agreed_s or not speed or trained is None or trained.batching == "dynamic":
             return ()
         shortest_s = agreed_s / HostSpeed.of(self.scenario, host, speed).base
         return [(moment, lasted_s / shortest_s) for moment, lasted_s in self._seen.gradients.get(host, ())]

@@ -61,13 +61,13 @@ def reference_of(
 
     ``emulation`` is the run's; ``host_facts``: host -> its facts, None if it left none.
     """
-    ranks = scenario.topology.ranks
+    ranks, trained = scenario.topology.ranks, scenario.trained
     return Reference(
         topology=scenario.topology,
         schedules=scenario.schedules,
         compute_factors=compute_factors(scenario, changes, _seconds(trace)),
-        batch_sizes={host.name: scenario.training.batch_sizes[host.rank or 0] for host in ranks},
-        batches_change=scenario.training.batching != "fixed",
+        batch_sizes={} if trained is None else {host.name: trained.batch_sizes[host.rank or 0] for host in ranks},
+        batches_change=trained is not None and trained.batching != "fixed",
         hardware={host: _hardware(facts) for host, facts in host_facts.items()},
         normal_s=_normal_s(scenario, emulation, host_facts),
         modelled=str(emulation.get("backend", "")).startswith(VIRTUAL),

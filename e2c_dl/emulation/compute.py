@@ -29,7 +29,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from e2c_dl.errors import EmulationError
-from e2c_dl.scenario.model import SHAPES, FaultKind, Scenario
+from e2c_dl.scenario.model import FaultKind, Scenario
 
 RELAY_CORES = 0.5
 """Kept free for the relay and everything else on the machine."""
@@ -63,7 +63,9 @@ def of_scenario(machine_cores: float, scenario: Scenario, *, quota: bool = True)
     """
     method = scenario.compute.method if quota else Method.SLEEP.value
     factors = {host: scenario.emulated_factor(host) for host in scenario.topology.names}
-    if scenario.training.mathematics == SHAPES:
+    if scenario.trained is None:
+        return _of_program(machine_cores, factors, scenario.compute.cores, quota=quota)
+    if scenario.shapes_only:
         return _of_shapes(factors, 1.0 if scenario.compute.cores is None else scenario.compute.cores)
     return plan(machine_cores, factors, method, scenario.compute.cores, least=least_factors(scenario))
 
@@ -78,8 +80,26 @@ def _of_shapes(factors: Mapping[str, float], base: float) -> ComputePlan:
     )
 
 
+def _of_program(machine_cores: float, factors: Mapping[str, float], cores: float | None, *, quota: bool) -> ComputePlan:
+    """The plan where a program of the user's trains, which cannot be paced: a quota, if any host is to be slower."""
+    if not quota or (cores is None and not any(factor != 1 for factor in factors.values())):
+        why = "every host may use all of the machine: its program is not paced, and no CPU quota is in force"
+        return ComputePlan(method=Method.QUOTA, oversubscribed=False, why=why)
+    usable, demand = machine_cores - RELAY_CORES, sum(1 / factor for factor in factors.values())
+    base = cores if cores is not None else min(1.0, usable / demand)
+    return ComputePlan(
+        method=Method.QUOTA,
+        cores=MappingProxyType({host: base / factor for host, factor in factors.items()}),
+        oversubscribed=base * demand > usable * (1 + 1e-9),
+        why=f"CPU quota alone, {base:.3f} cores for a host of factor 1, as its program is not paced",
+    )
+
+
 def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
     """What to say of a ``scenario`` that asks for a CPU quota where there is none: a sentence."""
+    asks = scenario.compute.cores is not None or any(scenario.emulated_factor(h) != 1 for h in scenario.topology.names)
+    if scenario.trained is None and not quota and asks:
+        return ("compute: this user may make no cgroup, so no host is slowed: a program of one's own is not paced",)
     if quota or scenario.compute.method != Method.QUOTA.value:
         return ()
     return ("compute: a CPU quota was requested, but this user may make no cgroup: emulated by calibrated sleep",)

@@ -22,9 +22,9 @@ from e2c_dl.scenario import own_code
 from e2c_dl.scenario.bandwidth_traces import files
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
-from e2c_dl.scenario.layers import TRAINER
 from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES
 from e2c_dl.scenario.own_files import check_own, copy
+from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
 

@@ -33,7 +33,7 @@ def training_without(scenario: Scenario, names: Collection[str]) -> Scenario:
     return replace(
         scenario,
         topology=replace(scenario.topology, hosts=(*ranked, *others)),
-        training=replace(training, iterations=iterations_of(training)),
+        trained=replace(training, iterations=iterations_of(training)),
     )
 
 

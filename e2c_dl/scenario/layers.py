@@ -13,21 +13,22 @@
       - {name: Trainer, repeat: 1}   2_1_1       fog.trainer.1.1     fog-1   2
                 (its copy, appended) 2_2_1       fog.trainer.2.1     fog-2   3
 
-A service's ``repeat`` appends that many copies *more* at the end of its layer. Hosts of Trainer services train; their
-ranks follow the numbers in service_id.
+A service's ``repeat`` appends that many copies *more* at the end of its layer. Hosts of services that train
+(:mod:`e2c_dl.scenario.services`) are numbered by rank as their service_id goes.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from e2c_dl.scenario.document import Document
 from e2c_dl.scenario.environment import G5K, MANAGERS, check_environment, check_manager, named, only_g5k, texts
 from e2c_dl.scenario.field import Field, Findings, described, instead
+from e2c_dl.scenario.services import TRAINER, TRAINING, check_keys, check_trains
 from e2c_dl.topology import Host
 
-TRAINER = "Trainer"
 MAX_HOSTS = 250
 
 _SERVICE_KEYS = ("name", "quantity", "roles", "repeat", "env", "environment", "cluster", "servers", "archi")
@@ -47,10 +48,10 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """All hosts, those that train first and in rank order, and the entry that each rank comes from."""
+    """All hosts, those that train first and in rank order, and the entry that each Trainer comes from."""
 
     hosts: tuple[Host, ...]
-    trainers: tuple[Field, ...]  # by rank
+    trainers: tuple[Field, ...]  # by rank; empty where a program of the user's trains
 
 
 def read_layers(document: Document, services: frozenset[str], found: Findings) -> Layers | None:
@@ -112,8 +113,7 @@ def _service(entry: Field, services: frozenset[str], seen: set[int], found: Find
         raise entry.error(problem, "write '<<: *alias' in a mapping of its own, or use quantity or repeat")
     seen.add(id(entry.value))  # PyYAML makes one object of an anchor and its aliases
     name = _service_name(entry.required("name"), services)
-    if name == TRAINER:  # other services read keys of their own from their entry
-        entry.keys(found, known=_SERVICE_KEYS)
+    check_keys(name, entry, _SERVICE_KEYS, found)
     for key, check in (("roles", texts), ("env", Field.fields), ("cluster", Field.text), ("archi", Field.text)):
         if key in fields:
             found.attempt(check, fields[key])
@@ -156,21 +156,24 @@ def _numbered(field: Field, layers: list[tuple[str, list[Service]]]) -> Layers:
     count = sum(service.hosts * service.copies for _, services in layers for service in services)
     if count > MAX_HOSTS:  # before any is made: repeat and quantity multiply
         raise field.error(f"{count} hosts are asked for", f"ask for at most {MAX_HOSTS}")
+    asked = Counter[str]()
+    for service in (service for _, services in layers for service in services):
+        asked[service.name] += service.hosts * service.copies
+    check_trains(field, asked)
     hosts: list[Host] = []
     trainers: list[Field] = []
+    ranks = 0
     for layer_id, (layer, services) in enumerate(layers, 1):
         # E2Clab appends a service's copies behind all that its layer holds so far.
         entries = services + [service for service in services for _ in range(service.copies - 1)]
         places = ((i, service, m) for i, service in enumerate(entries, 1) for m in range(1, service.hosts + 1))
         for number, (service_id, service, machine_id) in enumerate(places, 1):
-            trains = service.name == TRAINER
+            trains = service.name in TRAINING
             hosts.append(Host(
-                name=f"{layer}-{number}", layer=layer, service=service.name, rank=len(trainers) if trains else None,
+                name=f"{layer}-{number}", layer=layer, service=service.name, rank=ranks if trains else None,
                 service_id=f"{layer_id}_{service_id}_{machine_id}",
                 role=f"{layer}.{service.name.lower()}.{service_id}.{machine_id}",  # lower, as E2Clab has it
             ))  # fmt: skip
-            trainers += [service.field] * trains
-    if len(trainers) < 2:
-        remedy = f"ask for at least 2, such as {{name: {TRAINER}, quantity: 2}}"
-        raise field.error(f"{len(trainers)} hosts of service {TRAINER}", remedy)
+            ranks += trains
+            trainers += [service.field] * (service.name == TRAINER)
     return Layers(hosts=tuple(sorted(hosts, key=lambda host: host.rank is None)), trainers=tuple(trainers))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir
 from e2c_dl.scenario import own_code
 from e2c_dl.scenario.document import Document, read
-from e2c_dl.scenario.emulation.file import OtherFiles, names_traces, read_emulation
+from e2c_dl.scenario.emulation.file import Emulation, OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.field import Field, Findings
@@ -38,6 +39,7 @@ from e2c_dl.scenario.workflow import (
     check_worker_is_there,
     check_workflow,
     check_workflow_env,
+    uses_variable,
 )
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies import names as strategy_names
@@ -105,7 +107,8 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
     ``elsewhere``: its hosts may have installed what this machine has not.
     """
     found, path = Findings(), scenario.path
-    found.errors += own_code.unresolved(scenario.training, path, where=LAYERS_SERVICES, elsewhere=elsewhere)
+    if scenario.trained is not None:
+        found.errors += own_code.unresolved(scenario.trained, path, where=LAYERS_SERVICES, elsewhere=elsewhere)
     document = found.attempt(read, path / LAYERS_SERVICES)
     if document is not None:
         fields = found.attempt(Field(document=document, value=document.value).fields) or {}
@@ -117,6 +120,22 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
     if workflow is not None:
         check_worker_is_there(workflow, found)
     return tuple(found.errors)
+
+
+def check_app_conf(path: Path, app_conf: str | None) -> None:
+    """Does nothing. Raises: InputError, ScenarioError, if the workflow asks for one and there is none, or no such one.
+
+    To be asked before a run: a scenario is as valid without.
+    """
+    if app_conf is not None and not re.fullmatch(r"\w[\w.-]*", app_conf):
+        raise InputError(f"--app_conf: {app_conf!r} cannot name a folder; use letters, digits, '_', '-' and '.'")
+    workflow = read(path / WORKFLOW)
+    if app_conf is None and uses_variable(workflow, "app_conf"):
+        top = Field(document=workflow, value=workflow.value)
+        raise top.error("uses {{ app_conf }}, and none was named", "add --app_conf NAME to the command")
+    if app_conf is not None and os.path.lexists(path / WORKFLOW_ENV):
+        env = read(path / WORKFLOW_ENV)
+        Field(document=env, value=env.value).required(app_conf)
 
 
 def known_services() -> frozenset[str]:
@@ -155,7 +174,7 @@ def _scenario(
     known = known_services() if services is None else services
     layers = None if layers_services is None else read_layers(layers_services, known, found)
     names = frozenset(strategy_names()) if strategies is None else strategies
-    training = None if layers is None else read_training(layers.trainers, names, found)
+    training = None if layers is None or not layers.trainers else read_training(layers.trainers, names, found)
     links = _links(documents, layers, found)
 
     def used_pairs() -> list[Pair]:  # a function: the strategy is imported only if a link is drawn
@@ -169,20 +188,24 @@ def _scenario(
         return [(ranks[src].name, ranks[dst].name) for src, dst in pairs]
 
     hosts = None if layers is None else layers.hosts
-    iterations = None if training is None else training.iterations
+    own_program = layers is not None and not layers.trainers
+    iterations = 0 if own_program else None if training is None else training.iterations
     design = OtherFiles(folder=path, hosts=hosts, links=links, iterations=iterations, used_pairs=used_pairs)
     said = read_emulation(documents[EMULATION], design, found)
     if os.path.lexists(path / own_code.CODE):
         _check_code(path, documents[WORKFLOW], found)
     if training is not None and training.mathematics == SHAPES:
         _check_shapes(documents, said.compute.method, found)
-    if found.errors or layers is None or training is None or links is None:
+    emulation = documents[EMULATION]
+    if own_program and emulation is not None:
+        _check_own_program(Field(document=emulation, value=emulation.value), said, found)
+    if found.errors or layers is None or links is None or (layers.trainers and training is None):
         return None
     scenario = Scenario(
         name=path.resolve().name,
         path=path,
         topology=Topology(hosts=layers.hosts, links=MappingProxyType(dict(said.links)), bottlenecks=said.bottlenecks),
-        training=replace(training, code=own_code.folder(path)),
+        trained=None if training is None else replace(training, code=own_code.folder(path)),
         compute=said.compute,
         injected=said.injected,
         tcp=said.tcp,
@@ -222,6 +245,25 @@ def _check_shapes(documents: Mapping[str, Document | None], method: str, found: 
         found.errors.append(where.error(problem, "write auto or sleep: hosts are paced by their profile"))
     if workflow is not None:
         check_profile_sent(workflow, found)
+
+
+def _check_own_program(emulation: Field, said: Emulation, found: Findings) -> None:
+    """Notes in ``found`` what only e2c_dl's own workers could put in force: they tell time and iterations."""
+    schedules, faults = said.schedules, said.injected.faults
+    timed = {
+        "schedules": schedules.links or schedules.bottlenecks or schedules.compute or schedules.thermal,
+        "injected": faults,
+    }
+    for key, asked in timed.items():
+        section = emulation.get(key)
+        if asked and section is not None:
+            where = section.get("faults") or section
+            problem = "changes while training runs are put in force by workers of service Trainer, and there is none"
+            found.errors.append(where.error(problem, "remove it, or train by Trainer"))
+    compute = emulation.get("compute")
+    if said.compute.method == "sleep" and compute is not None:
+        problem = "only workers of service Trainer pace themselves, and there is none"
+        found.errors.append(compute.required("method").error(problem, "write quota"))
 
 
 def _document(path: Path, name: str, found: Findings) -> Document | None:

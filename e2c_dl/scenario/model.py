@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.emulation.prices import Prices
 from e2c_dl.scenario.schedule import Schedule
@@ -157,7 +158,7 @@ class Scenario:
     name: str
     path: Path
     topology: Topology
-    training: Training
+    trained: Training | None  # None: a program of the user's trains, of which nothing is known
     compute: ComputeEmulation
     injected: Injected
     tcp: Tcp
@@ -165,6 +166,30 @@ class Scenario:
     prices: Prices | None = None  # None: the scenario does not say
     what_if: Changed = NOTHING_CHANGED  # on top of all of it; ``without`` is carried out already
     remarks: tuple[str, ...] = ()  # what is worth a look and no error, a line each, as errors are written
+
+    @property
+    def training(self) -> Training:
+        """What is trained, and how. Raises: InputError, where a program of the user's trains."""
+        if self.trained is None:
+            raise InputError(
+                f"{self.name}: {self.program} train by a program of their own, whose model and batches are not known"
+            )
+        return self.trained
+
+    @property
+    def program(self) -> str:
+        """The services whose hosts train: ``FLServer and FLClient``."""
+        return " and ".join(dict.fromkeys(host.service for host in self.topology.ranks))
+
+    @property
+    def seed(self) -> int:
+        """What is drawn while it runs, such as which segment is lost, follows from it."""
+        return self.injected.seed if self.trained is None else self.trained.seed
+
+    @property
+    def shapes_only(self) -> bool:
+        """Whether its hosts compute nothing."""
+        return self.trained is not None and self.trained.mathematics == SHAPES
 
     def emulated_topology(self) -> Topology:
         """The topology that the emulator is asked for before training: the design with the injected slow links.

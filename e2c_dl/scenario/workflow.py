@@ -100,6 +100,12 @@ def check_worker_is_there(document: Document, found: Findings) -> None:
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
 
 
+def uses_variable(document: Document, name: str) -> bool:
+    """Whether a task of the workflow names the variable ``name`` in a template."""
+    template = re.compile(rf"{{[{{%][^}}]*\b{re.escape(name)}\b")
+    return any(template.search(text) for text in _texts(document.value))
+
+
 def _texts(value: object) -> Iterator[str]:
     """Every text in ``value``."""
     if isinstance(value, str):

@@ -69,7 +69,7 @@ class OtherFiles:
     folder: Path
     hosts: Sequence[Host] | None
     links: Mapping[Pair, Link] | None  # of network.yaml
-    iterations: int | None
+    iterations: int | None  # 0: not known, as a program of the user's trains
     used_pairs: Callable[[], Sequence[Pair]]  # the links that training uses, in a fixed order
 
 

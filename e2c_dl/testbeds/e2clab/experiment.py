@@ -41,7 +41,10 @@ class Session:
         provider: type[Any] | None,
         service_dirs: Sequence[Path],
         tell: Callable[[Doing], None] = lambda _: None,
+        app_conf: str | None = None,
+        current_repeat: int = 1,
     ) -> None:
+        self._app_conf, self._current_repeat = app_conf, current_repeat
         self._scenario_dir, self._artifacts_dir = scenario_dir, artifacts_dir
         places = {"ANSIBLE_SSH_CONTROL_PATH_DIR": "ssh", "ANSIBLE_LOCAL_TEMP": "ansible"}
         self._patched = upstream.patched(
@@ -62,7 +65,9 @@ class Session:
             from e2clab.experiment import Experiment
 
             (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
-            self._experiment = Experiment(scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir)
+            self._experiment = Experiment(
+                scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir, repeat=self._current_repeat
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -73,8 +78,13 @@ class Session:
 
     @property
     def output_dir(self) -> Path:
-        """Where E2Clab and the workflow's finalize write."""
+        """Where E2Clab writes, and the workflow's finalize where no configuration is named."""
         return Path(self._experiment.experiment_dir)
+
+    @property
+    def finalize_dir(self) -> Path:
+        """Where the workflow's finalize writes."""
+        return self.output_dir / self._app_conf if self._app_conf else self.output_dir
 
     def infrastructure(self) -> None:
         """Reserve hosts and deploy services. Raises: TestbedError."""
@@ -84,7 +94,9 @@ class Session:
         """Run ``prepare``, ``launch`` or ``finalize`` of workflow.yaml. Raises: TrainingError."""
         from e2clab.constants import WorkflowTasks
 
-        self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(WorkflowTasks(task)))
+        step = WorkflowTasks(task)
+        app_conf = None if step is WorkflowTasks.PREPARE else self._app_conf  # as E2Clab: it prepares for all of them
+        self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(step, app_conf))
 
     def _act(self, what: str, error_type: type[E2cDlError], act: Any) -> None:
         try:

@@ -34,6 +34,7 @@ def roles_and_networks(
     Raises: enoslib.errors.EnosSSHNotReady if a host does not answer within 20 tries.
     """
     by_name = {access.name: access for access in accesses}
+    members = [{"name": host.name, "address": by_name[host.name].data_address} for host in topology.ranks]
     machines = [
         _machine(
             by_name[host.name],
@@ -41,6 +42,7 @@ def roles_and_networks(
             [host.service, host.service_id.rpartition("_")[0], host.layer],
             told[host.name],
             variables.get(host.name, {}),
+            members,
         )
         for host in topology.hosts
     ]
@@ -58,7 +60,10 @@ def roles_and_networks(
     return roles, nets
 
 
-def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[str, Any]) -> dict[str, Any]:
+def _machine(
+    access: Access, roles: list[str], told: Told, variables: Mapping[str, Any], members: list[dict[str, str]]
+) -> dict[str, Any]:
+    """``members``: all hosts that train, in rank order, which a service sees only its own part of."""
     return {
         "roles": roles,
         "address": access.address,
@@ -76,6 +81,7 @@ def _machine(access: Access, roles: list[str], told: Told, variables: Mapping[st
                 "data_device": access.data_device,
                 "python": access.python,
                 "run_dir": access.run_dir,
+                "members": members,
                 **told.published(),
             },
         },

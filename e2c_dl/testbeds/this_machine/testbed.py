@@ -31,7 +31,7 @@ from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
 from e2c_dl.emulation.relay.process import RelayProcess
 from e2c_dl.errors import EmulationError, TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
-from e2c_dl.testbeds import described, registry, shaping
+from e2c_dl.testbeds import described, own_programs, registry, shaping
 from e2c_dl.testbeds.base import Access, Testbed, Told
 from e2c_dl.testbeds.claimed import ClaimedRun
 from e2c_dl.testbeds.this_machine import addresses
@@ -180,13 +180,15 @@ class ThisMachineRun(ClaimedRun):
         return self._kind.destroy(self.run_id) if self._hosts is None else self._hosts.down(keep)
 
     def secrets(self) -> tuple[bytes, ...]:
-        found = [self.state_dir / name for name in KEYS]
+        found = [self.state_dir / name for name in (*KEYS, own_programs.KEY)]
         return tuple(path.read_bytes() for path in found if path.is_file())
 
     def _seen(self) -> tuple[Path, ...]:
         """Directories of this machine that the scenario names, which its hosts see at the same paths."""
         copy = Path(self._run.archive) / layout.E2CLAB  # the workflow's ``scenario_dir``
-        named = (self._artifacts, copy, Path(self._scenario.training.data_dir or "").expanduser())
+        trained = self._scenario.trained
+        data = None if trained is None else trained.data_dir
+        named = (self._artifacts, copy, Path(data or "").expanduser())
         return tuple(path for path in named if path is not None and path.is_absolute() and path.is_dir())
 
     def _choose(self) -> None:
@@ -221,7 +223,7 @@ class ThisMachineRun(ClaimedRun):
             hosts=hosts,
             links=topology.links,
             bottlenecks=topology.bottlenecks,
-            seed=self._scenario.training.seed,
+            seed=self._scenario.seed,
             report_path=str(self._of_relay("json")),
             control_path=str(self._of_relay("sock")),
         )

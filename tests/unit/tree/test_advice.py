@@ -10,7 +10,7 @@ from e2c_dl.cli.main import cli
 from e2c_dl.testbeds import catalogue
 
 COMMAND = re.compile(r"(?<![\w/.~-])(?<!by )e2c-dl ([a-z]+)(?: ([a-z]+)\b)?([^`\n]*)")
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
 TESTBED = re.compile(r"(?<![\w-])--on[ =]([a-z0-9]+)")
 
 

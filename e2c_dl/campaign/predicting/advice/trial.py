@@ -115,7 +115,7 @@ def _designed(
     learning: Learning | None,
 ) -> None:  # fmt: skip
     """Simulate by the stored profile, with links as they are emulated."""
-    asked = replace(scenario, training=training)
+    asked = replace(scenario, trained=training)
     hosts.records(scratch, asked)  # changes are logged there, and nobody reads them
     changes = RunChanges(asked, scratch)
     models = inputs.host_models(asked, read_profile(scenario.path / PROFILE, asked))

@@ -1,0 +1,96 @@
+"""Services whose hosts train: how many hosts each needs, what must stand beside it, which keys its entry may have.
+
+::
+
+    Trainer                e2c_dl's own strategies; its ``env:`` says all of the training
+    Horovod                a program of the user's, which the workflow starts by horovodrun
+    TorchTraining          one that it starts by torchrun
+    FLServer, FLClient     Flower's
+
+Of a program of the user's neither model nor batches are known: its scenario has hosts that train, and no Training.
+A host may run several ranks, one per slot: how many, the workflow's command line says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
+
+TRAINER = "Trainer"
+MAX_SLOTS = 64
+
+
+def _any_text(field: Field) -> str:
+    """Text, empty too: published scenarios leave out their secrets so. Raises: ScenarioError."""
+    return "" if field.value in (None, "") else field.text()
+
+
+_TEXT = Kind(read=_any_text, schema={"type": ["string", "null"]})
+_CONTAINER = Keys(
+    docker=Key(BOOLEAN, "Start a container on each host, called what _self.container_name says.", default=False),
+    image=Key(_TEXT, "The container's image."),
+    gpu=Key(BOOLEAN, "Give the container all GPUs.", default=False),
+    registry_url=Key(_TEXT),
+    registry_username=Key(_TEXT),
+    registry_password=Key(_TEXT),
+    wandb_api_key=Key(_TEXT),
+    wandb_mode=Key(_TEXT),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trains:
+    """What a service that trains asks for."""
+
+    least: int = 1  # hosts of it in the whole scenario
+    beside: str | None = None  # a service that must be there, too
+    keys: Keys = field(default_factory=Keys)  # beside those of any service
+
+
+TRAINING: Mapping[str, Trains] = {
+    TRAINER: Trains(least=2),
+    "Horovod": Trains(keys=_CONTAINER),
+    "TorchTraining": Trains(
+        keys=Keys(
+            **_CONTAINER,
+            slots=Key(integer(1, MAX_SLOTS), "Ranks of each host.", default=1),
+            backend=Key(one_of(("gloo", "nccl")), "Of torch's collectives.", default="gloo"),
+        )
+    ),
+    "FLServer": Trains(beside="FLClient", keys=_CONTAINER),
+    "FLClient": Trains(beside="FLServer", keys=_CONTAINER),
+}
+
+
+def check_trains(layers: Field, hosts: Mapping[str, int]) -> None:
+    """Does nothing. ``hosts``: service -> its hosts. Raises: ScenarioError if they make no training, or two."""
+    trained = [name for name in TRAINING if hosts.get(name)]
+    if not trained:
+        names = ", ".join(TRAINING)
+        raise layers.error(
+            "no service of it trains", f"ask for one of {names}, such as {{name: {TRAINER}, quantity: 2}}"
+        )
+    for name in trained:
+        needs = TRAINING[name]
+        if hosts[name] < needs.least:
+            remedy = f"ask for at least {needs.least}, such as {{name: {name}, quantity: {needs.least}}}"
+            raise layers.error(f"{hosts[name]} hosts of service {name}", remedy)
+        if needs.beside is not None and not hosts.get(needs.beside):
+            raise layers.error(
+                f"service {name} trains with {needs.beside}, of which there is none", f"add {needs.beside}"
+            )
+        others = [other for other in trained if other not in (name, needs.beside)]
+        if others:
+            raise layers.error(f"services {name} and {others[0]}: two trainings in one scenario", "keep one of them")
+
+
+def check_keys(name: str, entry: Field, known: tuple[str, ...], found: Findings) -> None:
+    """Notes in ``found`` what is wrong with the keys of ``entry``, a service called ``name``."""
+    if name in TRAINING:  # others read keys of their own from their entry
+        own = TRAINING[name].keys
+        for key, value in entry.keys(found, known=(*known, *own)).items():
+            if key in own:
+                found.attempt(own[key].kind.read, value)

@@ -1,0 +1,4 @@
+"""Programs of the user's own that train: what a host must have so that horovodrun and torchrun find the others."""
+
+KEY = "ranks.key"
+"""In the run's directory on the controller: the key between its hosts."""

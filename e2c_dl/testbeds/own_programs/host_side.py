@@ -1,0 +1,92 @@
+"""What a host does by itself so that a program of the user's can train on it: ``python -m ... < place``.
+
+Writes the files of :mod:`wrappers`, starts the run's sshd, and, where the host is thrown away afterwards, leads
+``horovodrun`` and ``python`` of every login there. Prints what it did as JSON, or {"error": ...}.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.own_programs.wrappers import KEY, Place, place_of
+
+_OVERLAY = "overlayfs"
+_PROFILE = Path("/etc/profile.d/zz-e2c-dl.sh")  # after those that set PATH anew
+_SEARCH = os.defpath + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def set_up(place: Place) -> dict[str, object]:
+    """Everything, again if it was there before; what of it a workflow can rely on. Raises: TestbedError."""
+    folder = Path(place.run_dir)
+    _write(folder / "bin", place.programs(), executable=True)
+    _let_in(place, folder)
+    return {"bin": place.bin, "on_path": _lead_there(place)}
+
+
+def _let_in(place: Place, folder: Path) -> None:
+    """The run's sshd listens. A host alone needs none."""
+    if len(place.members) < 2:
+        return
+    ssh, sshd, keygen = (_program(name) for name in ("ssh", "sshd", "ssh-keygen"))
+    public = _ran([keygen, "-y", "-f", str(folder / KEY)]).strip()
+    _write(folder / "ssh", place.ssh_files(public, getpass.getuser(), ssh), executable=False)
+    (folder / "ssh/ssh").chmod(0o700)
+    Path("/run/sshd").mkdir(exist_ok=True) if os.access("/run", os.W_OK) else None
+    environ = {"PATH": os.environ.get("PATH", _SEARCH), **place.environ}
+    _ran([sshd, "-f", str(folder / "ssh/sshd_config"), "-E", str(folder / "ssh/log")], environ)
+
+
+def _lead_there(place: Place) -> bool:
+    """Whether logins find the wrappers by name; only where nobody misses the machine as it was: files are its own."""
+    if _ran(["stat", "--file-system", "--format=%T", "/etc"]).strip() != _OVERLAY or not os.access("/etc", os.W_OK):
+        return False
+    _PROFILE.parent.mkdir(exist_ok=True)
+    _PROFILE.write_text(f"PATH={place.bin}:$PATH\nexport PATH\n", encoding="utf-8")
+    for name in place.programs():
+        link = Path("/usr/local/bin", name)
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"{place.bin}/{name}")
+    return True
+
+
+def _write(folder: Path, texts: dict[str, str], *, executable: bool) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755 if executable else 0o600)
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SEARCH}")
+    if found is None:
+        raise TestbedError(f"there is no {name} here; apt-get install openssh-server openssh-client")
+    return found
+
+
+def _ran(argv: list[str], environ: dict[str, str] | None = None) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environ)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise TestbedError(f"{Path(argv[0]).name} failed: {said[-1]}")
+    return done.stdout
+
+
+def main() -> None:
+    """Read a Place from standard input, as JSON in base64, and set it up; exit status 1 where that failed."""
+    try:
+        print(json.dumps(set_up(place_of(json.loads(base64.b64decode(sys.stdin.read()))))))
+    except (TestbedError, OSError) as error:
+        print(json.dumps({"error": str(error)}))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The files that a host gets so that a program of the user's trains on it: values only.
+
+::
+
+    RUN_DIR/
+      run.key                 the one key of the run's hosts: what they show each other, and what they let in
+      bin/python python3      the interpreter that has torch and Horovod
+      bin/horovodrun          Horovod's, over the network that training is to use, and ``ssh/ssh``
+      bin/torchrun            torch's, told where the ranks meet
+      ssh/ssh                 ssh with the run's key, to sshd on the run's port
+      ssh/config known_hosts authorized sshd_config
+
+A command line of a published workflow stays as it is: ``horovodrun -np 4 -H a:2,b:2 python main.py``. What it names
+itself (``--network-interfaces``) holds.
+"""
+
+from __future__ import annotations
+
+import shlex
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KEY = "run.key"  # as of every run directory: it is never packed
+MASTER_PORT = 29500
+
+_HOROVODRUN = """\
+#!/bin/sh
+# Over {device}, unless another interface is named: what Horovod finds by itself may not be the emulated network.
+{exports}PATH={path}:$PATH
+export PATH
+for word; do
+    case $word in
+        --network-interface*) exec {python} -m horovod.runner.launch "$@" ;;
+    esac
+done
+exec {python} -m horovod.runner.launch {interface}"$@"
+"""
+_TORCHRUN = """\
+#!/bin/sh
+{exports}exec {python} -m torch.distributed.run --nnodes {nodes} --node_rank {rank} --nproc_per_node {slots} \\
+    --master_addr {master} --master_port {port} "$@"
+"""
+_PYTHON = """\
+#!/bin/sh
+{exports}exec {python} "$@"
+"""
+_SSH = """\
+#!/bin/sh
+# The first of several options of a kind holds: the run's own.
+exec {ssh} -F {folder}/config "$@"
+"""
+_SSH_CONFIG = """\
+Host *
+    Port {port}
+    User {user}
+    IdentityFile {key}
+    IdentitiesOnly yes
+    BatchMode yes
+    StrictHostKeyChecking yes
+    UserKnownHostsFile {folder}/known_hosts
+    GlobalKnownHostsFile none
+    LogLevel ERROR
+"""
+_SSHD = """\
+Port {port}
+AddressFamily inet
+HostKey {key}
+AuthorizedKeysFile {folder}/authorized
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+AllowUsers {user}
+AllowTcpForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitUserRC no
+UsePAM no
+StrictModes no
+UseDNS no
+PrintMotd no
+PidFile none
+MaxStartups 200:30:400
+MaxSessions 200
+SetEnv {environ}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A host that trains: its name, and its address in the network that training uses."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What one host is told. ``members`` are all that train, in rank order, this one among them."""
+
+    run_dir: str
+    python: str
+    device: str  # of the network that training uses
+    address: str  # its own there
+    members: tuple[Member, ...]
+    port: int  # of the run's sshd, the same on all hosts
+    slots: int = 1
+    environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
+
+    @property
+    def node_rank(self) -> int:
+        return [member.address for member in self.members].index(self.address)
+
+    @property
+    def bin(self) -> str:
+        return f"{self.run_dir}/bin"
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """What a program reads that is started without these wrappers; published as ``_self.environment``."""
+        return {**self.environ, "GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
+
+    def programs(self) -> dict[str, str]:
+        """File below RUN_DIR/bin -> its text; to be made executable."""
+        said = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(self.exported.items()))
+        python, interface = shlex.quote(self.python), f"--network-interfaces {shlex.quote(self.device)} "
+        path = f"{shlex.quote(self.run_dir)}/ssh:{shlex.quote(self.bin)}"
+        plain = _PYTHON.format(exports=said, python=python)
+        return {
+            "python": plain,
+            "python3": plain,
+            "horovodrun": _HOROVODRUN.format(
+                exports=said, device=self.device, path=path, python=python, interface=interface,
+            ),
+            "torchrun": _TORCHRUN.format(
+                exports=said, python=python, nodes=len(self.members), rank=self.node_rank, slots=self.slots,
+                master=self.members[0].address, port=MASTER_PORT,
+            ),
+        }  # fmt: skip
+
+    def ssh_files(self, public: str, user: str, ssh: str) -> dict[str, str]:
+        """File below RUN_DIR/ssh -> its text. ``public``: the public half of the run's key, as ssh-keygen prints it."""
+        folder, key = f"{self.run_dir}/ssh", f"{self.run_dir}/{KEY}"
+        names = ",".join(dict.fromkeys(text for each in self.members for text in (each.name, each.address)))
+        known = ",".join(f"[{name}]:{self.port}" for name in names.split(","))
+        environ = " ".join(f'"{name}={value}"' for name, value in sorted(self.environ.items()))
+        return {
+            "ssh": _SSH.format(ssh=shlex.quote(ssh), folder=shlex.quote(folder)),
+            "config": _SSH_CONFIG.format(port=self.port, user=user, key=_quoted(key), folder=_quoted(folder)),
+            "known_hosts": f"{known} {public}\n",
+            "authorized": f"{public}\n",
+            "sshd_config": _SSHD.format(
+                port=self.port, key=_quoted(key), folder=_quoted(folder), user=user, environ=environ or "E2CDL_=1"
+            ),
+        }
+
+
+def place_of(told: Mapping[str, object]) -> Place:
+    """The Place that ``recorded`` wrote."""
+    members = tuple(Member(**each) for each in told["members"])  # type: ignore[attr-defined]
+    return Place(**{**told, "members": members})  # type: ignore[arg-type]
+
+
+def recorded(place: Place) -> dict[str, object]:
+    """``place`` as JSON carries it."""
+    return {**vars(place), "members": [vars(each) for each in place.members], "environ": dict(place.environ)}
+
+
+def port_of(run_id: str) -> int:
+    """The port of a run's sshd, of 12000 below those that kernels give out: two runs on one host rarely share it."""
+    return 20000 + zlib.crc32(run_id.encode()) % 12000
+
+
+def _quoted(path: str) -> str:
+    return f'"{path}"' if " " in path else path

@@ -1,0 +1,96 @@
+"""What a host gets for a program of the user's own: wrappers and ssh files, as values and as a shell reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from e2c_dl.testbeds.own_programs.wrappers import Member, Place, place_of, port_of, recorded
+
+MEMBERS = (Member(name="edge-1", address="10.0.0.1"), Member(name="cloud-1", address="10.0.0.2"))
+
+
+def place(run_dir: str = "/run/x", **more: object) -> Place:
+    made = Place(
+        run_dir=run_dir, python="/bin/echo", device="eth1", address="10.0.0.2", members=MEMBERS, port=22022, slots=2,
+        environ={"E2CDL_RUN": "ab12"},
+    )  # fmt: skip
+    return dataclasses.replace(made, **more)  # type: ignore[arg-type]
+
+
+def ran(folder: Path, name: str, *argv: str, of: Place) -> str:
+    """What the wrapper ``name`` prints, its interpreter being ``echo``."""
+    script = folder / name
+    script.write_text(of.programs()[name])
+    script.chmod(0o755)
+    return subprocess.run([str(script), *argv], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_horovodrun_goes_over_the_emulated_network_unless_another_is_named(tmp_path: Path) -> None:
+    said = ran(tmp_path, "horovodrun", "-np", "4", "python", "main.py", of=place())
+    assert said == "-m horovod.runner.launch --network-interfaces eth1 -np 4 python main.py"
+    said = ran(tmp_path, "horovodrun", "--network-interfaces", "eth7", "-np", "4", "a b", of=place())
+    assert said == "-m horovod.runner.launch --network-interfaces eth7 -np 4 a b"
+
+
+def test_torchrun_knows_where_the_ranks_meet(tmp_path: Path) -> None:
+    said = ran(tmp_path, "torchrun", "main.py", "--x", of=place())
+    assert said == (
+        "-m torch.distributed.run --nnodes 2 --node_rank 1 --nproc_per_node 2 "
+        "--master_addr 10.0.0.1 --master_port 29500 main.py --x"
+    )
+
+
+def test_every_wrapper_marks_what_it_starts(tmp_path: Path) -> None:
+    for name in ("python", "python3", "horovodrun", "torchrun"):
+        of = place(python=["/usr/bin/env", "-i", "env"][0])
+        script = tmp_path / name
+        script.write_text(of.programs()[name].replace("exec /usr/bin/env", "exec /usr/bin/env; #"))
+        said = subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True).stdout
+        assert "E2CDL_RUN=ab12" in said and "GLOO_SOCKET_IFNAME=eth1" in said
+
+
+@given(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=30))
+def test_no_value_is_read_as_shell(value: str) -> None:
+    text = place(environ={"A": value}).programs()["python"]
+    script = text.replace('exec /bin/echo "$@"', 'printf %s "$A"')
+    assert subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout.decode() == value
+
+
+def test_ssh_knows_the_runs_hosts_alone() -> None:
+    files = place().ssh_files("ssh-ed25519 AAAA", "root", "/usr/bin/ssh")
+    assert files["known_hosts"] == (
+        "[edge-1]:22022,[10.0.0.1]:22022,[cloud-1]:22022,[10.0.0.2]:22022 ssh-ed25519 AAAA\n"
+    )
+    assert "AuthorizedKeysFile /run/x/ssh/authorized" in files["sshd_config"]
+    assert "AllowUsers root" in files["sshd_config"]
+    assert "StrictHostKeyChecking yes" in files["config"]
+
+
+@pytest.mark.parametrize("run_dir", ["/run/x", "/run/a b"])
+def test_sshd_reads_its_configuration(tmp_path: Path, run_dir: str) -> None:
+    folder = tmp_path / Path(run_dir).name
+    folder.mkdir()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "run.key")], check=True)
+    config = tmp_path / "sshd_config"
+    config.write_text(place(str(folder)).ssh_files("ssh-ed25519 AAAA", "root", "ssh")["sshd_config"])
+    done = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, check=False)
+    if "privilege separation directory" in done.stderr:
+        pytest.skip("/run/sshd is not on this machine: sshd was never started")
+    assert done.returncode == 0, done.stderr
+    assert "setenv E2CDL_RUN=ab12" in done.stdout
+
+
+def test_a_place_is_read_as_it_was_written() -> None:
+    assert place_of(json.loads(json.dumps(recorded(place())))) == place()
+
+
+def test_two_runs_have_ports_of_their_own() -> None:
+    ports = {port_of(f"{number:08x}") for number in range(100)}
+    assert len(ports) > 95 and all(20000 <= port < 32000 for port in ports)
