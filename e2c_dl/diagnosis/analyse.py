@@ -82,6 +82,7 @@ def analyse(
         least_visible=_least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
         staleness=staleness(trace),
+        round_iterations=_round_iterations(messages),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 
@@ -99,6 +100,13 @@ def _iteration_s(trace: Trace, iterations: int) -> float:
         spans = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < iterations)]
         np.maximum.at(slowest_ns, spans["iteration"], spans["end_ns"] - spans["start_ns"])
     return float(np.median(slowest_ns)) / 1e9
+
+
+def _round_iterations(messages: Messages) -> int:
+    """What lies between the iterations in which anything was sent, where that is always the same; else 1."""
+    sent_in = np.unique(messages.joined["iteration"][messages.joined["iteration"] >= 0])
+    apart = np.unique(np.diff(sent_in))
+    return int(apart[0]) if len(apart) == 1 else 1
 
 
 def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSummary, ...]:

@@ -181,6 +181,13 @@ class Report:
     """A limitation that names only some -> all links or hosts that it concerns."""
     staleness: tuple[Staleness, ...] = ()
     """Of whole ranks' updates, in rank order; none where no update can be stale."""
+    round_iterations: int = 1
+    """Ranks exchange something in every so many iterations."""
+
+    @property
+    def mean_iteration_s(self) -> float:
+        """Of the iterations that all ranks finished, as far as they fill the run."""
+        return self.run_s / self.iterations
 
     @property
     def blamed(self) -> frozenset[Element]:

@@ -98,7 +98,7 @@ def _first(sentences: Sequence[str], most: int, what: str) -> list[str]:
 def _totals(report: Report) -> Text:
     return Text(
         f"{words.iterations(report)} iteration{'s' * (report.iterations != 1)} in {formatting.seconds(report.run_s)}, "
-        f"{formatting.seconds(report.iteration_s)} each (median), on {formatting.count(len(report.hosts), 'worker')}."
+        f"{words.pace(report)}, on {formatting.count(len(report.hosts), 'worker')}."
     )
 
 

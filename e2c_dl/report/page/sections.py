@@ -159,7 +159,7 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     figures = {
         "run time": formatting.seconds(report.run_s),
         "iterations": words.iterations(report),
-        "median iteration": formatting.seconds(report.iteration_s),
+        "iterations take": words.pace(report),
         "sent over links": formatting.size(sent),
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
         "accuracy": formatting.percent(accuracy),
