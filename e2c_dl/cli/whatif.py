@@ -50,17 +50,27 @@ def whatif(
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign.predicting.library import LibraryRun
     from e2c_dl.campaign.predicting.measured import MeasuredRun
     from e2c_dl.campaign.predicting.rerun import RerunRequest, check
     from e2c_dl.campaign.predicting.rerun import rerun as run_again
     from e2c_dl.campaign.predicting.whatif import predict
+    from e2c_dl.diagnosis.diagnose import read_run
 
     if testbed is not None:
         from e2c_dl.testbeds import catalogue
 
         catalogue.enter(testbed)  # before anything else: it may start this program again, inside namespaces
     console, read = open_console(quiet=as_json), open_archive(archive)
-    run = MeasuredRun.of(read)
+    known = read_run(read)
+    if known[1] is None:
+        if rerun:
+            raise click.UsageError("--rerun: a script of its own trained there; change the network and start it again")
+        script = LibraryRun.of(read, known[0], known[2])
+        answer = script.predict(script.asked(sets, without))
+        click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
+        return
+    run = MeasuredRun.of(read, known)
     changed = run.asked(sets, without)
     request = RerunRequest(
         testbed=testbed, options=options.given(said), artifacts=options.absolute(artifacts),

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.states import Timeline, timelines
 from e2c_dl.topology import Pair
+from e2c_dl.trace.collectives import flow_spans, of_library
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Spans, Trace
 
@@ -139,7 +140,8 @@ def from_trace(trace: Trace, messages: Messages | None = None) -> Activity:
     states = timelines(trace, messages)
     origin_ns = min(int(timeline.bounds_ns[0]) for timeline in states)
     lanes = tuple(_lane(rank, timeline, origin_ns) for rank, timeline in zip(trace.ranks, states, strict=True))
-    return Activity(lanes=lanes, deliveries=_deliveries(messages, origin_ns))
+    carried = _flows(trace, origin_ns) if of_library(trace) else _deliveries(messages, origin_ns)
+    return Activity(lanes=lanes, deliveries=carried)
 
 
 def _moved(rows: Rows, first: int) -> Rows:
@@ -166,6 +168,17 @@ def _rows(spans: Spans, dtype: np.dtype[Any], origin_ns: int) -> Rows:
     spans = spans[np.argsort(spans["start_ns"], kind="stable")]
     for name in dtype.names or ():
         made[name] = (spans[f"{name[:-2]}_ns"] - origin_ns) / 1e9 if name.endswith("_s") else spans[name]
+    return made
+
+
+def _flows(trace: Trace, origin_ns: int) -> Rows:
+    """Times in which a link of a library was busy, each as a delivery of what it carried."""
+    spans = flow_spans(trace)
+    spans = spans[np.argsort(spans["start_ns"], kind="stable")]
+    made = np.empty(len(spans), dtype=DELIVERY)
+    for name in ("src", "dst", "iteration", "bucket", "nbytes"):
+        made[name] = spans[name]
+    made["start_s"], made["end_s"] = ((spans[end] - origin_ns) / 1e9 for end in ("start_ns", "end_ns"))
     return made
 
 

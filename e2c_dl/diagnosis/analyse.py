@@ -12,8 +12,9 @@ from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
+from e2c_dl.diagnosis.library import about_library, flow_summaries
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import ElementKind, HostSummary, Limitation, LinkSummary, Report
+from e2c_dl.diagnosis.model import DESIGN, EXPECTED, ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import lacks_iterations
 from e2c_dl.diagnosis.references import Reference
@@ -65,6 +66,7 @@ def analyse(
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
+        *about_library(observed),
     )
     return Report(
         iterations=iterations,
@@ -73,7 +75,8 @@ def analyse(
         unexplained=replay.unexplained,
         half_error=half_error,
         hosts=_hosts(prefix, messages, iterations),
-        links=_links(trace, carried),  # bytes of all that was sent, also after the prefix
+        links=_links(trace, carried)
+        or flow_summaries(observed.flows),  # bytes of all that was sent, also after the prefix
         bottlenecks=elements,
         groups=groups,
         findings=found,
@@ -81,6 +84,7 @@ def analyse(
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
         least_visible=_least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
+        reference=EXPECTED if observed.collectives is not None and not observed.design.some else DESIGN,
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         concerned={each.sentence: each.names for each in limitations if each.names},

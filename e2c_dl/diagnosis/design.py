@@ -40,6 +40,11 @@ class Design:
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
         return cls(reference=reference, began_ns=begun_ns, seconds=(ended_ns - begun_ns) / 1e9)
 
+    @property
+    def some(self) -> bool:
+        """Whether anything was designed."""
+        return self.reference.network_emulated or bool(self.reference.compute_factors)
+
     def alone(self, pair: Pair) -> Designed:
         """Design of a link whose bottleneck, if it passes one, nobody else uses."""
         if not self.reference.network_emulated:

@@ -13,7 +13,7 @@ The one module of diagnosis that opens files: all others are functions of values
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from e2c_dl import strategies
 from e2c_dl.archive import layout
@@ -22,6 +22,7 @@ from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.heat import Heat, heat_of
+from e2c_dl.diagnosis.library import library_reference
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.panels import Changed, Recorded
@@ -32,7 +33,11 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Trace
+
+ReadRun = tuple[Trace, Scenario | None, Reference]
+"""What :func:`read_run` gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,19 +81,34 @@ def heat_in(archive: ReadArchive) -> Heat:
     return heat_of(observe(trace, reference))
 
 
-def read_run(archive: ReadArchive) -> tuple[Trace, Scenario, Reference]:
-    """The trace of ``archive``'s run, its scenario, and what that designed. Raises: as :func:`diagnose`."""
+def read_run(archive: ReadArchive) -> ReadRun:
+    """The trace of ``archive``'s run, the scenario that it carried out, and what that designed.
+
+    A script's run, whose library hides its messages, carries out none: of one in its archive it has the links.
+
+    Raises: as :func:`diagnose`.
+    """
     if not any(archive.host(host).recorded for host in archive.hosts):
         raise AnalysisError("no worker left a trace, so there is nothing to analyse")
-    trace, scenario = archive.trace(), load(archive.scenario)  # the only place that loads it
+    trace = archive.trace()
+    if of_library(trace):
+        designed = None
+        if (Place(archive.path) / layout.SCENARIO).exists():
+            emulation = archive.run.emulation
+            designed = reference_of(load(archive.scenario), trace, archive.changes(), emulation, archive.host_facts)
+            designed = designed if emulation else replace(designed, compute_factors={})  # nobody slowed it
+        return trace, None, library_reference(trace, archive.host_facts, designed)  # no strategy of it was trained
+    scenario = load(archive.scenario)
     return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
 
 
-def retraining_of(archive: ReadArchive, scenario: Scenario) -> Retraining | None:
+def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining | None:
     """What simulates ``archive``'s run again, if its ranks went at their own pace; None of any other.
 
     Raises: ArchiveError, InputError.
     """
+    if scenario is None:
+        return None
     facts = archive.host_facts
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
     return Retraining.of(scenario, facts) if known and asynchronous(scenario) else None

@@ -4,7 +4,8 @@
 
     host   seconds of computation, the gradient's as on a host of factor 1 / the median of its class, or its own in a
            small one
-    link   time its messages took, waiting for each other apart / what their sizes take by design, or its own median
+    link   time its messages took, waiting for each other apart / what their sizes take by design, or its own median;
+           of a library's, seconds per bit by its sender's counters / their median
 
 1.0 is as expected, 2.0 twice as slow. It judges nobody: one iteration's value may be noise, which the verdict weighs.
 """
@@ -21,13 +22,14 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import low_median
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.hosts import MIN_PEERS
+from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import warm_up
 
-UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP)  # an evaluation is not in every iteration
+UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP, Phase.COPY)  # an evaluation is not in every iteration
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,12 +48,15 @@ class Heat:
 def heat_of(observed: Observed) -> Heat:
     """The heat of the iterations that all ranks finished."""
     prefix, iterations, design, links = observed.trace, observed.iterations, observed.design, observed.carried
+    flows = observed.flows
     rows = [*_hosts(prefix.ranks, iterations, design), *(_link(link, iterations) for link in links)]
+    rows += [_flow(flow, iterations) for flow in flows]
     start_ns, end_ns = _bounds_ns(prefix, iterations)
     return Heat(
         elements=(
             *(Element(kind=ElementKind.HOST, src=host) for host in prefix.hosts),
             *(each.element for each in links),
+            *(each.element for each in flows),
         ),
         slowdown=np.array([row for row, _ in rows]).reshape(len(rows), iterations),
         by_design=tuple(by_design for _, by_design in rows),
@@ -102,6 +107,14 @@ def _link(link: ObservedLink, iterations: int) -> Row:
     expected = (link.expected_ns + link.designed_delay_ns)[kept]
     expected_ns = np.bincount(number, weights=expected, minlength=iterations).astype(np.float64)
     return _over(took_ns, expected_ns), True
+
+
+def _flow(flow: ObservedFlow, iterations: int) -> Row:
+    """Of one link of a library: what its bytes needed / its own median."""
+    per_bit_s = np.full(iterations, math.nan)
+    known = flow.known[:iterations]
+    per_bit_s[: len(known)][known] = (flow.need_s / np.maximum(1.0, flow.acked_bytes))[:iterations][known]
+    return _over(per_bit_s, _median(per_bit_s[warm_up(iterations) :])), False
 
 
 def _over(above: Floats, below: Floats | float) -> Floats:

@@ -32,6 +32,10 @@ MATERIAL_SPEEDUP = 1.05
 """A departure is material if the run without it is at least this many times faster."""
 
 
+DESIGN = "designed"
+EXPECTED = "expected"
+"""By peers and by an element's own past."""
+
 NAMED = 3
 """Of more links or hosts than this, a sentence names as many: nobody reads sixty."""
 
@@ -53,6 +57,8 @@ class Part(Enum):
     STEP = "step"
     REDUCE = "reduce"
     EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+    COPY = "copies"  # between a host's memory and its device's
     RATE = "rate"
     DELAY = "delay"
     RATE_OR_DELAY = "rate or delay"  # its messages, alike in size and apart in time, do not tell which
@@ -179,6 +185,8 @@ class Report:
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
     concerned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """A limitation that names only some -> all links or hosts that it concerns."""
+    reference: str = DESIGN
+    """What elements are slower than: as DESIGN; EXPECTED of a run of which nothing was designed."""
     staleness: tuple[Staleness, ...] = ()
     """Of whole ranks' updates, in rank order; none where no update can be stale."""
     round_iterations: int = 1

@@ -11,18 +11,22 @@ import numpy as np
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
+from e2c_dl.diagnosis.detection.flow_departures import flow_departures
 from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.detection.stalls import stalls
 from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
 from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.columns import Longs
-from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare
+from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare, prepare_library
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.topology import Pair
+from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
 
@@ -41,6 +45,8 @@ class Observed:
     links: Judgement
     untrusted: Untrusted  # of clocks
     stalled: Stalls
+    collectives: Collectives | None = None  # of a library that hides its messages; None: none hides any
+    flows: tuple[ObservedFlow, ...] = ()  # of such a library's links
 
     @cached_property
     def delays_ns(self) -> Mapping[tuple[int, int], int | Longs]:
@@ -51,11 +57,20 @@ class Observed:
     @cached_property
     def replay(self) -> Replay:
         """The run, to be replayed with changes. Raises: AnalysisError, if the trace contradicts itself."""
+        if self.collectives is not None:
+            return prepare_library(self.trace, self.collectives, self.flows, self.stalled)
         return prepare(self.trace, self.messages, self.delays_ns, self.stalled)
 
     @cached_property
     def measured_links(self) -> Mapping[Pair, MeasuredLink]:
         """Every link that carried something, as it was over the seconds of training."""
+        if self.collectives is not None:
+            return {
+                each.pair: MeasuredLink(
+                    rate_bps=Piecewise.constant(each.carrying_bps), delay_s=Piecewise.constant(each.delay_s)
+                )
+                for each in self.flows
+            }
         hosts = {rank.rank: rank.host for rank in self.trace.ranks}
         return {
             (hosts[src], hosts[dst]): measured_link(rows, self.design.began_ns, self.delays_ns.get((src, dst), 0))
@@ -80,6 +95,8 @@ def observe(trace: Trace, reference: Reference) -> Observed:
     messages = join(prefix)
     design = Design.of(prefix, reference)
     windows = Windows.of(prefix, design.began_ns)
+    if of_library(prefix):
+        return _of_library(trace, prefix, iterations, design, windows)
     carried = carried_by_link(prefix, messages, iterations, design)
     untrusted = untrusted_clocks(prefix, carried, windows)
     believed = [replace(link, by_receiver=True) if {*link.pair} & untrusted.between else link for link in carried]
@@ -88,4 +105,14 @@ def observe(trace: Trace, reference: Reference) -> Observed:
         whole=trace, trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
         carried=carried, links=links, untrusted=untrusted,
         stalled=stalls(prefix, carried, design),
+    )  # fmt: skip
+
+
+def _of_library(trace: Trace, prefix: Trace, iterations: int, design: Design, windows: Windows) -> Observed:
+    """What ``trace``, cut to ``prefix``, shows of a run whose library hides its messages."""
+    flows = observed_flows(prefix, iterations)
+    return Observed(
+        whole=trace, trace=prefix, iterations=iterations, messages=join(prefix), design=design, windows=windows,
+        carried=(), links=flow_departures(flows, windows, design), untrusted=untrusted_clocks(prefix, (), windows),
+        stalled=stalls(prefix, (), design), collectives=collectives(prefix), flows=flows,
     )  # fmt: skip

@@ -68,7 +68,7 @@ def reference_of(
         compute_factors=compute_factors(scenario, changes, _seconds(trace)),
         batch_sizes={} if trained is None else {host.name: trained.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=trained is not None and trained.batching != "fixed",
-        hardware={host: _hardware(facts) for host, facts in host_facts.items()},
+        hardware={host: hardware_of(facts) for host, facts in host_facts.items()},
         normal_s=_normal_s(scenario, emulation, host_facts),
         modelled=str(emulation.get("backend", "")).startswith(VIRTUAL),
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
@@ -76,7 +76,8 @@ def reference_of(
     )  # fmt: skip
 
 
-def _hardware(facts: HostFacts | None) -> str:
+def hardware_of(facts: HostFacts | None) -> str:
+    """Class of the host that left ``facts``."""
     return UNKNOWN if facts is None or not facts.cpu_model else f"{facts.cpu_model} x {facts.cores or '?'}"
 
 

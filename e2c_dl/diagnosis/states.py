@@ -11,6 +11,10 @@ The first that applies, in the order of :class:`State`, wins. COMPUTE is the uni
 PROPAGATE is the union, over messages from or to this rank, of first byte's departure to last byte's arrival; of a
 message without a second half, what its own rank saw. WAIT is the union of all AWAIT spans. All arithmetic is in whole
 nanoseconds: the sum over states is the wall time exactly.
+
+Where a library hides its messages, PROPAGATE is when FLOW spans from or to this rank carry something, but not while it
+waits for ranks that have not joined its collective; of a rank without FLOW spans, from when the last rank of a
+collective has joined until this one has its result.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.collectives import Collectives, collectives, flow_spans, of_library
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Spans, State, Trace
 
@@ -75,6 +80,9 @@ class Timeline:
 
 def timelines(trace: Trace, messages: Messages) -> tuple[Timeline, ...]:
     """One Timeline per rank, over its TRAINING span. Raises: AnalysisError, if a rank has none."""
+    if of_library(trace):
+        of, flows = collectives(trace), flow_spans(trace)
+        return tuple(_timeline(rank, _carried(rank.rank, of, flows)) for rank in trace.ranks)
     ranks, on_the_way = _on_the_way(messages)
     found = []
     for rank in trace.ranks:
@@ -84,7 +92,7 @@ def timelines(trace: Trace, messages: Messages) -> tuple[Timeline, ...]:
 
 
 def timeline(rank: RankTrace, messages: Messages) -> Timeline:
-    """The states of one rank over its TRAINING span. Raises: AnalysisError, if it has none."""
+    """The states of one rank over its TRAINING span, by ``messages``. Raises: AnalysisError, if it has none."""
     ranks, on_the_way = _on_the_way(messages)
     return _timeline(rank, on_the_way[ranks == rank.rank])
 
@@ -130,6 +138,27 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
 
 def _intervals(spans: Spans, chosen: npt.NDArray[np.bool_]) -> Times:
     return np.stack([spans["start_ns"][chosen], spans["end_ns"][chosen]], axis=1)
+
+
+def _carried(rank: int, of: Collectives, flows: Spans) -> Times:
+    """When what ``rank`` sent or received was under way, shape (n, 2)."""
+    in_flight = of.in_flight(rank)
+    own = flows[(flows["src"] == rank) | (flows["dst"] == rank)]
+    if not len(own):
+        return in_flight
+    joined = of.parts[of.parts["rank"] == rank]
+    waiting = np.stack([joined["joined_ns"], joined["ended_ns"]], axis=1)
+    times = np.stack([own["start_ns"], own["end_ns"]], axis=1)
+    return _without(times, _without(waiting, in_flight))
+
+
+def _without(times: Times, others: Times) -> Times:
+    """When ``times`` cover and ``others`` do not, shape (n, 2)."""
+    if not len(times):
+        return times
+    bounds, codes = partition(int(times.min()) - 1, int(times.max()) + 1, [others, times])
+    chosen = codes == 1
+    return np.stack([bounds[:-1][chosen], bounds[1:][chosen]], axis=1)
 
 
 def _on_the_way(messages: Messages) -> tuple[Times, Times]:

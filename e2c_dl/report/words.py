@@ -11,7 +11,7 @@ from enum import Enum
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, NAMED, Element, ElementKind, Finding, Part, Report, SpeedUp
+from e2c_dl.diagnosis.model import DESIGN, MATERIAL_SPEEDUP, NAMED, Element, ElementKind, Finding, Part, Report, SpeedUp
 from e2c_dl.diagnosis.stretches import When
 
 SAME_PACE = 0.1  # mean and median of iterations that are of one kind are no further apart
@@ -22,6 +22,8 @@ _VERBS = {
     Part.STEP: "takes its steps",
     Part.REDUCE: "sums vectors",
     Part.EVALUATION: "evaluates",
+    Part.CHECKPOINT: "writes checkpoints",
+    Part.COPY: "copies between memories",
     Part.RATE: "carries data",
     Part.DELAY: "delivers later, and so carries data",
     Part.RATE_OR_DELAY: "carries data",
@@ -81,14 +83,15 @@ def verdict(report: Report, whole: str = "this run") -> Verdict:
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
     best = _speed_up(report.bottlenecks[0], report.run_s) if report.bottlenecks else ""
     if report.culprits:
-        blamed = "; ".join(accusation(finding, report.run_s) for finding in report.culprits)
+        blamed = "; ".join(accusation(finding, report.run_s, report.reference) for finding in report.culprits)
         points = tuple(finding.evidence for finding in report.culprits)
         if best:
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    headline = _no_culprit(report) + (f" The bottleneck, slow by design, is {best}." if best else "")
+    known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
+    headline = _no_culprit(report) + (f" {known} is {best}." if best else "")
     return Verdict(tone=Tone.HEALTHY, headline=headline, points=points, asides=_asides(report))
 
 
@@ -105,7 +108,7 @@ def _asides(report: Report) -> tuple[str, ...]:
     return tuple(said)
 
 
-def accusation(finding: Finding, run_s: float) -> str:
+def accusation(finding: Finding, run_s: float, reference: str = DESIGN) -> str:
     """``host fog-2 computes 3.0 × slower than designed since iteration 20 (second 4.3) (would save 21.0 s of 52.0 s)``.
 
     Of departures that hide each other: ``(would save 7.1 s of 30.9 s with all else as designed, 0 s by itself)``.
@@ -113,12 +116,12 @@ def accusation(finding: Finding, run_s: float) -> str:
     said = []
     if finding.slowdown > 1:
         when = "" if finding.when.when is When.PERSISTENT else f" {finding.when.described()}"
-        said.append(f"{_VERBS[finding.part]} {formatting.times(finding.slowdown)} slower than designed{when}")
+        said.append(f"{_VERBS[finding.part]} {formatting.times(finding.slowdown)} slower than {reference}{when}")
     if finding.stalled_s:
         said.append(f"stalled for {formatting.seconds(finding.stalled_s)}")
     saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
-        saving += f" with all else as designed, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
+        saving += f" with all else as {reference}, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{named(finding.element)} {' and '.join(said)} ({saving})"
 
 
@@ -167,13 +170,14 @@ def _is_hidden(finding: Finding) -> bool:
 
 
 def _no_culprit(report: Report) -> str:
+    asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
-        return f"No culprit: {departures} from what was designed, none costs {least} or more."
+        return f"No culprit: {departures} from {asked}, none costs {least} or more."
     if report.limitations:  # "everything" would cover what was not judged
-        return "No culprit: nothing that could be judged departs from what was designed." + _unseen(report)
-    return "No culprit: everything ran as designed." + _unseen(report)
+        return f"No culprit: nothing that could be judged departs from {asked}." + _unseen(report)
+    return f"No culprit: everything ran as {report.reference}." + _unseen(report)
 
 
 def _unseen(report: Report) -> str:

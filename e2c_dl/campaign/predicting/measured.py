@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.campaign.predicting.asked import asked
-from e2c_dl.diagnosis.diagnose import read_run
+from e2c_dl.diagnosis.diagnose import ReadRun, read_run
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
@@ -15,7 +15,7 @@ from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.emulation.compute import Method as Slowed
-from e2c_dl.errors import InputError
+from e2c_dl.errors import AnalysisError, InputError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
@@ -35,9 +35,17 @@ class MeasuredRun:
     retraining: Retraining
 
     @classmethod
-    def of(cls, archive: ReadArchive) -> MeasuredRun:
-        """Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed."""
-        trace, scenario, reference = read_run(archive)
+    def of(cls, archive: ReadArchive, known: ReadRun | None = None) -> MeasuredRun:
+        """Of ``archive``, if it is not ``known`` already.
+
+        Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed.
+        """
+        trace, scenario, reference = known or read_run(archive)
+        if scenario is None:
+            raise AnalysisError(
+                f"{archive.path}: a script of its own trained there, whose strategy nobody can simulate again; "
+                "e2c-dl whatif replays it"
+            )
         retraining = Retraining.of(scenario, archive.host_facts, _seconds_of(scenario))
         return cls(archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining)
 

@@ -4,7 +4,9 @@
 
     COMPUTE      FORWARD + BACKWARD, as on a host of factor 1: the factor's work per second adds up, a factor does not
     DATA         drawing the batch
-    STEP, REDUCE, EVALUATION    per span: some ranks do more of them by their role
+    COPY                        between a host's memory and its device's
+    STEP, REDUCE, EVALUATION,   per span: some ranks do more of them by their role
+    CHECKPOINT
 
 Warm-up is left out, and iterations in which the process stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
 """
@@ -29,8 +31,10 @@ PHASES = {
     Part.STEP: frozenset({Phase.STEP}),
     Part.REDUCE: frozenset({Phase.REDUCE}),
     Part.EVALUATION: frozenset({Phase.EVALUATE}),
+    Part.CHECKPOINT: frozenset({Phase.CHECKPOINT}),
+    Part.COPY: frozenset({Phase.COPY}),
 }
-PER_SPAN = frozenset({Part.STEP, Part.REDUCE, Part.EVALUATION})
+PER_SPAN = frozenset({Part.STEP, Part.REDUCE, Part.EVALUATION, Part.CHECKPOINT})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -245,7 +245,8 @@ def _evidence(verdict: _Verdict, design: Design) -> str:
     observed_s, expected_s = _seconds(verdict)
     doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
     verb = doing.get(of.part, f"is in {of.part.value} for")
-    batch = f" for a batch of {design.reference.batch_sizes.get(of.host, 1)}" if of.part is Part.COMPUTE else ""
+    known = of.part is Part.COMPUTE and of.host in design.reference.batch_sizes
+    batch = f" for a batch of {design.reference.batch_sizes[of.host]}" if known else ""
     designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
     return (
         f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{batch} {judged.stretches.described()}; "

@@ -8,6 +8,8 @@ The model is happens-before with observed durations. A moment follows::
     AWAIT_BUCKET's end  the end of that bucket's BACKWARD
     AWAIT_MESSAGE's end the message's arrival
     AWAIT_SENT's end    the end of that SEND
+    AWAIT_COLLECTIVE's  the collective is done (:mod:`e2c_dl.diagnosis.replay.library`, for a library that hides its
+    end                 messages)
 
 and messages of one directed link are served one after another (:mod:`e2c_dl.diagnosis.replay.queue`), in the order in
 which they were.
@@ -30,13 +32,14 @@ from types import MappingProxyType
 
 import numpy as np
 
+from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.columns import NONE, Longs, Moments, Queue, in_order_of_time
 from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
 from e2c_dl.diagnosis.replay.halves import half_error
+from e2c_dl.diagnosis.replay.library import library_program
 from e2c_dl.diagnosis.replay.program import (
-    IS_COMPUTE,
     SpanKey,
     causes,
     held,
@@ -48,12 +51,15 @@ from e2c_dl.diagnosis.replay.program import (
 )
 from e2c_dl.diagnosis.replay.queue import Delays, queue_of, served
 from e2c_dl.diagnosis.replay.services import Services, costs
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
-from e2c_dl.diagnosis.states import training_ns
+from e2c_dl.diagnosis.replay.whatif import LINK_PHASES, UNCHANGED, WhatIf
+from e2c_dl.diagnosis.states import is_one_of, training_ns
 from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.topology import Pair
-from e2c_dl.trace.messages import Messages, keys
-from e2c_dl.trace.model import Trace
+from e2c_dl.trace.collectives import Collectives
+from e2c_dl.trace.messages import MESSAGE, Messages, keys
+from e2c_dl.trace.model import COMPUTE, Trace
+
+_SERVED = is_one_of(COMPUTE | LINK_PHASES)
 
 UNITS_A_SECOND = 10_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""
@@ -146,7 +152,7 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
 
     Raises: AnalysisError, if a rank has no TRAINING span or the trace contradicts itself.
     """
-    intervals = np.array([training_ns(rank) for rank in trace.ranks], dtype=np.int64)
+    intervals = _intervals_ns(trace)
     start_ns = int(intervals[:, 0].min())
     program = program_of(trace)
     order, link = served(messages.joined)
@@ -160,26 +166,57 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
     of_messages_ns = np.append(queue.arrived_ns, queue.sent_ns)
     moments = moments_of(program, cause, of_messages_ns, start_ns, intervals[:, 1])
     waits = uncaused(program, cause)
+    links = [_link(trace, src, dst) for src, dst in messages.by_link()]
+    return _replay(trace, moments, waits, queue, links, stalls, len(waits) + unbegun(program))
+
+
+def prepare_library(trace: Trace, of: Collectives, flows: Sequence[ObservedFlow], stalls: Stalls = NO_STALLS) -> Replay:
+    """The replay of ``trace``, whose library carried the collectives ``of`` over links that show ``flows``.
+
+    Raises: AnalysisError, if a rank has no TRAINING span or the trace contradicts itself.
+    """
+    intervals = _intervals_ns(trace)
+    start_ns = int(intervals[:, 0].min())
+    program = library_program(trace, of, flows, start_ns, intervals[:, 1])
+    none = np.empty(0, dtype=np.int64)
+    queue = queue_of(np.empty(0, dtype=MESSAGE), none, none, {}, start_ns)
+    links = [each.element for each in flows]
+    uncaused_waits = len(program.uncaused) + program.unbegun
+    return _replay(trace, program.moments, program.uncaused, queue, links, stalls, uncaused_waits)
+
+
+def _intervals_ns(trace: Trace) -> Longs:
+    """Start and end of every rank's training, shape (ranks, 2)."""
+    return np.array([training_ns(rank) for rank in trace.ranks], dtype=np.int64)
+
+
+def _link(trace: Trace, src: int, dst: int) -> Element:
+    hosts = {rank.rank: rank.host for rank in trace.ranks}
+    return Element(kind=ElementKind.LINK, src=hosts[src], dst=hosts[dst])
+
+
+def _replay(
+    trace: Trace, moments: Moments, waits: Longs, queue: Queue, links: Sequence[Element], stalls: Stalls, uncaused: int
+) -> Replay:  # fmt: skip
+    """The replay of ``moments``, of which the last are the ranks' ends, and ``waits`` end waits without a cause."""
+    intervals, count = _intervals_ns(trace), len(moments.first)
     moments, queue, number = in_order_of_time(held(moments, waits), queue)
-    ends = number[program.count - len(trace.ranks) : program.count].astype(np.int64)
-    services = _services(trace, messages, moments, queue, stalls)
+    ends = number[count - len(trace.ranks) : count].astype(np.int64)
+    services = _services(trace, links, moments, queue, stalls)
     return Replay(
         elements=tuple(services.elements),
         graph=build(moments, queue, len(services.elements)),
         ends=ends,
         services=services,
         critical=critical_path(moments, queue, int(ends[np.argmax(intervals[:, 1])]), services),
-        measured_ns=int(intervals[:, 1].max()) - start_ns,
-        uncaused=len(waits) + unbegun(program),
+        measured_ns=int(intervals[:, 1].max() - intervals[:, 0].min()),
+        uncaused=uncaused,
     )
 
 
-def _services(trace: Trace, messages: Messages, moments: Moments, queue: Queue, stalls: Stalls) -> Services:
+def _services(trace: Trace, links: Sequence[Element], moments: Moments, queue: Queue, stalls: Stalls) -> Services:
     """The services of ``moments`` and ``queue``, and in which of them something stalled."""
-    hosts = {rank.rank: rank.host for rank in trace.ranks}
-    elements = [Element(kind=ElementKind.HOST, src=host) for host in trace.hosts]
-    links = messages.by_link()
-    elements += [Element(kind=ElementKind.LINK, src=hosts[src], dst=hosts[dst]) for src, dst in links]
+    elements = [*(Element(kind=ElementKind.HOST, src=host) for host in trace.hosts), *links]
     number = {element: place for place, element in enumerate(elements)}
     stalled = {
         len(moments.first) + message: stall for message, stall in _stalled_messages(stalls, queue, number).items()
@@ -190,7 +227,7 @@ def _services(trace: Trace, messages: Messages, moments: Moments, queue: Queue, 
     units = sorted(stalled)
     return Services(
         elements=number,
-        element=np.append(np.where(IS_COMPUTE[moments.phase], moments.rank, NONE), queue.link),
+        element=np.append(np.where(_SERVED[moments.phase], moments.rank, NONE), queue.link),
         phase=np.append(moments.phase, np.zeros_like(queue.link)),
         begin_s=begin_ns / 1e9,
         stalled=np.array(units, dtype=np.int64),

@@ -14,7 +14,7 @@ import numpy as np
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.columns import Doubles, Ints, Longs, Moments, Queue
 from e2c_dl.diagnosis.replay.graph import Costs
-from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.diagnosis.replay.whatif import LINK_PHASES, Change, WhatIf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Services:
         scale, less_ns = np.ones(len(units)), np.zeros(len(units))
         for change in changes:
             own = np.full(len(units), True)
-            if change.element.kind is ElementKind.HOST:
+            if change.element.kind is ElementKind.HOST or change.phases <= LINK_PHASES:
                 own = np.isin(self.phase[units], sorted(change.phases))
             at_s = self.begin_s[units[own]]
             scale[own] *= change.scale.at(at_s)

@@ -23,6 +23,10 @@ from e2c_dl.trace.model import GRADIENT, Phase
 AS_OBSERVED = Piecewise.constant(1.0)
 NO_LESS = Piecewise.constant(0.0)
 
+RATE, WAY = frozenset({Phase.FLOW}), frozenset({Phase.RECEIVE})
+LINK_PHASES = RATE | WAY
+"""What a link does for a library's transfer: it carries bytes at its rate, each a delay later."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
@@ -32,7 +36,8 @@ class Change:
     """
 
     element: Element  # a host or a directed link
-    phases: frozenset[Phase] = GRADIENT  # of a host, which of its computing phases; of a link without meaning
+    phases: frozenset[Phase] = GRADIENT
+    """Of a host, which of its computing phases. Of a link in a library's transfers: RATE, or WAY; else all of it."""
     scale: Piecewise = AS_OBSERVED  # over seconds of training: times as long as observed
     less_s: Piecewise = (
         NO_LESS  # over seconds of training: of a link's delay, or of each of a host's spans; none below 0

@@ -1,0 +1,190 @@
+"""Links of a library that hides its messages: which of them are slower, later or lossier, by their senders' counters.
+
+Each is held to what its peers do, those that carry data in the same run; where a scenario designed rates, to what its
+peers do beside theirs. A link departs where all of these hold:
+
+=============  =========================================================================================================
+rate           its delivery rate, a series over iterations (:mod:`.series`), is below LEAST_RATE of the peers' median;
+               so are its bytes acknowledged per second busy, below LEAST_BUSY: the one alone also moves with chance
+delay          its least round trip is above MOST_TRIPS times the peers' median and LEAST_LATER more. A round trip does
+               not say which way is long: both links of the pair are named
+loss           as rate, and more than LEAST_LOST of its segments were sent again, MORE_LOST times the peers' median
+=============  =========================================================================================================
+
+Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.departures import Departure, Judgement
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.series import Judged, Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.flows import ObservedFlow
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import RATE, WAY, Change, WhatIf
+from e2c_dl.diagnosis.stretches import throughout
+from e2c_dl.trace.warm_up import warm_up
+
+LEAST_RATE = 0.87
+LEAST_BUSY = 0.95
+MOST_TRIPS, LEAST_LATER_S = 2.0, 0.003
+LEAST_LOST, MORE_LOST = 0.002, 5.0
+LEAST_LINKS = 3  # of two, neither tells which is normal
+LEAST_ITERATIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Judged:
+    """One link beside its peers."""
+
+    flow: ObservedFlow
+    judged: Judged
+    busy_bps: Doubles  # (windows,) acknowledged bits per second busy, beside its design
+    usual_bps: Doubles  # ... of its peers' median link
+    by_peers: bool
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether both counters tell it, over enough iterations."""
+        windows = self.judged.windows
+        if windows.sum() < LEAST_ITERATIONS:
+            return False
+        return not self.by_peers or float(np.median((self.busy_bps / self.usual_bps)[windows])) < LEAST_BUSY
+
+
+def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Design) -> Judgement:
+    """Which of ``flows`` depart, and what could not be judged."""
+    series = {flow: made for flow in flows if (made := _series(flow, windows, design)) is not None}
+    unjudged = [str(flow.element) for flow in flows if flow not in series]
+    limitations = []
+    if unjudged:
+        few = f"fewer than {LEAST_ITERATIONS} iterations after warm-up tell it"
+        limitations.append(Limitation.of(f"No verdict on the rate of {{}}: {few}.", "link", unjudged))
+    judged = _judged(series, design)
+    late = _late(flows)
+    slow = {each.flow for each in judged if each.is_slow and each.judged.excess_s > 0}
+    departures = [_later(flow, usual_s, design) for flow, usual_s in late.items()]
+    departures += [
+        _slower(each, _lost(each.flow, flows)) for each in judged if each.flow in slow and each.flow not in late
+    ]  # fmt: skip
+    return Judgement(
+        departures=tuple(departures), limitations=tuple(limitations),
+        least_visible=max((each.judged.resolution for each in judged), default=None),
+        judged=frozenset(each.flow.element for each in judged),
+    )  # fmt: skip
+
+
+def _series(flow: ObservedFlow, windows: Windows, design: Design) -> Series | None:
+    """How long its bits took in each iteration after warm-up; None, if too few tell."""
+    count = min(len(windows), len(flow.busy_s))
+    chosen = (flow.known & (flow.need_s > 0))[:count] & (np.arange(count) >= warm_up(count))
+    if chosen.sum() < LEAST_ITERATIONS:
+        return None
+    took_s = flow.need_s[:count][chosen]
+    bits = 8 * flow.acked_bytes[:count][chosen] / _designed_bps(flow, design)
+    return Series(
+        values=np.log(took_s / bits), iterations=np.flatnonzero(chosen), begins_s=windows.begins_s[:count][chosen],
+        until_s=windows.until_s, spent_s=took_s,
+    )  # fmt: skip
+
+
+def _designed_bps(flow: ObservedFlow, design: Design) -> float:
+    """The rate that was designed of it, mean over the run; 1.0 where none was."""
+    rate = design.alone(flow.pair).own
+    return 1.0 if rate is None else float(rate.total(np.array([design.seconds]))[0] / max(design.seconds, 1e-9))
+
+
+def _judged(series: dict[ObservedFlow, Series], design: Design) -> list[_Judged]:
+    own = dict(zip(series, levelled([*series.values()]), strict=True))
+    by_peers = len(own) >= LEAST_LINKS
+    busy = {flow: _busy_bps(flow, each, design) for flow, each in series.items()}
+    found = []
+    for flow, one in own.items():
+        reference = _usual([other for each, other in own.items() if each is not flow]) if by_peers else one.base
+        usual = [float(np.median(busy[other])) for other in busy if other is not flow] if by_peers else [1.0]
+        found.append(
+            _Judged(
+                flow=flow, judged=one.judged(reference, -float(np.log(LEAST_RATE)) if by_peers else 0.0),
+                busy_bps=busy[flow], usual_bps=np.full(len(busy[flow]), np.median(usual)), by_peers=by_peers,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _usual(others: Sequence[Levelled]) -> float:
+    """The median of ``others``' usual levels."""
+    return float(np.median([float(np.median(each.series.values)) for each in others]))
+
+
+def _busy_bps(flow: ObservedFlow, series: Series, design: Design) -> Doubles:
+    bits = 8 * flow.acked_bytes[series.iterations] / _designed_bps(flow, design)
+    return np.asarray(bits / flow.busy_s[series.iterations])
+
+
+def _late(flows: Sequence[ObservedFlow]) -> dict[ObservedFlow, float]:
+    """Those whose round trips are longer than their peers' -> the peers' usual delay, one way."""
+    told = [flow for flow in flows if flow.delay_s > 0]
+    found = {}
+    if len(told) >= LEAST_LINKS:
+        for flow in told:
+            usual_s = 2 * float(np.median([other.delay_s for other in told if other is not flow]))
+            if 2 * flow.delay_s > MOST_TRIPS * usual_s + LEAST_LATER_S:
+                found[flow] = usual_s / 2
+    return found
+
+
+def _lost(flow: ObservedFlow, flows: Sequence[ObservedFlow]) -> float | None:
+    """The share of its segments that were sent again, if that explains a rate; else None."""
+    shares = {each: float(each.retransmissions.sum() / max(1.0, each.segments.sum())) for each in flows}
+    usual = float(np.median([share for each, share in shares.items() if each is not flow] or [0.0]))
+    return shares[flow] if shares[flow] > max(LEAST_LOST, MORE_LOST * usual) else None
+
+
+def _slower(each: _Judged, lost: float | None) -> Departure:
+    flow, judged = each.flow, each.judged
+    windows = judged.levelled.series.iterations[judged.windows]
+    observed_bps = float(np.median(8 * flow.acked_bytes[windows] / flow.need_s[windows]))
+    busy = float(np.median((each.busy_bps / each.usual_bps)[judged.windows]))
+    held = f"{formatting.times(judged.slowdown)} below what the other links of this run do" if each.by_peers else (
+        f"{formatting.times(judged.slowdown)} below its own best"
+    )  # fmt: skip
+    said = f"{flow.element} delivered {formatting.rate(observed_bps)} {judged.stretches.described()}, {held}"
+    if each.by_peers:
+        said += f"; while it was busy, {formatting.percent(busy)} of what they carry"
+    if lost is not None:
+        said += f"; {formatting.percent(lost)} of its segments were sent again"
+    change = Change(element=flow.element, phases=RATE, scale=judged.scale())
+    return Departure(
+        element=flow.element, part=Part.RATE if lost is None else Part.LOSS, when=judged.stretches,
+        slowdown=judged.slowdown, observed=observed_bps, expected=observed_bps * judged.slowdown,
+        evidence=f"{said}.", restored=WhatIf(changes=(change,)), excess_s=judged.excess_s,
+    )  # fmt: skip
+
+
+def _later(flow: ObservedFlow, usual_s: float, design: Design) -> Departure:
+    """The departure of both links of a pair, of which one's data shows that a way between them is long."""
+    (src, dst), slowdown = flow.pair, flow.delay_s / usual_s if usual_s else float("inf")
+    known = flow.known
+    crossings = float(np.median(flow.busy_s[known]))
+    evidence = (
+        f"The least round trip between {src} and {dst} is {formatting.seconds(2 * flow.delay_s)}, of other links "
+        f"{formatting.seconds(2 * usual_s)}; it does not say which way is long."
+    )
+    rate_bps = flow.carrying_bps
+    whole = Piecewise.constant(min(1.0, 1 / slowdown))
+    changes = tuple(Change(element=flow.element, phases=each, scale=whole) for each in (WAY, RATE))
+    return Departure(
+        element=Element(kind=ElementKind.GROUP, src=f"links between {src} and {dst}"),
+        members=(flow.element, Element(kind=ElementKind.LINK, src=dst, dst=src)), part=Part.DELAY,
+        when=throughout(design.seconds), slowdown=slowdown, observed=rate_bps, expected=rate_bps * slowdown,
+        evidence=evidence, restored=WhatIf(changes=changes), excess_s=crossings * len(known) * (1 - 1 / slowdown),
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""What a run whose library hides its messages can and cannot tell, in sentences, and what its links carried.
+
+Its reference: what its ranks are, links as the scenario has them if one is given. Without one nothing is designed, and
+hosts and links are held to each other and to their own past.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from e2c_dl.archive.records import HostFacts
+from e2c_dl.diagnosis.detection.flow_departures import LEAST_LINKS
+from e2c_dl.diagnosis.flows import ObservedFlow
+from e2c_dl.diagnosis.model import Limitation, LinkSummary
+from e2c_dl.diagnosis.observed import Observed
+from e2c_dl.diagnosis.references import Reference, hardware_of
+from e2c_dl.topology import Host, Topology
+from e2c_dl.trace.model import COMPUTE, Phase, Trace
+
+NO_SERVICE = "script"
+_SLOT = re.compile(r"(.+)_[0-9]+")
+LEAST_COMPUTED = 0.05  # of a rank's training: whose spans of computing are less, hides them
+TRACED, WORLD_SIZE = "traced", "world_size"
+"""Of a run's facts: what is known of the script, and of that how many ranks there were, traced or not."""
+
+
+def library_reference(
+    trace: Trace, host_facts: Mapping[str, HostFacts | None], designed: Reference | None = None
+) -> Reference:
+    """What is known beforehand of the run that left ``trace``; ``host_facts``: host -> its facts, None if it left none.
+
+    ``designed``: by its scenario, if it has one. A host called NAME_SLOT, of which several ranks ran on NAME, is where
+    that has NAME.
+    """
+    names = () if designed is None else designed.topology.names
+    places = {rank.host: _place(rank.host, names) for rank in trace.ranks}
+    hosts = tuple(
+        Host(name=rank.host, layer=rank.layer, service=NO_SERVICE, service_id="", role="", rank=rank.rank)
+        for rank in trace.ranks
+    )
+    hardware = {host: _hardware(host_facts.get(host)) for host in places}
+    if designed is None:
+        topology = Topology(hosts=hosts)
+        return Reference(
+            topology=topology, compute_factors={}, batch_sizes={}, hardware=hardware, network_emulated=False
+        )
+    pairs = {(src, dst): (places[src], places[dst]) for src in places for dst in places}
+    links, changing, factors = designed.topology.links, designed.schedules.links, designed.compute_factors
+    return replace(
+        designed, hardware=hardware, batch_sizes={}, batches_change=False, normal_s={}, network_emulated=True,
+        topology=Topology(hosts=hosts, links={pair: links[of] for pair, of in pairs.items() if of in links}),
+        compute_factors={host: factors[place] for host, place in places.items() if place in factors},
+        schedules=replace(
+            designed.schedules, links={pair: changing[of] for pair, of in pairs.items() if of in changing}
+        ),
+    )  # fmt: skip
+
+
+def _hardware(facts: HostFacts | None) -> str:
+    """Class of a host; of one whose processor is not told, by what it is and how many cores it has."""
+    if facts is not None and not facts.cpu_model and facts.machine:
+        return f"{facts.machine} x {facts.cores or '?'}"
+    return hardware_of(facts)
+
+
+def _place(host: str, names: Collection[str]) -> str:
+    slot = _SLOT.fullmatch(host)
+    return slot[1] if slot and host not in names and slot[1] in names else host
+
+
+def flow_summaries(flows: Sequence[ObservedFlow]) -> tuple[LinkSummary, ...]:
+    """One per link that carried data: a message is a stretch of time in which it was busy."""
+    return tuple(
+        LinkSummary(
+            src=each.pair[0], dst=each.pair[1], messages=each.spans, sent_bytes=each.total_bytes,
+            received_bytes=each.total_bytes, rate_bps=each.rate_bps, transfer_s=each.busy_span_s,
+        )
+        for each in flows
+    )  # fmt: skip
+
+
+def about_library(observed: Observed) -> Iterator[Limitation]:
+    """What the trace of a library's run leaves open; nothing of any other."""
+    if observed.collectives is None:
+        return
+    yield from _about_ranks(observed)
+    yield from _about_collectives(observed)
+    yield from _about_links(observed)
+    yield from (Limitation(sentence=sentence) for sentence in observed.trace.connections.limitations)
+
+
+def _about_ranks(observed: Observed) -> Iterator[Limitation]:
+    ranks, size = observed.trace.ranks, int(observed.trace.facts.get(TRACED, {}).get(WORLD_SIZE, 0))
+    if size > len(ranks):
+        missing = f"{size - len(ranks)} of {size} ranks left no trace"
+        yield Limitation(sentence=f"{missing}: what the others waited for may be theirs.")
+    hidden = []
+    for rank in ranks:
+        spans = rank.spans[np.isin(rank.spans["phase"], sorted(COMPUTE))]
+        training = rank.spans[rank.spans["phase"] == Phase.TRAINING]
+        lasted_ns = float((training["end_ns"] - training["start_ns"]).sum())
+        if float((spans["end_ns"] - spans["start_ns"]).sum()) < LEAST_COMPUTED * lasted_ns:
+            hidden.append(rank.host)
+    if hidden:
+        why = "compiled graphs and own loops hide it"
+        yield Limitation.of(f"Hardly any computing of {{}} was seen ({why}): it counts as other.", "host", hidden)
+    if observed.design.reference.normal_s or observed.design.reference.modelled:
+        return
+    nothing = "Nothing was designed of this run's hosts"
+    yield Limitation(sentence=f"{nothing}: they are held to each other, and to their own past.")
+
+
+def _about_collectives(observed: Observed) -> Iterator[Limitation]:
+    found = observed.collectives
+    if found is None or len(observed.trace.ranks) < 2:
+        return
+    if not len(found):
+        unknown = "what ranks wait for each other is not known"
+        yield Limitation(sentence=f"No collective was seen: {unknown}, and savings are of each alone.")
+        return
+    if found.torn:
+        yield Limitation(sentence=f"{found.torn} collectives lack a rank, and explain no wait.")
+
+
+def _about_links(observed: Observed) -> Iterator[Limitation]:
+    found, flows = observed.collectives, observed.flows
+    if found is None or not len(found):
+        return
+    if not flows:
+        invisible = "shared memory, RDMA and NVLink count no bytes that can be read"
+        yield Limitation(sentence=f"No connection showed what collectives carried ({invisible}): no verdict on links.")
+        return
+    yield Limitation(
+        sentence="Savings of links are those of a ring, each of which carries its part at the rate its sender saw; "
+        "the library may send otherwise."
+    )
+    if not observed.design.reference.network_emulated:
+        yield Limitation(sentence=_undesigned(len(flows)))
+
+
+def _undesigned(links: int) -> str:
+    if links < LEAST_LINKS:
+        return "Nothing was designed of this run's links, and few carried data: each is held to its own past."
+    return "Nothing was designed of this run's links: each is held to what the others do, whatever it is made for."

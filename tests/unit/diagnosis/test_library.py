@@ -1,0 +1,146 @@
+"""A verdict on runs whose library hides its messages: whose own computing, which link, and what cannot be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from e2c_dl.archive.records import HostFacts
+from e2c_dl.diagnosis.activity import from_trace
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.heat import heat_of
+from e2c_dl.diagnosis.library import library_reference
+from e2c_dl.diagnosis.model import Element, ElementKind, Part, Report
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.states import timelines
+from e2c_dl.errors import AnalysisError
+from e2c_dl.report.words import verdict
+from e2c_dl.trace.collectives import Collectives, collectives
+from e2c_dl.trace.connections import NONE
+from e2c_dl.trace.messages import join
+from e2c_dl.trace.model import Phase, State, Trace
+from tests.ddp import Ddp, name, simulate
+
+NOISY = Ddp(noise=0.1)
+
+
+def report_of(trace: Trace) -> Report:
+    facts = {rank.host: HostFacts(cpu_model="any", cores=2) for rank in trace.ranks}
+    return analyse(trace, library_reference(trace, facts))
+
+
+def link(src: int, ranks: int = 4) -> Element:
+    return Element(kind=ElementKind.LINK, src=name(src), dst=name((src + 1) % ranks))
+
+
+def without(trace: Trace, rank: int, *phases: Phase) -> Trace:
+    """``trace``, of whose ``rank`` these phases were not recorded."""
+    own = trace.ranks[rank]
+    kept = replace(own, spans=own.spans[~np.isin(own.spans["phase"], phases)])
+    return replace(trace, ranks=tuple(kept if each is own else each for each in trace.ranks))
+
+
+@pytest.mark.parametrize(
+    ("phase", "part"),
+    [(Phase.BACKWARD, Part.COMPUTE), (Phase.DATA, Part.DATA), (Phase.STEP, Part.STEP)],
+)  # fmt: skip
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_slow_phase_of_one_rank_is_told_from_the_others_waits(rank: int, phase: Phase, part: Part) -> None:
+    report = report_of(simulate(replace(NOISY, extra_s={(rank, phase): 0.2})))
+    assert [(finding.element.src, finding.part) for finding in report.culprits] == [(name(rank), part)]
+
+
+def test_a_run_in_which_nothing_departs_has_no_culprit() -> None:
+    assert not report_of(simulate(NOISY)).culprits
+
+
+def test_a_slow_link_is_named_by_its_senders_counters() -> None:
+    (finding,) = report_of(simulate(replace(NOISY, slow_links={1: 0.4}))).culprits
+    assert (finding.element, finding.part) == (link(1), Part.RATE)
+    assert finding.slowdown == pytest.approx(2.5, rel=0.05)
+
+
+def test_a_long_way_names_both_links_of_the_pair() -> None:
+    (finding,) = report_of(simulate(replace(NOISY, late_links={2: 0.04}))).culprits
+    assert finding.part is Part.DELAY
+    assert {str(each) for each in finding.elements} == {"node-3 -> node-4", "node-4 -> node-3"}
+
+
+def test_waiting_for_a_rank_that_has_not_joined_is_no_propagation() -> None:
+    slow = simulate(Ddp(extra_s={(2, Phase.BACKWARD): 0.2}))
+    states = [each.totals_ns() for each in timelines(slow, join(slow))]
+    assert all(states[rank][State.WAIT] > 14 * 0.15e9 for rank in (0, 1, 3))
+    assert states[2][State.WAIT] < 14 * 0.05e9
+
+
+def test_a_ranks_flows_tell_when_it_propagates_and_without_any_its_collectives_do() -> None:
+    trace = simulate(Ddp(slow_links={1: 0.2}))
+    plain = trace
+    for rank in range(4):
+        plain = without(plain, rank, Phase.FLOW)
+    with_flows, by_collectives = (
+        [each.totals_ns()[State.PROPAGATE] for each in timelines(each, join(each))] for each in (trace, plain)
+    )
+    assert with_flows[3] < 0.9 * by_collectives[3]  # no end of the slow link: it carries nothing for a part of the time
+
+
+def test_without_connections_links_are_said_to_be_invisible() -> None:
+    trace = simulate(NOISY)
+    for rank in range(4):
+        trace = without(trace, rank, Phase.FLOW)
+    report = report_of(replace(trace, connections=NONE))
+    assert any("No connection showed" in each for each in report.limitations)
+    assert not report.links
+
+
+def test_ranks_whose_computing_is_hidden_are_named() -> None:
+    trace = without(simulate(NOISY), 1, Phase.FORWARD, Phase.BACKWARD, Phase.DATA, Phase.STEP)
+    assert any("node-2" in each and "Hardly any computing" in each for each in report_of(trace).limitations)
+
+
+def test_ranks_without_a_trace_are_counted() -> None:
+    trace = replace(simulate(NOISY), facts={"traced": {"world_size": 5}})
+    assert any("1 of 5 ranks left no trace" in each for each in report_of(trace).limitations)
+
+
+def test_a_collective_that_lacks_a_rank_explains_no_wait() -> None:
+    trace = simulate(NOISY)
+    own = trace.ranks[1].spans
+    seq = np.flatnonzero((own["phase"] == Phase.COLLECTIVE) & (own["seq"] == 3))
+    ranks = [replace(each, spans=np.delete(own, seq)) if each.rank == 1 else each for each in trace.ranks]
+    broken = replace(trace, ranks=tuple(ranks))
+    assert collectives(broken).torn == 1
+    assert any("1 collectives lack a rank" in each for each in report_of(broken).limitations)
+
+
+def test_one_collective_recorded_twice_is_refused() -> None:
+    trace = simulate(NOISY)
+    own = trace.ranks[1]
+    twice = np.concatenate([own.spans, own.spans[own.spans["phase"] == Phase.COLLECTIVE][:1]])
+    ranks = tuple(replace(each, spans=twice) if each is own else each for each in trace.ranks)
+    with pytest.raises(AnalysisError, match="collective 0 of group -2 twice"):
+        collectives(replace(trace, ranks=ranks))
+
+
+def test_a_rank_alone_has_no_collectives() -> None:
+    found = collectives(without(simulate(Ddp(ranks=1)), 0, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE))
+    assert isinstance(found, Collectives) and len(found) == 0
+    report = report_of(simulate(Ddp(ranks=1)))
+    assert report.iterations == 14
+
+
+def test_without_a_design_words_do_not_speak_of_one() -> None:
+    healthy, slow = report_of(simulate(NOISY)), report_of(simulate(replace(NOISY, extra_s={(1, Phase.DATA): 0.2})))
+    assert "slower than expected" in verdict(slow).headline
+    assert "design" not in verdict(healthy).headline + verdict(slow).headline
+    assert Report.from_json(slow.to_json(), "report.json") == slow
+
+
+def test_flows_are_drawn_as_what_links_carried() -> None:
+    trace = simulate(Ddp())
+    activity, facts = from_trace(trace), {rank.host: HostFacts(cpu_model="any") for rank in trace.ranks}
+    assert set(activity.by_link) == {(name(rank), name((rank + 1) % 4)) for rank in range(4)}
+    heat = heat_of(observe(trace, library_reference(trace, facts)))
+    assert [str(each) for each in heat.elements[4:]] == [str(link(rank)) for rank in range(4)]
