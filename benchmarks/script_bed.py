@@ -5,14 +5,16 @@
     with up(("a", "b", "c")) as bed:                          namespaces, some seconds
         with bed.joined({("a", "b"): Link(rate_bps=50e6)}) as joined:
             bed.run(argv, torch_environ(bed, port=29500))     a process per host, side by side
+        bed.collect(folder)                                   what they wrote into HOST_DIR: folder/hosts/HOST/...
         joined.report["links"]                                the relay's own counters
 
-Pairs without a link are not shaped. As root.
+Pairs without a link are not shaped. Hosts have files of their own: only HOST_DIR is seen outside. As root.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -107,6 +109,14 @@ class Bed:
             raise RuntimeError(" | ".join(ends))
         return said
 
+    def collect(self, folder: Path) -> None:
+        """What is in each host's directory is moved into ``folder``/hosts/HOST."""
+        for access in self.accesses:
+            target = folder / "hosts" / access.name
+            target.mkdir(parents=True)
+            for entry in Path(access.run_dir).iterdir():
+                shutil.move(entry, target / entry.name)
+
 
 def _await_all(processes: Sequence[subprocess.Popen[bytes]], deadline_s: float) -> list[int | str]:
     """Exit statuses; of one that was not done in time, that. The others are not waited for once one has failed."""
@@ -138,7 +148,7 @@ def torch_environ(bed: Bed, *, port: int = 29500, **more: str) -> Callable[[int]
         return {
             "PYTHONPATH": str(TREE), "OMP_NUM_THREADS": "1", "MASTER_ADDR": first.data_address,
             "MASTER_PORT": str(port), "RANK": str(number), "WORLD_SIZE": str(len(bed.accesses)), "LOCAL_RANK": "0",
-            "HOST": access.name, "GLOO_SOCKET_IFNAME": access.data_device, **more,
+            "HOST": access.name, "HOST_DIR": access.run_dir, "GLOO_SOCKET_IFNAME": access.data_device, **more,
         }  # fmt: skip
 
     return of

@@ -1,6 +1,6 @@
 """A rank of DistributedDataParallel over gloo: some iterations of a small model; spans and sockets are recorded.
 
-``python -m benchmarks.flows.ddp FOLDER ITERATIONS PARAMETERS``, with torchrun's environment and HOST.
+``python -m benchmarks.flows.ddp ITERATIONS PARAMETERS``, with torchrun's environment, HOST and HOST_DIR.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from e2c_dl.trace.recorder import Recorder
 from e2c_dl.trace.sockets import SocketSampler
 
 
-def main(folder: Path, iterations: int, parameters: int) -> None:
-    """Train, and leave FOLDER/hosts/HOST."""
+def main(iterations: int, parameters: int) -> None:
+    """Train, and leave what was recorded in HOST_DIR."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    rank, host = int(os.environ["RANK"]), os.environ["HOST"]
-    own = folder / "hosts" / host
-    own.mkdir(parents=True, exist_ok=True)
+    rank, host, own = int(os.environ["RANK"]), os.environ["HOST"], Path(os.environ["HOST_DIR"])
     dist.init_process_group("gloo")
     side = int(parameters**0.5)
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(side, side, bias=False)))
@@ -50,4 +48,4 @@ def main(folder: Path, iterations: int, parameters: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,93 @@
+"""A rank of Horovod over gloo: some iterations of a small model; spans and sockets are recorded.
+
+``python -m benchmarks.flows.horovod ITERATIONS PARAMETERS``, with torchrun's environment, HOST and HOST_DIR. Rank 0
+starts the rendezvous that horovodrun would, at MASTER_PORT.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.sockets import SocketSampler
+
+REACHED_WITHIN_S = 60.0
+
+
+def main(iterations: int, parameters: int) -> None:
+    """Train, and leave what was recorded in HOST_DIR."""
+    rank, size, host = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["HOST"]
+    own = Path(os.environ["HOST_DIR"])
+    _meet(rank, size)
+    import horovod.torch as hvd  # reads the environment that _meet has set
+
+    hvd.init()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    side = int(parameters**0.5)
+    model = torch.nn.Sequential(torch.nn.Linear(side, side, bias=False))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    with (
+        Recorder(own / "spans.bin", rank=rank, host=host, layer="all") as recorder,
+        SocketSampler(own / "connections.bin", rank=rank, host=host) as sampler,
+    ):
+        begin_ns = recorder.clock()
+        for iteration in range(iterations):
+            start_ns = recorder.clock()
+            sampler.iteration(iteration)
+            optimizer.zero_grad()
+            model(torch.randn(4, side)).square().mean().backward()
+            optimizer.step()
+            recorder.record(Phase.ITERATION, start_ns, start_ns, recorder.clock(), iteration=iteration)
+        recorder.record(Phase.TRAINING, begin_ns, begin_ns, recorder.clock())
+        hvd.allreduce(torch.zeros(1))  # all are done before anybody's connections end
+        sampler.close()
+        print(f"{sampler.rounds} rounds, {sampler.cpu_s / (recorder.clock() - begin_ns) * 1e9:.2%} of a core")
+    hvd.allreduce(torch.zeros(1))
+    hvd.shutdown()
+
+
+def _meet(rank: int, size: int) -> None:
+    """Serve, or wait for, the rendezvous; set what Horovod reads."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if rank == 0:
+        from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+        from horovod.runner.http.http_server import RendezvousServer
+
+        server = RendezvousServer()
+        served = server.start(port=port)
+        server.init(get_host_assignments(parse_hosts(",".join(f"h{number}:1" for number in range(size))), size))
+        if served != port:
+            raise RuntimeError(f"{port}: the rendezvous listens on {served}")
+    _await_listening(address, port)
+    slots = {"RANK": rank, "SIZE": size, "LOCAL_RANK": 0, "LOCAL_SIZE": 1, "CROSS_RANK": rank, "CROSS_SIZE": size}
+    os.environ.update({f"HOROVOD_{name}": str(value) for name, value in slots.items()})
+    os.environ.update({
+        "HOROVOD_HOSTNAME": f"h{rank}", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_IFACE": os.environ["GLOO_SOCKET_IFNAME"], "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+    })  # fmt: skip
+
+
+def _await_listening(address: str, port: int) -> None:
+    deadline_s = time.monotonic() + REACHED_WITHIN_S
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=5).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
