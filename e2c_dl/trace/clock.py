@@ -41,7 +41,7 @@ GIVE_UP_AFTER_S = 10.0
 _FEW_WITHIN_S = 1.0  # a reference that is stopped just now does not answer
 _ANSWER_WITHIN_S = 0.2
 
-_QUESTION = struct.Struct("!Q16x")  # a random number, so that a late answer is not taken for the next
+_QUESTION = struct.Struct("!QQ8x")  # the server's token; a random number: a late answer is not taken for the next
 _ANSWER = struct.Struct("!Qqq")  # the same number, received, sent
 _ARRIVAL = struct.Struct("@qq")  # struct timespec
 _TIMESTAMP = getattr(socket, "SO_TIMESTAMPNS", 35)  # of Linux; no Python before 3.14 names it
@@ -51,7 +51,7 @@ Clock = Callable[[], int]
 
 
 class ClockServer:
-    """Tells the time of this host's clock to whoever asks, from a thread of its own, until it is closed.
+    """Tells the time of this host's clock to who knows its ``token``, from a thread of its own, until it is closed.
 
     Raises: TrainingError, if it cannot listen at ``address``.
     """
@@ -65,6 +65,7 @@ class ClockServer:
                 f"{address}: cannot serve the clock there: {error.strerror or error}; name an address of this host"
             ) from error
         self._clock = clock
+        self.token = secrets.randbits(64)  # who asks at a wrong address is not told another clock's time
         self._farewell = secrets.token_bytes(_QUESTION.size + 1)
         self._thread = threading.Thread(target=self._serve, name="clock", daemon=True)
         self._thread.start()
@@ -92,17 +93,20 @@ class ClockServer:
             question, received_ns, sender = _receive(self._socket, self._clock)
             if question == self._farewell:  # nobody else knows it
                 return
-            if len(question) == _QUESTION.size:
-                answer = _ANSWER.pack(*_QUESTION.unpack(question), received_ns, self._clock())
-                _send(self._socket, answer, sender)
+            if len(question) != _QUESTION.size:
+                continue
+            token, number = _QUESTION.unpack(question)
+            if token == self.token:
+                _send(self._socket, _ANSWER.pack(number, received_ns, self._clock()), sender)
 
 
 class ReferenceClock:
     """The reference's clock as seen by one who asks it, again and again. Threads ask one after the other."""
 
-    def __init__(self, address: str, port: int, clock: Clock = time.monotonic_ns) -> None:
-        self._address, self._port, self._clock = address, port, clock
+    def __init__(self, address: str, port: int, token: int, clock: Clock = time.monotonic_ns) -> None:
+        self._address, self._port, self._token, self._clock = address, port, token, clock
         self._seen = Alignment()
+        self._least_round_trip_ns: int | None = None
         self._asking = threading.Lock()
 
     def exchange(self) -> ClockAlignment:
@@ -121,17 +125,31 @@ class ReferenceClock:
             self._add(seen if self._seen.explains(seen) else (*seen, *self._ask(ROUNDS, _FEW_WITHIN_S)))
             return self._seen.value(self._clock() + round(EVERY_S * 1e9))
 
+    def until_now(self) -> ClockAlignment:
+        """The alignment as far as it is known, asking nobody; its uncertainty holds up to now."""
+        with self._asking:
+            return self._seen.value(self._clock())
+
+    @property
+    def least_round_trip_ns(self) -> int | None:
+        """Of all that were believed; None before the first."""
+        return self._least_round_trip_ns
+
     def _ask(self, rounds: int, within_s: float) -> tuple[Exchange, ...]:
-        return exchange(self._address, self._port, rounds=rounds, clock=self._clock, within_s=within_s)
+        where = (self._address, self._port, self._token)
+        return exchange(*where, rounds=rounds, clock=self._clock, within_s=within_s)
 
     def _add(self, seen: tuple[Exchange, ...]) -> None:
         for each in seen:
             self._seen.add(each)
+            round_trip_ns = 2 * each.uncertainty_ns
+            self._least_round_trip_ns = min(self._least_round_trip_ns or round_trip_ns, round_trip_ns)
 
 
 def exchange(
     address: str,
     port: int,
+    token: int,
     *,
     rounds: int = ROUNDS,
     clock: Clock = time.monotonic_ns,
@@ -148,7 +166,7 @@ def exchange(
             asking.connect((address, port))
             asking.settimeout(_ANSWER_WITHIN_S)
             while len(answers) < rounds and time.monotonic() < give_up:
-                answer = _ask(asking, clock)
+                answer = _ask(asking, token, clock)
                 if answer is not None:
                     answers.append(answer)
     except OSError as error:  # no route, no such address
@@ -205,12 +223,12 @@ def _send(sending: socket.socket, answer: bytes, receiver: Any) -> None:
         return
 
 
-def _ask(asking: socket.socket, clock: Clock) -> Exchange | None:
+def _ask(asking: socket.socket, token: int, clock: Clock) -> Exchange | None:
     """One exchange; None if no answer to it came in time (UDP may lose it, or nobody listens yet)."""
     number = secrets.randbits(64)
     asked_ns = clock()
     try:
-        asking.send(_QUESTION.pack(number))
+        asking.send(_QUESTION.pack(token, number))
         answer, answered_ns, _ = _receive(asking, clock)
     except (TimeoutError, ConnectionRefusedError):
         return None

@@ -6,7 +6,7 @@ trains; what one raises ends that sampler, is said in tracing.json, and never re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,7 +49,3 @@ class Sampler(Protocol):
     def on_end(self) -> None:
         """Training is over: write down what is left, stop threads."""
         ...
-
-
-SAMPLERS: tuple[Callable[[], Sampler], ...] = ()
-"""Each rank has one of each."""

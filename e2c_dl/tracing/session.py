@@ -24,7 +24,8 @@ from e2c_dl.trace.recorder import Recorder
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
-from e2c_dl.tracing.samplers import SAMPLERS, Sampler
+from e2c_dl.tracing.sampled import SAMPLERS
+from e2c_dl.tracing.samplers import Sampler
 from e2c_dl.tracing.settings import Settings
 
 EARLY = 10_000  # spans kept until it is known whose they are
@@ -103,6 +104,7 @@ class Session:
 
     def _drop(self) -> None:
         assert self._recorder is not None
+        self._each(lambda sampler: sampler.on_end())
         self._recorder.close()
         folder.remove(self.folder)
         self._recorder = self._folder = None

@@ -12,23 +12,27 @@ from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.clock import EVERY_S, Clock, ClockServer, ReferenceClock
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.timekeeping import timekeeping
 
 
 class Clocks:
     """Made by :meth:`start`; :meth:`followed` while training, then :meth:`finish`. ``own`` is this host's clock."""
 
-    def __init__(self, assignment: Assignment, control: Control, port: int, own: Clock) -> None:
+    def __init__(self, assignment: Assignment, control: Control, port: int, token: int, own: Clock) -> None:
         self._assignment, self._control = assignment, control
-        self._reference = ReferenceClock(assignment.members[0].address, port, own)
+        self._reference = ReferenceClock(assignment.members[0].address, port, token, own)
 
     @classmethod
     async def start(cls, assignment: Assignment, control: Control, resources: AsyncExitStack, own: Clock) -> Clocks:
         """All ranks exchange with rank 0, which serves until ``resources`` are released. Raises: TrainingError."""
-        port = None
+        served = None
         if assignment.rank == 0:
-            port = resources.enter_context(ClockServer(assignment.own.address, own)).port
-        clocks = cls(assignment, control, await control.broadcast("clock", port), own)
+            server = resources.enter_context(ClockServer(assignment.own.address, own))
+            served = [server.port, server.token]
+        port, token = await control.broadcast("clock", served)
+        clocks = cls(assignment, control, port, token, own)
         await clocks._exchange(clocks._reference.exchange)  # before training, as drift shows only between two
+        assignment.records.amend_facts(timekeeping=await abandonable(timekeeping))
         await control.barrier("clocks")  # nothing else shall use the network during an exchange
         return clocks
 

@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty(address: str) -> None:
     wrong_ns = 7_000_000_000
     with ClockServer(address, clock=lambda: time.monotonic_ns() + wrong_ns) as server:
-        found = exchange("127.0.0.1" if address == "0.0.0.0" else address, server.port, rounds=30)
+        found = exchange("127.0.0.1" if address == "0.0.0.0" else address, server.port, server.token, rounds=30)
     assert 1 <= len(found) <= 2
     for each in found:
         assert abs(each.offset_ns - wrong_ns) <= each.uncertainty_ns
@@ -31,9 +31,9 @@ def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty(address: st
 
 def test_nobody_answers() -> None:
     with pytest.raises(TrainingError, match="clock exchanges"):
-        exchange("127.0.0.1", 9, within_s=0.3)
+        exchange("127.0.0.1", 9, 0, within_s=0.3)
     with pytest.raises(TrainingError, match="cannot ask the reference clock"):
-        exchange("no such host", 9, within_s=0.3)
+        exchange("no such host", 9, 0, within_s=0.3)
 
 
 def test_an_address_of_another_host_is_refused() -> None:
@@ -45,13 +45,15 @@ def test_a_server_outlives_what_is_no_question() -> None:
     with ClockServer("127.0.0.1") as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         for datagram in (b"", b"x", b"y" * 24, b"z" * 25, b"w" * 4000):
             other.sendto(datagram, ("127.0.0.1", server.port))
-        assert exchange("127.0.0.1", server.port, rounds=8)
+        assert exchange("127.0.0.1", server.port, server.token, rounds=8)
+        with pytest.raises(TrainingError, match="only 0 of 8"):
+            exchange("127.0.0.1", server.port, server.token ^ 1, rounds=8, within_s=0.3)
 
 
 def test_an_answer_is_no_longer_than_its_question() -> None:
     with ClockServer("127.0.0.1") as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.settimeout(5)
-        other.sendto(b"q" * 24, ("127.0.0.1", server.port))
+        other.sendto(server.token.to_bytes(8, "big") + b"q" * 16, ("127.0.0.1", server.port))
         answer = other.recv(64)
     assert len(answer) == 24
     assert answer[:8] == b"q" * 8
@@ -60,7 +62,7 @@ def test_an_answer_is_no_longer_than_its_question() -> None:
 def test_a_step_is_noticed_at_the_next_exchange() -> None:
     own = TraceClock(time.monotonic_ns)
     with ClockServer("127.0.0.1") as server:
-        reference = ReferenceClock("127.0.0.1", server.port, own)
+        reference = ReferenceClock("127.0.0.1", server.port, server.token, own)
         assert reference.exchange().steps == ()
         before_ns = own()
         own.skew(Skew(begin_ns=time.monotonic_ns(), step_ns=50_000_000))

@@ -1,0 +1,159 @@
+"""What keeps this host's clock right: the kernel's own word (adjtimex), chrony, systemd's, PTP devices, daemons.
+
+A trace aligns clocks by itself and needs none of it. It is recorded since a daemon that slews a clock changes its pace,
+and one that steps it moves the wall clock, by which other programs' traces are placed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+WITHIN_S = 2.0
+DAEMONS = ("chronyd", "ntpd", "ntpsec", "systemd-timesyn", "ptp4l", "phc2sys", "openntpd", "timemaster")
+"""As /proc tells them: at most 15 characters."""
+
+_ERROR = 5  # what adjtimex returns for a clock that is not synchronised
+_NANOSECONDS, _UNSYNCHRONISED = 0x2000, 0x40
+_SCALED_PPM = 65536.0
+_TRACKING = (
+    "reference", "source", "stratum", "reference_time_s", "offset_s", "last_offset_s", "rms_offset_s",
+    "frequency_ppm", "residual_ppm", "skew_ppm", "root_delay_s", "root_dispersion_s", "update_interval_s", "leap",
+)  # fmt: skip
+
+Run = Callable[[Sequence[str]], str]
+
+
+class Unknown(Exception):
+    """Why something cannot be told, in a line."""
+
+
+class _Timex(ctypes.Structure):
+    _fields_ = [
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long), ("tolerance", ctypes.c_long), ("time_s", ctypes.c_long),
+        ("time_part", ctypes.c_long), ("tick", ctypes.c_long), ("ppsfreq", ctypes.c_long), ("jitter", ctypes.c_long),
+        ("shift", ctypes.c_int), ("stabil", ctypes.c_long), ("jitcnt", ctypes.c_long), ("calcnt", ctypes.c_long),
+        ("errcnt", ctypes.c_long), ("stbcnt", ctypes.c_long), ("tai", ctypes.c_int), ("later", ctypes.c_int * 11),
+    ]  # fmt: skip
+
+
+def timekeeping(root: Path = Path("/")) -> dict[str, Any]:
+    """All of it as JSON values for facts.json; ``unknown`` says of each part that could not be told why.
+
+    >>> timekeeping()  # doctest: +SKIP
+    {'kernel': {'synchronised': True, ...}, 'daemons': ['chronyd'], 'unknown': {'chrony': 'not installed'}}
+    """
+    parts: dict[str, Callable[[], Any]] = {
+        "kernel": kernel,
+        "clock_source": lambda: clock_source(root),
+        "daemons": lambda: daemons(root),
+        "chrony": lambda: chrony(said),
+        "systemd": lambda: systemd(said, root),
+        "ptp": lambda: ptp(root),
+    }
+    told: dict[str, Any] = {}
+    unknown = {}
+    for name, part in parts.items():
+        try:
+            told[name] = part()
+        except Unknown as reason:
+            unknown[name] = str(reason)
+    return {**told, "unknown": unknown}
+
+
+def kernel() -> dict[str, Any]:
+    """How far the kernel thinks its wall clock is off, and how it is slewed. Raises: Unknown."""
+    state = _Timex()  # modes 0: nothing is changed
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "adjtimex"):
+        raise Unknown("there is no adjtimex here")
+    answer = library.adjtimex(ctypes.byref(state))
+    if answer < 0:
+        raise Unknown(f"adjtimex: {os.strerror(ctypes.get_errno())}")
+    unit_s = 1e-9 if state.status & _NANOSECONDS else 1e-6
+    return {
+        "synchronised": answer != _ERROR and not state.status & _UNSYNCHRONISED,
+        "offset_s": state.offset * unit_s,
+        "frequency_ppm": state.freq / _SCALED_PPM,
+        "most_error_s": state.maxerror / 1e6,
+        "estimated_error_s": state.esterror / 1e6,
+        "tick_us": state.tick,
+        "tai_offset_s": state.tai,
+    }
+
+
+def clock_source(root: Path) -> str:
+    """The hardware by which the kernel counts time. Raises: Unknown."""
+    return _text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+
+def daemons(root: Path) -> list[str]:
+    """Those that run and keep clocks; of other hosts' too where they share this one's processes."""
+    names = set()
+    for file in (root / "proc").glob("[0-9]*/comm"):
+        try:
+            names.add(file.read_text().strip())
+        except OSError:  # it has ended meanwhile
+            continue
+    return sorted(names.intersection(DAEMONS))
+
+
+def chrony(run: Run) -> dict[str, Any]:
+    """What chrony follows and how well. Raises: Unknown."""
+    cells = run(["chronyc", "-c", "tracking"]).strip().split(",")
+    if len(cells) != len(_TRACKING):
+        raise Unknown(f"chronyc tells {len(cells)} values of tracking, not {len(_TRACKING)}")
+    try:
+        return {
+            name: cell if name in ("reference", "source", "leap") else float(cell)
+            for name, cell in zip(_TRACKING, cells, strict=True)
+        }
+    except ValueError as error:
+        raise Unknown(f"chronyc: {error}") from error
+
+
+def systemd(run: Run, root: Path = Path("/")) -> dict[str, bool]:
+    """Whether systemd keeps the clock by NTP, and says that it succeeds. Raises: Unknown."""
+    if not (root / "run/systemd/system").is_dir():  # then timedatectl only complains
+        raise Unknown("it does not run here")
+    lines = run(["timedatectl", "show", "--property=NTP", "--property=NTPSynchronized"]).splitlines()
+    values = dict(line.partition("=")[::2] for line in lines)
+    try:
+        return {"ntp": values["NTP"] == "yes", "synchronised": values["NTPSynchronized"] == "yes"}
+    except KeyError as error:
+        raise Unknown(f"timedatectl does not tell {error}") from error
+
+
+def ptp(root: Path) -> dict[str, str]:
+    """PTP devices: name -> what clock it is."""
+    return {device.name: _text(device / "clock_name") for device in sorted((root / "sys/class/ptp").glob("ptp*"))}
+
+
+def said(command: Sequence[str]) -> str:
+    """What ``command`` prints. Raises: Unknown, with what it complains of."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=WITHIN_S, check=False,
+            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise Unknown("not installed") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unknown(str(error)) from error
+    if done.returncode != 0:
+        complaint = (done.stderr or done.stdout).strip().splitlines()
+        raise Unknown(complaint[0] if complaint else f"{command[0]} exited with {done.returncode}")
+    return done.stdout
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise Unknown(f"{file}: {error.strerror}") from error

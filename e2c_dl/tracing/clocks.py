@@ -1,0 +1,138 @@
+"""Clocks of a traced script's hosts: the first rank serves its own, all others ask it while the script trains.
+
+::
+
+    on_ready          who is on the reference's machine has its clock already; a thread asks for all others:
+    0 s               100 rounds, at the address of the reference that answers fastest
+    every second      4 rounds
+    on_end            as far as it is known, with an uncertainty that holds until then
+
+A script has no barriers to lend, so that its own messages may delay answers: bounds are wider then, and still hold. The
+first rank answers until its own training is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.errors import E2cDlError, TrainingError
+from e2c_dl.trace.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.timekeeping import timekeeping
+from e2c_dl.tracing.rendezvous import Peer, Ranks
+from e2c_dl.tracing.samplers import Recording
+
+OFFER = "clock"
+_TRIED_ROUNDS, _TRIED_WITHIN_S = 4, 0.3
+_JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
+
+
+class Clocks:
+    """A sampler: writes clock.json, again after each exchange, and ``timekeeping`` of facts.json."""
+
+    def __init__(self, clock: Clock = time.monotonic_ns) -> None:
+        self._clock = clock
+        self._server: ClockServer | None = None
+        self._recording: Recording | None = None
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+        self._reference: ReferenceClock | None = None
+        self._problem = ""
+        self._timekeeping: dict[str, Any] | None = None  # told by the thread, to be written down
+
+    def offers(self) -> Mapping[str, Any]:
+        """Where to ask this rank, should it be the reference."""
+        try:
+            self._server = _server(self._clock)
+        except TrainingError as error:
+            self._problem = str(error)
+            return {}
+        return {OFFER: [self._server.port, self._server.token]}
+
+    def on_ready(self, ranks: Ranks, recording: Recording) -> None:
+        """The first rank goes on serving; others ask it from now on, from a thread of their own."""
+        self._recording = recording
+        reference, own = ranks.peers[0], ranks.own
+        others = any(peer.boot != own.boot for peer in ranks.peers)
+        if own.rank != reference.rank or not others:
+            self._close()
+        if reference.rank:
+            recording.limited(f"rank 0 is not traced: clocks are aligned to rank {reference.rank}'s")
+        if others and own.boot != reference.boot and OFFER not in reference.offers:
+            recording.limited(f"its clock is not aligned to the others': rank {reference.rank} serves none")
+            return
+        asked = reference if own.boot != reference.boot else None
+        work = (asked, recording.folder)
+        self._thread = threading.Thread(target=self._follow, args=work, name="clocks", daemon=True)
+        self._thread.start()
+
+    def on_iteration(self, iteration: int, ended_ns: int) -> None:
+        """Write down what the thread has found out, once: facts.json is amended by the thread that trains alone."""
+        if self._timekeeping is not None and self._recording is not None:
+            HostRecords(self._recording.folder).amend_facts(timekeeping=self._timekeeping)
+            self._timekeeping = None
+
+    def on_end(self) -> None:
+        """The alignment holds until now; whatever could not be done is said."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_WITHIN_S)
+        self._close()
+        if self._recording is None:
+            return
+        self.on_iteration(-1, 0)
+        if self._reference is not None and self._reference.least_round_trip_ns is not None:
+            HostRecords(self._recording.folder).write_clock(self._reference.until_now())
+        elif self._problem:
+            self._recording.limited(f"its clock is not aligned to the others': {self._problem}")
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _follow(self, reference: Peer | None, folder: Path) -> None:
+        """What the thread does: never raises into the script, whose standard error is its own."""
+        try:
+            self._timekeeping = timekeeping()
+            if reference is not None:
+                self._ask(reference, HostRecords(folder))
+        except (E2cDlError, OSError) as error:
+            self._problem = str(error)
+
+    def _ask(self, reference: Peer, records: HostRecords) -> None:
+        port, token = reference.offers[OFFER]
+        self._reference = ReferenceClock(_fastest(reference.addresses, port, token), port, token, self._clock)
+        records.write_clock(self._reference.exchange())
+        while not self._over.wait(EVERY_S):
+            with contextlib.suppress(TrainingError):  # others tell what this one would have
+                records.write_clock(self._reference.exchange_few())
+
+
+def _server(clock: Clock) -> ClockServer:
+    """One that answers on every address of this host. Raises: TrainingError."""
+    try:
+        return ClockServer("::", clock)  # both families, where there is IPv6
+    except TrainingError:
+        return ClockServer("0.0.0.0", clock)
+
+
+def _fastest(addresses: tuple[str, ...], port: int, token: int) -> str:
+    """That of ``addresses`` at which answers take the shortest time. Raises: TrainingError, if none answers."""
+    found = {}
+    for address in addresses:
+        if ipaddress.ip_address(address).is_link_local:  # it means another host on each interface
+            continue
+        with contextlib.suppress(TrainingError):
+            seen = exchange(address, port, token, rounds=_TRIED_ROUNDS, within_s=_TRIED_WITHIN_S)
+            found[address] = min(each.uncertainty_ns for each in seen)
+    if not found:
+        tried = ", ".join(addresses) or "no address"
+        raise TrainingError(f"the reference clock answers at none of {tried}; let UDP port {port} pass")
+    return min(found, key=lambda address: found[address])

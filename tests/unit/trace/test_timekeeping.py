@@ -1,0 +1,76 @@
+"""What keeps a host's clock: of this machine, and of trees and answers as other hosts have them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.trace.timekeeping import Unknown, chrony, daemons, kernel, ptp, said, systemd, timekeeping
+
+TRACKING = "C0A80001,192.168.0.1,3,1795355927.9,0.000012,-3e-06,2e-05,-12.345,0.001,0.05,0.0012,0.0003,64.5,Normal\n"
+"""As chrony 4.3 prints it."""
+
+
+def printing(text: str) -> Callable[[Sequence[str]], str]:
+    return lambda _: text
+
+
+def test_every_part_is_told_or_said_to_be_unknown() -> None:
+    told = timekeeping()
+    parts = {"kernel", "clock_source", "daemons", "chrony", "systemd", "ptp"}
+    assert set(told) - {"unknown"} | set(told["unknown"]) == parts
+    assert all("\n" not in reason for reason in told["unknown"].values())
+    json.dumps(told)
+
+
+def test_the_kernel_says_whether_it_is_synchronised() -> None:
+    state = kernel()
+    assert isinstance(state["synchronised"], bool)
+    assert abs(state["frequency_ppm"]) <= 500, "the kernel slews by no more"
+
+
+def test_chrony_is_understood() -> None:
+    tracked = chrony(printing(TRACKING))
+    assert tracked["source"] == "192.168.0.1"
+    assert (tracked["offset_s"], tracked["frequency_ppm"], tracked["leap"]) == (12e-6, -12.345, "Normal")
+
+
+@pytest.mark.parametrize("text", ["", "506 Cannot talk to daemon", TRACKING.replace("3,", "x,", 1)])
+def test_what_is_no_tracking_is_unknown(text: str) -> None:
+    with pytest.raises(Unknown, match="chronyc"):
+        chrony(printing(text))
+
+
+def test_systemd_is_asked_where_it_runs(tmp_path: Path) -> None:
+    with pytest.raises(Unknown, match="does not run here"):
+        systemd(printing(""), tmp_path)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    assert systemd(printing("NTP=yes\nNTPSynchronized=no\n"), tmp_path) == {"ntp": True, "synchronised": False}
+    with pytest.raises(Unknown, match="'NTP'"):
+        systemd(printing("something else"), tmp_path)
+
+
+def test_daemons_and_devices_are_found(tmp_path: Path) -> None:
+    for number, name in ((1, "init"), (77, "chronyd"), (78, "phc2sys")):
+        (tmp_path / f"proc/{number}").mkdir(parents=True)
+        (tmp_path / f"proc/{number}/comm").write_text(f"{name}\n")
+    (tmp_path / "proc/79").mkdir()  # it has just ended
+    (tmp_path / "sys/class/ptp/ptp0").mkdir(parents=True)
+    (tmp_path / "sys/class/ptp/ptp0/clock_name").write_text("KVM virtual PTP\n")
+    assert daemons(tmp_path) == ["chronyd", "phc2sys"]
+    assert ptp(tmp_path) == {"ptp0": "KVM virtual PTP"}
+    assert ptp(tmp_path / "proc") == {}
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(Unknown, match="not installed"):
+        said([str(tmp_path / "chronyc")])
+    with pytest.raises(Unknown, match="^506 Cannot"):
+        said([sys.executable, "-c", "print('506 Cannot talk to daemon'); raise SystemExit(1)"])
+    with pytest.raises(Unknown, match="exited with 3"):
+        said([sys.executable, "-c", "raise SystemExit(3)"])
+    assert said([sys.executable, "-c", "print('x')"]) == "x\n"

@@ -1,0 +1,147 @@
+"""Clocks of a script's ranks as if they were on several machines: real exchanges, each rank with a clock of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.records import HostFacts
+from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.tracing.clocks import Clocks
+from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
+
+ADDRESSES = ("fe80::1", "192.0.2.1", "127.0.0.1")
+
+
+class Recording:
+    """What a session offers its samplers."""
+
+    iteration = -1
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        HostRecords(folder).write_facts(HostFacts(host_name=folder.name))
+        self.folder = folder
+        self.limitations: list[str] = []
+
+    def limited(self, sentence: str) -> None:
+        self.limitations.append(sentence)
+
+
+class Rank:
+    """One rank: its sampler, its clock's error, what it is told."""
+
+    def __init__(self, rank: int, folder: Path, wrong_ns: int, boot: str) -> None:
+        self.rank, self.boot, self.wrong_ns = rank, boot, wrong_ns
+        self.recording = Recording(folder)
+        self.clocks = Clocks(self.clock)
+        self.offers: Mapping[str, Any] = self.clocks.offers()
+
+    def clock(self) -> int:
+        return time.monotonic_ns() + self.wrong_ns
+
+    def peer(self) -> Peer:
+        return Peer(
+            rank=self.rank, host=f"host-{self.rank}", pid=1, boot=self.boot, addresses=ADDRESSES, offers=self.offers
+        )
+
+    def ready(self, ranks: list[Rank]) -> None:
+        peers = tuple(each.peer() for each in ranks)
+        table = Ranks(own=self.peer(), world_size=len(ranks), peers=peers, exchange=Alone())
+        self.clocks.on_ready(table, self.recording)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            time.sleep(0.005)
+
+    @property
+    def records(self) -> HostRecords:
+        return HostRecords(self.recording.folder)
+
+    @property
+    def asked(self) -> bool:
+        return (self.recording.folder / "clock.json").exists()
+
+
+@contextmanager
+def ranks(tmp_path: Path, *wrong_ns: int, boots: str) -> Iterator[list[Rank]]:
+    made = [
+        Rank(number, tmp_path / f"host-{number}", wrong, boot)
+        for number, (wrong, boot) in enumerate(zip(wrong_ns, boots, strict=True))
+    ]
+    with ExitStack() as stack:
+        for each in made:
+            stack.callback(each.clocks.on_end)
+        yield made
+
+
+def test_all_but_the_reference_ask_it_and_find_their_error(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, 50_000_000, -3_000_000_000, boots="abc") as made:
+        for each in made:
+            each.ready(made)
+        for each in made[1:]:
+            each.until(lambda each=each: each.asked)  # type: ignore[misc]
+        for each in reversed(made):
+            each.clocks.on_end()
+        for each in made[1:]:
+            found = each.records.clock()
+            now_ns = each.clock()
+            assert abs(found.offset_ns + each.wrong_ns) <= found.uncertainty_ns
+            assert abs(int(found.align(np.array([now_ns]))[0]) - (now_ns - each.wrong_ns)) <= found.uncertainty_ns
+            facts = each.records.facts()
+            assert facts is not None
+            assert "kernel" in facts.timekeeping
+            assert facts.host_name == each.recording.folder.name, "the rest of the facts is kept"
+            assert each.recording.limitations == []
+        assert not made[0].asked, "the reference needs none"
+
+
+def test_ranks_of_one_machine_ask_nobody(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, 0, boots="aa") as made:
+        for each in made:
+            each.ready(made)
+        assert [each.clocks._server for each in made] == [None, None]
+        for each in made:
+            each.clocks.on_end()
+    assert not made[1].asked
+
+
+def test_a_reference_that_is_gone_leaves_what_is_known(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, 7_000_000, boots="ab") as made:
+        for each in made:
+            each.ready(made)
+        made[1].until(lambda: made[1].asked)
+        known = made[1].records.clock()
+        made[0].clocks.on_end()
+        made[1].clocks.on_end()
+        assert made[1].records.clock().offset_ns == known.offset_ns
+        assert made[1].records.clock().uncertainty_ns >= known.uncertainty_ns
+
+
+@pytest.mark.parametrize("offers", [{}, {"clock": [9, 0]}])
+def test_a_reference_that_cannot_be_asked_is_said(tmp_path: Path, offers: Mapping[str, Any]) -> None:
+    with ranks(tmp_path, 0, 7_000_000, boots="ab") as made:
+        made[0].offers = offers
+        made[1].ready(made)
+        if offers:
+            made[1].until(lambda: bool(made[1].clocks._problem))
+        made[1].clocks.on_end()
+        assert made[1].records.clock() == ClockAlignment()
+        (said,) = made[1].recording.limitations
+        assert "its clock is not aligned to the others'" in said
+
+
+def test_nothing_is_left_running(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with ranks(tmp_path, 0, 0, boots="ab") as made:
+        for each in made:
+            each.ready(made)
+    assert threading.active_count() == before
