@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
+from e2c_dl.trace.export.formats import FORMATS
 
 if TYPE_CHECKING:
     from e2c_dl.diagnosis.model import Report
@@ -52,19 +53,19 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
 @click.command()
 @ARCHIVE
 @click.option(
-    "--format", "form", type=click.Choice(["perfetto", "csv"]), default="perfetto", show_default=True,
-    help="perfetto: trace events for ui.perfetto.dev and its trace processor; csv: one row per span.",
+    "--format", "form", type=click.Choice(list(FORMATS)), default="perfetto", show_default=True,
+    help="; ".join(f"{name}: {each.about}" for name, each in FORMATS.items()) + ".",
 )  # fmt: skip
-@click.option("--output", type=PATH, help="The file to write [default: ARCHIVE.perfetto.json, .csv].")
+@click.option("--output", type=PATH, help="The file or folder to write [default: ARCHIVE.perfetto.json, .csv, ...].")
 def export(archive: Path, form: str, output: Path | None) -> None:
     """Write ARCHIVE's trace for another program, beside the archive."""
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.trace import csv, perfetto
+    from e2c_dl.trace.export import formats
 
     trace = open_archive(archive).trace()
-    suffix = {"perfetto": ".perfetto.json", "csv": ".csv"}[form]
-    target = output or Path(str(archive).rstrip("/") + suffix)  # beside it, not in it: a sealed archive knows its files
-    {"perfetto": perfetto.write, "csv": csv.write}[form](trace, target)
+    beside = str(archive).rstrip("/") + FORMATS[form].suffix  # not in it: a sealed archive knows its files
+    target = output or Path(beside)
+    formats.write(form, trace, target)
     click.echo(target)
 
 

@@ -1,4 +1,3 @@
-import csv as stdlib_csv
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -6,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import Ring, simulate
 
 from e2c_dl.errors import ArchiveError
-from e2c_dl.topology import Link
-from e2c_dl.trace import csv
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.trace.store import convert, read_parquet, read_trace, write_parquet
@@ -95,15 +91,3 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"spans\.parquet: cannot read the trace") as caught:
         read_trace(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_csv_has_a_row_per_span(tmp_path: Path) -> None:
-    ring = Ring(compute_s=(0.01, 0.01), links=(Link(rate_bps=1e8),) * 2, bucket_bytes=(1000,), iterations=1)
-    trace = simulate(ring)
-    csv.write(trace, tmp_path / "trace.csv")
-    with (tmp_path / "trace.csv").open(newline="") as file:
-        rows = list(stdlib_csv.DictReader(file))
-    assert len(rows) == sum(len(rank.spans) for rank in trace.ranks)
-    assert rows[0]["host"] == "edge-1"
-    assert rows[0]["phase"] == Phase(trace.ranks[0].spans["phase"][0]).name
-    assert int(rows[-1]["end_ns"]) == trace.ranks[1].spans["end_ns"][-1]

@@ -6,7 +6,9 @@
     thread      iterations                           ITERATION, TRAINING
                 compute                              the compute thread: DATA, FORWARD, BACKWARD of each bucket
                 task                                 each task's REDUCE, STEP, AWAIT ...; tasks side by side
+                collectives                          COLLECTIVE, by kind and bucket
                 send to edge-2, receive from cloud-2   SEND, RECEIVE; an arrow from each SEND to its RECEIVE
+                flow to edge-2                       FLOW
     counter     bytes on the way to edge-2
 
 Times are microseconds since the first span's start, to the nanosecond. Spans of one thread must not overlap unless one
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.atomic_write import ELSEWHERE, written
+from e2c_dl.trace.columns import COLLECTIVES
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
 
@@ -75,6 +78,10 @@ def _groups(rank: RankTrace, hosts: dict[int, str]) -> Iterator[tuple[str, list[
             name = f"send to {hosts.get(row['dst'], row['dst'])}"
         elif phase == Phase.RECEIVE:
             name = f"receive from {hosts.get(row['src'], row['src'])}"
+        elif phase == Phase.FLOW:
+            name = f"flow to {hosts.get(row['dst'], row['dst'])}"
+        elif phase == Phase.COLLECTIVE:
+            name = "collectives"
         elif row["task"] == _COMPUTE_TASK:
             name = "compute"
         else:
@@ -150,6 +157,8 @@ def _counters(messages: Messages, hosts: dict[int, str], origin_ns: int) -> Iter
 
 def _label(phase: Phase, row: dict[str, int]) -> str:
     name = phase.name.lower().replace("_", " ")
+    if phase is Phase.COLLECTIVE:
+        name = COLLECTIVES.get(row["kind"], name).replace("_", " ")
     if phase is Phase.ITERATION:
         return f"{name} {row['iteration']}"
     if phase is Phase.REDUCE and row["src"] >= 0:
@@ -160,7 +169,7 @@ def _label(phase: Phase, row: dict[str, int]) -> str:
 def _category(phase: Phase) -> str:
     if phase in COMPUTE:
         return "compute"
-    if phase in (Phase.SEND, Phase.RECEIVE):
+    if phase in (Phase.SEND, Phase.RECEIVE, Phase.COLLECTIVE, Phase.FLOW):
         return "propagation"
     return "wait" if phase.name.startswith("AWAIT") else "program"
 

@@ -9,9 +9,9 @@ from synthetic import Ring, simulate
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
+from e2c_dl.trace.export.perfetto import lanes, write
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Trace
-from e2c_dl.trace.perfetto import lanes, write
 
 RING = Ring(
     compute_s=(0.02, 0.03, 0.02),

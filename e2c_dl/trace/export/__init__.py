@@ -1,0 +1,1 @@
+"""A Trace in the formats of other programs: one module each."""

@@ -1,0 +1,184 @@
+"""Exports: every span is in each of them, collectives and flows too, and other programs' readers take them."""
+
+from __future__ import annotations
+
+import csv as stdlib_csv
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+from synthetic import Ring, simulate
+
+from e2c_dl.errors import ArchiveError
+from e2c_dl.topology import Link
+from e2c_dl.trace.export import chakra, formats
+from e2c_dl.trace.export.chakra_schema import Metadata, Node, NodeType
+from e2c_dl.trace.model import SPAN, Collective, Phase, Trace
+
+STARTED = "2026-01-02T03:04:05+00:00"
+STARTED_NS = 1_767_323_045 * 10**9
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Two ranks with messages; and as of a library that hides them, collectives and flows."""
+    ring = Ring(compute_s=(0.01, 0.02), links=(Link(rate_bps=1e8),) * 2, bucket_bytes=(1000, 2000), iterations=3)
+    found = simulate(ring)
+    hidden = []
+    for rank in found.ranks:
+        more = np.zeros(3, dtype=SPAN)
+        for name in ("seq", "iteration", "bucket", "src", "dst"):
+            more[name] = -1
+        more["posted_ns"] = more["start_ns"] = rank.spans["start_ns"].max()
+        more["end_ns"], more["peer_task"], more["iteration"] = more["start_ns"] + 5000, -2, 2
+        more["phase"] = Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE, Phase.FLOW
+        more["kind"][:2], more["seq"][:2], more["bucket"][:2] = Collective.ALL_REDUCE, 4, 1
+        more["nbytes"], more["task"][2], more["src"][2], more["dst"][2] = 4096, -2, rank.rank, 1 - rank.rank
+        hidden.append(replace(rank, spans=np.concatenate([rank.spans, more])))
+    return replace(found, ranks=tuple(hidden), facts={"run_id": "0badcafe", "started": STARTED})
+
+
+def test_csv_has_a_row_per_span(trace: Trace, tmp_path: Path) -> None:
+    formats.write("csv", trace, tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(stdlib_csv.DictReader(file))
+    assert len(rows) == sum(len(rank.spans) for rank in trace.ranks)
+    last = rows[-1]
+    assert (last["host"], last["phase"], last["src"], last["dst"], last["nbytes"]) == (
+        "edge-2",
+        "flow",
+        "1",
+        "0",
+        "4096",
+    )
+    assert (last["kind"], last["task"], last["bucket"]) == ("", "", "")
+    assert rows[-3]["kind"] == "all_reduce"
+    began_ns = min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.ITERATION].min()) for rank in trace.ranks)
+    assert int(last["end_ns"]) == trace.ranks[1].spans["end_ns"][-1] - began_ns
+
+
+def test_chrome_and_perfetto_show_collectives_and_flows(trace: Trace, tmp_path: Path) -> None:
+    for name in ("perfetto", "chrome"):
+        formats.write(name, trace, tmp_path / name)
+        events = json.loads((tmp_path / name).read_text())["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        assert len(slices) == sum(len(rank.spans) for rank in trace.ranks)
+        threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        shown = {(event["name"], threads[event["pid"], event["tid"]]) for event in slices}
+        assert {("all reduce b1", "collectives"), ("flow", "flow to edge-2")} <= shown
+
+
+def test_otlp_is_what_opentelemetry_reads(trace: Trace, tmp_path: Path) -> None:
+    trace_pb2 = pytest.importorskip("opentelemetry.proto.trace.v1.trace_pb2", reason="OTLP's schema is not installed")
+    formats.write("otlp", trace, tmp_path / "t.jsonl")
+    lines = (tmp_path / "t.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    spans: dict[str, Any] = {}
+    for line, rank in zip(lines, trace.ranks, strict=True):
+        # Its JSON has ids in hexadecimal, where protocol buffers have base 64: the parser only must not mind.
+        (resource,) = json_format.Parse(line, trace_pb2.TracesData()).resource_spans
+        assert {a.key: a.value.string_value for a in resource.resource.attributes}["host.name"] == rank.host
+        assert len(resource.scope_spans[0].spans) == len(rank.spans)
+        spans |= {one["spanId"]: one for one in json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]}
+    assert len(spans) == sum(len(rank.spans) for rank in trace.ranks)
+    began = [int(one["startTimeUnixNano"]) for one in spans.values() if one["name"] == "iteration 0"]
+    assert min(began) == STARTED_NS
+    received = [one for one in spans.values() if one["name"].startswith("receive")]
+    for one in received:
+        sent = spans[one["links"][0]["spanId"]]
+        assert sent["name"] == one["name"].replace("receive", "send")
+        assert spans[one["parentSpanId"]]["name"].startswith("iteration")
+    assert received
+    names = Counter(one["name"] for one in spans.values())
+    assert names["collective b1"] == names["flow"] == 2
+
+
+def test_otlp_of_a_run_whose_beginning_is_not_known_begins_at_0(trace: Trace, tmp_path: Path) -> None:
+    formats.write("otlp", replace(trace, facts={}), tmp_path / "t.jsonl")
+    spans = [json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"] for line in (tmp_path / "t.jsonl").open()]
+    assert all(int(one["startTimeUnixNano"]) >= 0 for each in spans for one in each)
+
+
+def read_chakra(file: Path) -> tuple[Any, list[Any]]:
+    """(metadata, nodes): messages behind their lengths."""
+    content, at, found = file.read_bytes(), 0, []
+    while at < len(content):
+        length = shift = 0
+        while True:
+            byte = content[at]
+            length, shift, at = length | (byte & 0x7F) << shift, shift + 7, at + 1
+            if not byte & 0x80:
+                break
+        found.append((Node if found else Metadata).FromString(content[at : at + length]))
+        at += length
+    return found[0], found[1:]
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    return {one.name: getattr(one, one.WhichOneof("value")) for one in node.attr}
+
+
+def test_chakra_has_a_graph_per_rank(trace: Trace, tmp_path: Path) -> None:
+    formats.write("chakra", trace, tmp_path / "t")
+    assert sorted(file.name for file in (tmp_path / "t").iterdir()) == ["trace.0.et", "trace.1.et"]
+    for rank in trace.ranks:
+        metadata, nodes = read_chakra(tmp_path / "t" / f"trace.{rank.rank}.et")
+        assert attributes(metadata)["host"] == rank.host
+        kinds = Counter(NodeType(node.type) for node in nodes)
+        phases = Counter(rank.spans["phase"].tolist())
+        assert kinds[NodeType.SEND] == phases[Phase.SEND] and kinds[NodeType.RECEIVE] == phases[Phase.RECEIVE]
+        assert kinds[NodeType.COLLECTIVE] == 1
+        numbers = {node.id: node for node in nodes}
+        for node in nodes:
+            for other in (*node.ctrl_deps, *node.data_deps):
+                before = numbers[other]
+                assert other < node.id
+                assert before.start_time_micros + before.duration_micros <= node.start_time_micros
+        steps = [node for node in nodes if node.name.startswith("step")]
+        assert len(steps) == 3
+        for step in steps:  # of a ring: the step waits for what was received, at last
+            assert {NodeType.RECEIVE} & {numbers[other].type for other in reaches(step, numbers)}
+        (collective,) = (node for node in nodes if node.type == NodeType.COLLECTIVE)
+        assert attributes(collective) | {"comm_type": 0, "comm_size": 4096, "pg_name": ""} == attributes(collective)
+
+
+def reaches(node: Any, numbers: dict[int, Any]) -> set[int]:
+    found: set[int] = set()
+    ahead = [node]
+    while ahead:
+        for other in {*ahead[-1].ctrl_deps, *ahead.pop().data_deps} - found:
+            found.add(other)
+            ahead.append(numbers[other])
+    return found
+
+
+def test_chakras_own_reader_reads_it(trace: Trace, tmp_path: Path) -> None:
+    """Run where mlc-chakra is on the path: it asks for packages that would replace pinned ones, so no extra has it."""
+    et_def_pb2 = pytest.importorskip("chakra.schema.protobuf.et_def_pb2", reason="mlc-chakra is not installed")
+    protolib = pytest.importorskip("chakra.src.third_party.utils.protolib")
+    formats.write("chakra", trace, tmp_path / "t")
+    file = tmp_path / "t/trace.0.et"
+    _, ours = read_chakra(file)
+    opened, metadata, theirs = protolib.openFileRd(file), et_def_pb2.GlobalMetadata(), []
+    assert protolib.decodeMessage(opened, metadata) and metadata.version == chakra.VERSION
+    while protolib.decodeMessage(opened, node := et_def_pb2.Node()):
+        theirs.append(node)
+    opened.close()
+    assert [node.SerializeToString() for node in theirs] == [node.SerializeToString() for node in ours]
+    assert {et_def_pb2.NodeType.Name(node.type) for node in theirs} >= {"COMP_NODE", "COMM_SEND_NODE", "COMM_COLL_NODE"}
+
+
+def test_chakras_numbers_are_varints() -> None:
+    assert [chakra._varint(number).hex() for number in (0, 127, 128, 300)] == ["00", "7f", "8001", "ac02"]
+
+
+def test_a_place_that_cannot_be_written_is_named(trace: Trace, tmp_path: Path) -> None:
+    for name in formats.FORMATS:
+        with pytest.raises(ArchiveError, match="absent") as error:
+            formats.write(name, trace, tmp_path / "absent" / "t")
+        assert "--output" in str(error.value)

@@ -1,0 +1,114 @@
+"""docs/trace-format.md: its columns are the table's, and every query on it runs, in pandas, Polars and DuckDB."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from synthetic import Ring, simulate
+
+from e2c_dl.topology import Link
+from e2c_dl.trace.columns import COLUMNS, SCHEMA
+from e2c_dl.trace.model import ClockAlignment, Collective, Phase, Trace
+from e2c_dl.trace.store import write_parquet
+
+PAGE = (Path(__file__).parents[3] / "docs/trace-format.md").read_text()
+BEGAN_NS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    ring = Ring(compute_s=(0.01, 0.02), links=(Link(rate_bps=1e8),) * 2, bucket_bytes=(1000,), iterations=4)
+    return simulate(ring)
+
+
+@pytest.fixture(scope="module")
+def folder(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hosts' tables below ARCHIVE/hosts, beside a file that is none; the second clock is off."""
+    folder = tmp_path_factory.mktemp("page")
+    for rank in trace.ranks:
+        host = folder / "ARCHIVE/hosts" / rank.host
+        host.mkdir(parents=True)
+        spans, offset_ns = rank.spans.copy(), 777 * rank.rank
+        for name in ("posted_ns", "start_ns", "end_ns"):
+            spans[name] -= offset_ns
+        facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
+        clock = ClockAlignment(offset_ns=offset_ns)
+        write_parquet(host / "spans.parquet", spans, facts, complete=True, clock=clock, origin_ns=BEGAN_NS)
+        (host / "clock.json").write_text("{}")
+    return folder
+
+
+def blocks(section: str, language: str) -> list[str]:
+    _, _, text = PAGE.partition(f"### {section}\n")
+    return re.findall(rf"```{language}\n(.*?)```", re.split(r"\n##+ ", text)[0], re.DOTALL)
+
+
+def shown(source: str, names: dict[str, Any]) -> Any:
+    """The value of the last line, as a notebook shows it."""
+    tree = ast.parse(source)
+    last = tree.body.pop()
+    assert isinstance(last, ast.Expr)
+    exec(compile(tree, "page", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "page", "eval"), names)
+
+
+@pytest.mark.parametrize("section", ["pandas", "Polars", "DuckDB"])
+def test_every_query_on_the_page_answers(
+    section: str, folder: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    if section == "DuckDB":
+        answers = [duckdb.sql(query).fetchall() for query in blocks(section, "sql")]
+    else:
+        answers = [shown(source, names) for source in blocks(section, "python")]
+    by_phase, slowest, links = answers
+    assert len(by_phase) >= 2 and len(slowest) == 5 and len(links) == 2
+    slow_s = slowest[0][2] if section == "DuckDB" else float(slowest["s"].max())
+    iterations = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+    assert slow_s == pytest.approx(max((own["end_ns"] - own["start_ns"]).max() for own in iterations) / 1e9)
+
+
+def test_the_page_names_every_column_with_its_unit() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) ?\| (.*?) \|$", PAGE, re.MULTILINE)
+    kinds = ["string" if pa.types.is_dictionary(column.kind) else str(column.kind) for column in COLUMNS]
+    told = [(column.name, kind, column.unit, column.description) for column, kind in zip(COLUMNS, kinds, strict=True)]
+    assert rows == told
+    for name in [each.name.lower() for each in (*Phase, *Collective)]:
+        assert f"`{name}`" in PAGE
+
+
+def test_the_file_explains_itself(folder: Path, trace: Trace) -> None:
+    file = folder / "ARCHIVE/hosts" / trace.ranks[1].host / "spans.parquet"
+    schema = pq.read_schema(file)
+    for field in schema:
+        assert field.metadata[b"description"], field.name
+        assert b"unit" in field.metadata
+    about = json.loads(schema.metadata[b"e2c_dl"])
+    assert (about["version"], about["rank"], about["origin_ns"], about["complete"]) == (2, 1, BEGAN_NS, True)
+    assert about["clock"]["offset_ns"] == 777
+    assert about["lost"] == {"spans": 0, "damaged_bytes": 0, "dropped": 0}
+
+
+def test_times_are_since_training_began_and_nothing_is_minus_one(folder: Path, trace: Trace) -> None:
+    rank = trace.ranks[1]
+    table = pq.read_table(folder / "ARCHIVE/hosts" / rank.host / "spans.parquet", partitioning=None)
+    assert table.schema.equals(SCHEMA)
+    assert (table["start_ns"].to_numpy() == rank.spans["start_ns"] - BEGAN_NS).all()
+    assert (table["own_start_ns"].to_numpy() == rank.spans["start_ns"] - 777).all()
+    phases = np.array(table["phase"].to_pylist())
+    assert (phases[rank.spans["phase"] == Phase.FORWARD] == "forward").all()
+    for name in ("iteration", "bucket", "src", "dst", "seq"):
+        assert [value is None for value in table[name].to_pylist()] == (rank.spans[name] == -1).tolist()
+    assert table["kind"].null_count == len(table)
+    warm = {row["iteration"] for row in table.to_pylist() if row["warm_up"]}
+    assert warm == {0, 1}
