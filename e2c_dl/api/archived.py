@@ -1,0 +1,124 @@
+"""One run's archive for scripts and notebooks: its records as tables, its report as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from e2c_dl.api.frames import DataFrame, maker
+from e2c_dl.archive import layout
+from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.run import Run
+from e2c_dl.beneath import Place
+from e2c_dl.diagnosis.diagnose import diagnose, read_report
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.trace.columns import SCHEMA
+from e2c_dl.trace.model import Trace
+from e2c_dl.trace.store import training_began
+from e2c_dl.trace.tables import table_of_host
+
+
+def load(path: str | Path, *, frames: str = "pandas") -> ArchivedRun:
+    """The run whose archive is at ``path``; its tables come as ``frames``: pandas, polars or arrow.
+
+    ::
+
+        run = e2c_dl.load("runs/first-light", frames="polars")
+        run.report.culprits, run.report.run_s
+        run.links().filter(polars.col("measured_rate_bps") < 0.9 * polars.col("requested_rate_bps"))
+
+    Nothing but run.json is read before it is asked for. Raises: ArchiveError: it is no archive; InputError: ``frames``
+    is none of these, or not installed.
+    """
+    maker(frames)
+    return ArchivedRun(archive=open_archive(Path(path)), frames=frames)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchivedRun:
+    """A run that has ended, or goes on. Every method raises ArchiveError for a file that is damaged."""
+
+    archive: ReadArchive
+    frames: str
+
+    @property
+    def path(self) -> Path:
+        return self.archive.path
+
+    @property
+    def run(self) -> Run:
+        """What run.json says: outcome, scenario, testbed, versions, seeds, what could not be honoured."""
+        return self.archive.run
+
+    @cached_property
+    def report(self) -> Report:
+        """The report: read if it was written, else found now. Raises: AnalysisError, if nothing can be analysed."""
+        if (Place(self.path) / layout.REPORT_JSON).exists():
+            return read_report(self.archive)
+        return diagnose(self.archive).report
+
+    @cached_property
+    def trace(self) -> Trace:
+        """All spans as NumPy arrays on one clock, as the analysis has them."""
+        return self.archive.trace()
+
+    def spans(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """A row per span of every host, rank by rank in the order of recording; docs/trace-format.md says the columns.
+
+        ``columns``: those that are wanted, which alone are then read. Raises: InputError: there is none of that name.
+        """
+        unknown = [name for name in columns or () if name not in SCHEMA.names]
+        if unknown:
+            raise InputError(f"spans have no column {unknown[0]}; write one of {', '.join(SCHEMA.names)}")
+        hosts = self.path / layout.HOSTS
+        began = training_began(hosts)
+        recorded = [name for name in self.archive.hosts if self.archive.host(name).recorded]
+        tables = [table_of_host(Place(self.path) / layout.HOSTS / name, columns, began) for name in recorded]
+        if not tables:
+            raise ArchiveError(f"{hosts}: no host has left a trace; the run ended before training: see its logs")
+        alone = [table.replace_schema_metadata(None) for table in tables]  # what it says is of one host
+        return self._made(pa.concat_tables(alone).unify_dictionaries())
+
+    def links(self) -> DataFrame:
+        """A row per directed link: src, dst, what was designed, requested and measured, as ``designed_rate_bps``."""
+        return self._rows(_flat(row) for row in self.archive.links())
+
+    def metrics(self) -> DataFrame:
+        """A row per host and second: processor, memory and network, as the host's own clock had it (``time_ns``)."""
+        rows = []
+        for name in self.archive.hosts:
+            table = self.archive.host(name).seen()
+            each = zip(*(column.tolist() for column in table.values()), strict=True)
+            rows += [{"host": name, **dict(zip(table, row, strict=True))} for row in each]
+        return self._rows(rows)
+
+    def progress(self) -> DataFrame:
+        """A row per host and report of progress: iteration, loss, accuracy, elapsed_s."""
+        lines = ((name, line) for name in self.archive.hosts for line in self.archive.host(name).progress())
+        return self._rows({"host": name, **msgspec.structs.asdict(line)} for name, line in lines)
+
+    def _rows(self, rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> DataFrame:
+        return self._made(pa.Table.from_pylist([dict(row) for row in rows]))
+
+    def _made(self, table: pa.Table) -> DataFrame:
+        return maker(self.frames)(table)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """``row`` without mappings in it: what is below a key has its name before it."""
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}_{inner}": each for inner, each in _flat(value).items()}
+        elif not isinstance(value, (list, tuple)):
+            flat[key] = value
+        else:
+            flat |= {f"{key}_{name}": each for name, each in zip(("low", "high"), value, strict=False)}
+    return flat
