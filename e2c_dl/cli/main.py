@@ -38,6 +38,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
     "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
     "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
+    "summary": ("e2c_dl.cli.summary", "summary", "Time by host and phase, at once; no diagnosis."),
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
     "advise": ("e2c_dl.cli.advise", "advise", "Try strategies and settings on measured times, and rank them."),
     "whatif": ("e2c_dl.cli.whatif", "whatif", "What a run would have taken with something changed."),

@@ -47,12 +47,12 @@ def opening(rank: int, host: str, layer: str) -> bytes:
     return framed(HEADER, msgspec.json.encode(header(rank, host, layer)), number=0, records=0) * 2
 
 
-def frames(records: bytes, *, number: int) -> bytes:
+def frames(records: bytes, *, number: int, per_frame: int = _PER_FRAME) -> bytes:
     """Frames of ``records``, whole records of SPAN; the first is the ``number``th of its file."""
-    step = _PER_FRAME * RECORD_BYTES
+    step = per_frame * RECORD_BYTES
     pieces = (records[begin : begin + step] for begin in range(0, len(records), step))
     return b"".join(
-        framed(SPANS, piece, number=number + index * _PER_FRAME, records=len(piece) // RECORD_BYTES)
+        framed(SPANS, piece, number=number + index * per_frame, records=len(piece) // RECORD_BYTES)
         for index, piece in enumerate(pieces)
     )
 

@@ -74,7 +74,7 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
     with place.opened() as content:
         try:
             file = pq.ParquetFile(content, page_checksum_verification=True)
-            facts = _facts(file.schema_arrow, str(path))
+            facts = facts_of(file.schema_arrow, str(path))
             if file.metadata.num_rows * SPAN.itemsize > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} spans, as no trace does; remove it")
             table, lost = _groups(file)
@@ -93,7 +93,7 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
     return facts, spans, facts.complete
 
 
-def _facts(schema: pa.Schema, where: str) -> ParquetFacts:
+def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
     """Whose spans they are. Raises: ArchiveError."""
     text = (schema.metadata or {}).get(columns.METADATA)
     if text is None:
@@ -155,7 +155,7 @@ def training_began(hosts_dir: Path) -> int | None:
             folder = Place(hosts_dir) / name
             if (folder / PARQUET).exists():
                 with (folder / PARQUET).opened() as content:
-                    told = _facts(pq.read_schema(content), str(folder)).origin_ns
+                    told = facts_of(pq.read_schema(content), str(folder)).origin_ns
                 if told is not None:
                     return told
             own_ns = _first_iteration(folder / RAW)

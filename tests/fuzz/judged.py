@@ -15,7 +15,7 @@ from hostile_archives import Edit, copied, tamper
 WITHIN_S = 60  # each command; they take a third of a second where nothing else runs
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("report",), ("export", "--output", "{}.json"), ("export", "--format", "csv", "--output", "{}.csv"), ("verify",),
-    ("logs",), ("attach",), ("stragglers",), ("compare",),
+    ("logs",), ("attach",), ("stragglers",), ("compare",), ("summary",),
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def _messages(rank: RankTrace, began_ns: int) -> Iterator[Any]:
                 id=number, name=_name(row), type=_type(row),
                 ctrl_deps=_over(control[number], number, rows), data_deps=_over(data[number], number, rows),
                 start_time_micros=max(0, row["start_ns"] - began_ns) // 1000,
-                duration_micros=(row["end_ns"] - row["start_ns"]) // 1000,
+                duration_micros=max(0, row["end_ns"] - row["start_ns"]) // 1000,
                 attr=list(_attributes(row)),
             )  # fmt: skip
 

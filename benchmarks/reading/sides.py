@@ -1,0 +1,84 @@
+"""Both sides, each in a process of its own that stays: asked once a line, it does its work once and tells how long.
+
+::
+
+    summary     e2c_dl.trace.summary: seconds by rank and phase, and what was lost
+    pandas      read_parquet of the columns that it takes, group-by rank and phase, sum
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+SIDES = ("summary", "pandas")
+
+
+class Side:
+    """The process of one side, over the hosts of ``folder``. Use it as a context."""
+
+    def __init__(self, side: str, folder: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.reading.sides", side, str(folder)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def run(self) -> dict[str, Any]:
+        """Its work done once: ``wall_s``, ``cpu_s``, ``peak_bytes`` so far, ``seconds`` by rank and phase."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+
+def _summary(folder: Path) -> dict[str, float]:
+    from e2c_dl.beneath import Place
+    from e2c_dl.trace.summary import summarize
+
+    return {f"{one.rank} {phase}": s for one in summarize(Place(folder)) for phase, s in one.phase_s.items()}
+
+
+def _pandas(folder: Path) -> dict[str, float]:
+    import pandas as pd
+
+    files = [str(file) for file in folder.glob("*/spans.parquet")]
+    spans = pd.read_parquet(files, columns=["rank", "phase", "warm_up", "start_ns", "end_ns"])
+    spans["s"] = (spans["end_ns"] - spans["start_ns"]) / 1e9
+    sums = spans[~spans["warm_up"]].groupby(["rank", "phase"], observed=True)["s"].sum()
+    return {f"{rank} {phase}": s for (rank, phase), s in sums.items() if phase != "iteration"}
+
+
+WORK: dict[str, Callable[[Path], dict[str, float]]] = {"summary": _summary, "pandas": _pandas}
+
+
+def main() -> None:
+    """Called by :class:`Side`: side and folder are arguments."""
+    side, folder = sys.argv[1], Path(sys.argv[2])
+    for _ in sys.stdin:
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        seconds = WORK[side](folder)
+        wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        answer = {"wall_s": wall_s, "cpu_s": cpu_s, "peak_bytes": peak, "seconds": seconds}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

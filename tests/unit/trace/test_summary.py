@@ -1,0 +1,91 @@
+"""The first summary: sums by rank and phase, without the warm-up; of damaged and of early files, too."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from synthetic import Ring, simulate
+
+from e2c_dl.beneath import Place
+from e2c_dl.cli.summary import summary
+from e2c_dl.errors import ArchiveError
+from e2c_dl.topology import Link
+from e2c_dl.trace import span_log
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.store import write_parquet
+from e2c_dl.trace.summary import summarize
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    ring = Ring(compute_s=(0.01, 0.02), links=(Link(rate_bps=1e8),) * 2, bucket_bytes=(1000,), iterations=6)
+    return simulate(ring)
+
+
+@pytest.fixture
+def hosts(trace: Trace, tmp_path: Path) -> Path:
+    """One host's table, the other's recording."""
+    for rank in trace.ranks:
+        folder = tmp_path / "hosts" / rank.host
+        folder.mkdir(parents=True)
+        facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
+        if rank.rank:
+            records = span_log.frames(rank.spans.tobytes(), number=0, per_frame=4)
+            (folder / "spans.bin").write_bytes(span_log.opening(rank.rank, rank.host, rank.layer) + records)
+        else:
+            write_parquet(folder / "spans.parquet", rank.spans, facts, complete=True)
+    return tmp_path / "hosts"
+
+
+def test_sums_are_those_of_the_spans(trace: Trace, hosts: Path) -> None:
+    for found, rank in zip(summarize(Place(hosts)), trace.ranks, strict=True):
+        spans = rank.spans
+        assert (found.host, found.spans, found.iterations, found.judged) == (rank.host, len(spans), 6, 4)
+        late = spans[(spans["iteration"] >= 2) | (spans["iteration"] < 0)]
+        for phase in (Phase.FORWARD, Phase.SEND, Phase.AWAIT_MESSAGE):
+            own = late[late["phase"] == phase]
+            expected_s = (own["end_ns"] - own["start_ns"]).sum() / 1e9
+            assert found.phase_s[phase.name.lower()] == pytest.approx(expected_s)
+        own = late[late["phase"] == Phase.ITERATION]
+        assert found.iteration_s == pytest.approx((own["end_ns"] - own["start_ns"]).mean() / 1e9)
+        assert not {"iteration", "training", "spawn"} & set(found.phase_s)
+
+
+def test_what_is_damaged_is_counted(hosts: Path) -> None:
+    raw = hosts / "edge-2/spans.bin"
+    content = bytearray(raw.read_bytes())
+    content[len(content) // 2] ^= 8
+    raw.write_bytes(content)
+    assert 1 <= summarize(Place(hosts))[1].lost.spans <= 4
+    table = hosts / "edge-1/spans.parquet"
+    content = bytearray(table.read_bytes())
+    content[300] ^= 8
+    table.write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"spans\.parquet: cannot read the trace"):
+        summarize(Place(hosts))
+    shutil.rmtree(hosts)
+    hosts.mkdir()
+    with pytest.raises(ArchiveError, match="no host has left a trace"):
+        summarize(Place(hosts))
+
+
+def test_the_command_prints_it(hosts: Path) -> None:
+    archive = hosts.parent
+    (archive / "run.json").write_text(json.dumps({"format": 2, "run_id": "0badcafe", "outcome": "finished"}))
+    said = CliRunner().invoke(summary, [str(archive)], catch_exceptions=False).output
+    assert "2 ranks, " in said and "forward" in said and "edge-2" in said
+    rows = json.loads(CliRunner().invoke(summary, [str(archive), "--json"], catch_exceptions=False).output)
+    assert [row["host"] for row in rows] == ["edge-1", "edge-2"]
+    assert rows[1]["complete"] is True and rows[1]["lost"] == {"spans": 0, "damaged_bytes": 0, "dropped": 0}
+
+
+def test_a_rank_without_an_iteration_has_no_mean(hosts: Path, trace: Trace) -> None:
+    rank = trace.ranks[1]
+    (hosts / "edge-2/spans.bin").write_bytes(span_log.opening(1, "edge-2", rank.layer))
+    found = summarize(Place(hosts))[1]
+    assert math.isnan(found.iteration_s) and found.phase_s == {} and not found.complete
