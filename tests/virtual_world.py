@@ -14,7 +14,7 @@ from itertools import pairwise
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.scenario.schedule import Schedule
-from e2c_dl.strategies.base import Compute, Strategy
+from e2c_dl.strategies.base import Compute, Slow, Strategy, Verdict
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
@@ -24,6 +24,7 @@ from e2c_dl.worlds.virtual import (
     GradientTimes,
     HostModel,
     InMemory,
+    Judging,
     LinkModel,
     Result,
     SharedRate,
@@ -132,6 +133,7 @@ def run(
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
     on_progress: Callable[[SimulatedIteration], None] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[tuple[int, int]] = (), batching: str = "fixed", allotment: Allotment | None = None,
+    judging: Judging | None = None,
 ) -> Run:  # fmt: skip
     """Run ``strategy()`` on every rank to its end. Without ``links``, random ones by ``seed``.
 
@@ -146,9 +148,28 @@ def run(
         strategy, hosts=on_hosts, links=links, bottlenecks=bottlenecks, computes=computes, sink=sink,
         iterations=iterations, seed=seed, evaluate_every=evaluate_every, on_progress=on_progress,
         on_iteration=on_iteration, unsteady=unsteady, as_seen=lambda worker: controlled(worker, batching),
-        allotment=allotment,
+        allotment=allotment, judging=judging,
     )  # fmt: skip
     return Run(result=result, trace=trace(sink, on_hosts), hosts=tuple(on_hosts), links=links)
+
+
+class SlowFrom:
+    """A Judging that looks at nothing, and says from the second ``at_s`` on that the links ``pairs`` are slow."""
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], at_s: float = 0.0, factor: float = 10.0) -> None:
+        self._verdict = Verdict(slow=tuple(Slow(ranks=pair, factor=factor, since=0) for pair in sorted(pairs)))
+        self._at_ns, self._given = round(at_s * 1e9), set[int]()
+
+    def due(self, now_ns: int) -> bool:
+        return False
+
+    def look(self, now_ns: int) -> None: ...
+
+    def heard(self, rank: int, now_ns: int) -> Sequence[Verdict]:
+        if rank in self._given or now_ns < self._at_ns:
+            return ()
+        self._given.add(rank)
+        return (self._verdict,)
 
 
 def profile_of(compute: Compute) -> ComputeProfile:

@@ -21,7 +21,8 @@ from benchmarks.virtual.exchange import (
     factor,
 )
 from e2c_dl.trace.model import RECORD, Phase
-from e2c_dl.worlds.virtual.simulate import PENDING_RECORDS, InFiles
+from e2c_dl.worlds.virtual.simulate import PENDING_RECORDS
+from e2c_dl.worlds.virtual.sinks import InFiles
 
 Process = Generator[Any, Any, Any]
 

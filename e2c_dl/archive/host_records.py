@@ -102,6 +102,7 @@ class HostRecords:
     setup_file = _File(layout.SETUP)
     agent_changes = _File(layout.CHANGES)
     worker_changes = _File(layout.WORKER_CHANGES)
+    verdicts_file = _File(layout.VERDICTS)
     log = _File(layout.WORKER_LOG)
     model = _File(layout.MODEL)
 

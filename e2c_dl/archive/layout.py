@@ -21,6 +21,7 @@
                                      links, bottlenecks, pauses, kills; only if the scenario changes any of it
         changes-worker.jsonl         the same of its worker: compute, heat, clock; see trace.changes
         heat.csv                     emulated temperature, once a second; only of hosts that throttle themselves
+        verdicts.jsonl               of rank 0, if its strategy hears them: who was said to be slow, and when
         outcome.json                 how its worker ended; absent if it exited without an outcome
         ending.json                  how its first process ended; only of a host that ended before it was released
         worker.log
@@ -50,6 +51,7 @@ SETUP = "setup.jsonl"  # of rank 0, followed while it sets up; not archived
 CHANGES = "changes.jsonl"
 WORKER_CHANGES = "changes-worker.jsonl"
 HEAT = "heat.csv"
+VERDICTS = "verdicts.jsonl"
 OUTCOME = "outcome.json"
 ENDING = "ending.json"
 WORKER_LOG = "worker.log"

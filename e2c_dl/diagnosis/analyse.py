@@ -56,7 +56,7 @@ def analyse(
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
     departures = with_stalls(slow, stalled.found, observed.windows, design)
-    found = findings([each for each in departures if each.excess_s >= WORTH * design.seconds], predictor)
+    found = findings([each for each in departures if each.excess_s >= WORTH * replay.measured_ns / 1e9], predictor)
     elements, groups = speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, reference),

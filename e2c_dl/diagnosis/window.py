@@ -6,6 +6,8 @@
     rank 1  |--20---|--21---|--22---|--23--
                     |<-- the last three --->|         of which both have finished all
 
+Where ranks go at their own pace they are cut at a time instead, each where its first iteration since then began.
+
 A message that only one of its ends has within, and a wait for such a one, are left out: what is left is a run that
 began in the middle. When training itself began stands in the trace's facts: schedules count from then.
 """
@@ -38,8 +40,31 @@ def began_ns(trace: Trace) -> int:
 
 def window(trace: Trace, first: int, stop: int) -> Trace:
     """Iterations ``first`` to ``stop - 1`` of ``trace``, all of which every rank has finished."""
+    return _cut(trace, [_within(rank.spans, first, stop) for rank in trace.ranks])
+
+
+def since(trace: Trace, start_ns: int, fewest: int) -> Trace:
+    """The iterations of each rank of ``trace`` that began at ``start_ns`` or later, of each the last ``fewest`` at
+    least; every rank has finished so many. Each rank's are numbered anew, and messages, whose numbers are their
+    senders', have none."""
+    return _cut(trace, [_later(rank.spans, start_ns, fewest) for rank in trace.ranks])
+
+
+def _later(spans: Spans, start_ns: int, fewest: int) -> Spans:
+    own = _iterations(spans)
+    own = own[(own["start_ns"] >= start_ns) | (own["iteration"] > own["iteration"].max() - fewest)]
+    first, began_ns, end_ns = own["iteration"].min(), own["start_ns"].min(), own["end_ns"].max()
+    kept = (spans["posted_ns"] >= began_ns) & (spans["end_ns"] <= end_ns)
+    kept &= ~np.isin(spans["phase"], (Phase.TRAINING, Phase.ITERATION)) | np.isin(spans["iteration"], own["iteration"])
+    found = spans[kept & (spans["phase"] != Phase.TRAINING)]  # a copy: the trace stays as it is
+    of_message = np.isin(found["phase"], _OF_MESSAGES)
+    found["iteration"] = np.where(of_message, -1, np.maximum(-1, found["iteration"] - first))
+    return np.concatenate([found, training_span(began_ns, end_ns)])
+
+
+def _cut(trace: Trace, parts: list[Spans]) -> Trace:
+    """``trace``, of whose ranks only ``parts`` are left."""
     facts = {**trace.facts, BEGAN: began_ns(trace)}
-    parts = [_within(rank.spans, first, stop) for rank in trace.ranks]
     whole = np.intersect1d(_keys(parts, Phase.SEND), _keys(parts, Phase.RECEIVE))
     ranks = (
         replace(rank, spans=_without_halves(part, whole), complete=True)  # what it did until then is all there

@@ -14,15 +14,23 @@ wait for one another. Of an odd number of ranks, the first and the last (both ev
 4. the active rank adds it: x_i <- x_i + d.
 5. When the gradient and the exchange are done: x_i <- x_i + u.
 
+With ``route_around`` it hears verdicts while it trains, and asks a neighbour the less often, the slower the links to
+and from it are known to be: with shares 1 / f^2, f the product of how many times slower each of the two is. So trying a
+link that is f times slower costs about 1 / f of what a fast one does, and tells when it is well again.
+
 The staleness of an update is how many averages have changed the model between its snapshot and the update. (The paper
 counts all updates of all ranks since then: nobody knows these while training.)
 
 Laws: an average preserves the mean of all models, whatever happens beside it, for it adds to one what it takes off the
 other; no deadlock; a slow rank slows its neighbours down only by its answers' way.
 
-Differences from the paper: it locks the model while two ranks average; here the difference is added, so that a
-gradient which is applied meanwhile is kept. Models are averaged once per iteration of an active rank, as there. An
-update counts by its rank's samples, n b_i / sum(b): 1 for equal batches. The step is the configured optimizer's.
+Whom a rank asks is drawn without a look at models: with any shares, each average is of a pair and weighs both alike (a
+doubly stochastic matrix), and no neighbour's share is ever 0, so models still come together.
+
+Differences from the paper: neighbours need not be equally likely. It locks the model while two ranks average; here the
+difference is added, so that a gradient which is applied meanwhile is kept. Models are averaged once per iteration of an
+active rank, as there. An update counts by its rank's samples, n b_i / sum(b): 1 for equal batches. The step is the
+configured optimizer's.
 """
 
 from __future__ import annotations
@@ -30,7 +38,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from e2c_dl.strategies.base import Message, Strategy, Vector, Worker
+import numpy as np
+
+from e2c_dl.strategies.base import Message, Strategy, Vector, Verdict, Worker
 from e2c_dl.strategies.collectives.averaging import local_update
 
 
@@ -39,6 +49,9 @@ class ADPSGD(Strategy):
 
     name: ClassVar[str] = "adpsgd"
     asynchronous: ClassVar[bool] = True
+
+    def __init__(self, *, route_around: bool = False) -> None:
+        self.hears_verdicts = route_around
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
@@ -50,7 +63,7 @@ class ADPSGD(Strategy):
         return [1 / len(samples)] * len(samples)
 
     async def run(self, worker: Worker) -> None:
-        rank = _Rank(worker)
+        rank = _Rank(worker, Routes(worker) if self.hears_verdicts else None)
         await worker.copy(rank.model, worker.parameters)
         if rank.passive:
             worker.spawn(rank.answer(), background=True)  # until all are done: an active neighbour may be the slower
@@ -60,7 +73,8 @@ class ADPSGD(Strategy):
 class _Rank:
     """One rank's model, which its own training and its averages with others change."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, routes: Routes | None) -> None:
+        self._routes = routes  # None: any neighbour, each as likely
         self.model = worker.zeros()  # the parameters are its snapshot: a gradient must not see them change
         self.passive = worker.rank % 2 == 1
         self._worker = worker
@@ -73,7 +87,7 @@ class _Rank:
         async for iteration in worker.iterations():
             average = None
             if self._neighbours and not self.passive:
-                other = self._neighbours[int(worker.random.integers(len(self._neighbours)))]
+                other = self._neighbours[self._drawn()]
                 average = worker.spawn(self._ask(iteration, other, leaving))  # beside the gradient, which hides its way
             await local_update(worker, update, worker.size * worker.samples / worker.total_samples)
             if average is not None:
@@ -84,6 +98,12 @@ class _Rank:
             await worker.copy(worker.parameters, self.model)
         self._trained = True  # no gradient reads the parameters any more: answers may change them
         await worker.copy(worker.parameters, self.model)
+
+    def _drawn(self) -> int:
+        """Which neighbour to average with."""
+        if self._routes is None:
+            return int(self._worker.random.integers(len(self._neighbours)))
+        return self._routes.drawn(self._neighbours)
 
     async def answer(self) -> None:
         """Average with whoever asks, for as long as anybody may."""
@@ -116,6 +136,22 @@ class _Rank:
         await worker.accumulate(self.model, half, -1.0)  # what one gives the other gets: the mean of all stays
         if self._trained:
             await worker.copy(worker.parameters, self.model)
+
+
+class Routes:
+    """Draws of neighbours, the less often the slower the links to and from them are by the last verdict."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._last = Verdict(slow=())
+
+    def drawn(self, neighbours: Sequence[int]) -> int:
+        """The place of one of ``neighbours``."""
+        rank = self._worker.rank
+        self._last = next(iter(reversed(self._worker.verdicts())), self._last)
+        slower = [self._last.factor(rank, other) * self._last.factor(other, rank) for other in neighbours]
+        shares = np.cumsum([each**-2 for each in slower])
+        return int(np.searchsorted(shares, self._worker.random.random() * shares[-1], side="right"))
 
 
 def neighbours(rank: int, size: int) -> list[int]:

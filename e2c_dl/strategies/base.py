@@ -63,6 +63,26 @@ class Evaluation:
     accuracy: float  # fraction, 0..1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Slow:
+    """A host or a directed link that is slower than designed."""
+
+    ranks: tuple[int, ...]  # (rank,) of a host; (src, dst) of a link
+    factor: float  # how many times slower
+    since: int  # iteration of its (first) rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What slows training down now; it replaces all earlier ones."""
+
+    slow: tuple[Slow, ...]  # sorted by ranks; empty: nothing does any more
+
+    def factor(self, *ranks: int) -> float:
+        """Times slower than designed that rank ``r`` computes, or link ``src, dst`` carries; 1.0: not named."""
+        return next((each.factor for each in self.slow if each.ranks == ranks), 1.0)
+
+
 OnSegment = Callable[[Phase, int, int, int], None]
 """Told of each piece of a gradient as it ends: phase (DATA, FORWARD, BACKWARD), bucket (-1: none), start_ns, end_ns."""
 
@@ -189,6 +209,9 @@ class Worker(Protocol):
     def arrived(self, kind: str) -> Sequence[Message]:
         """All messages of this kind that are there, in order of arrival, without waiting; they are taken."""
 
+    def verdicts(self) -> Sequence[Verdict]:
+        """What diagnosis said since the last call, oldest first, without waiting: see ``Strategy.hears_verdicts``."""
+
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         """Run ``coroutine`` as a task of its own beside the caller; await the Pending to join it.
 
@@ -235,6 +258,7 @@ class Strategy(ABC):
 
     A rank that goes at its own pace is awaited by no other's iterations, and may have more of them than others."""
 
+    hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
     former_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""
 

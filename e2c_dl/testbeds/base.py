@@ -81,6 +81,7 @@ class Told:
     only_probe: bool = False  # it is not to train
     backend: Backend = Backend.NONE
     relay_socket: str | None = None  # where the relay takes changes, a path on the host
+    oversubscribed: bool = False  # hosts were given more cores than their machine has
 
     def published(self) -> dict[str, Any]:
         """The entries of ``_self``, and so of members.json."""

@@ -55,6 +55,12 @@ class GrowingSpans:
             of_none = (self.spans["iteration"] == -1) & (self.spans["end_ns"] >= own["start_ns"].min())
             self.spans = self.spans[(self.spans["iteration"] >= iteration) | of_none]
 
+    def forget_ended_before(self, iteration: int) -> None:
+        """Spans that ended before ``iteration`` began are not kept, whatever iteration they are of."""
+        own = self.spans[(self.spans["phase"] == Phase.ITERATION) & (self.spans["iteration"] == iteration)]
+        if len(own):
+            self.spans = self.spans[self.spans["end_ns"] >= own["start_ns"][0]]
+
     def _refuse_others(self, content: bytes) -> None:
         """Raises: ArchiveError, if the file does not begin as a log does."""
         if len(self._begin) < len(SYNC):

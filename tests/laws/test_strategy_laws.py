@@ -24,6 +24,7 @@ from e2c_dl.worlds.trained import TrainedModel
 
 SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "allreduce": [{"tree_below_bytes": 30}, {"tree_below_bytes": 1 << 30}],
+    "adpsgd": [{"route_around": True}],
     "diloco": [{"period": 3}, {"period_within": 1, "period_between": 3}],
     "localsgd": [{"period": 2}, {"period_within": 2, "period_between": 4}, {"period": 2, "weights": "equal"}],
 }

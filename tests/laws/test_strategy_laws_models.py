@@ -21,6 +21,7 @@ from e2c_dl.strategies.diloco import DiLoCo
 from e2c_dl.strategies.localsgd import LocalSGD
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import Judging
 
 LAYERS = ("edge", "fog", "edge", "cloud", "edge", "fog")
 ITERATIONS = 24
@@ -29,7 +30,7 @@ sizes, seeds = st.integers(1, 6), st.integers(0, 10_000)
 
 def train(
     strategy: type[Strategy], problem: Problem, seed: int, iterations: int = ITERATIONS,
-    gradient: Callable[[int, int, Vector], Vector] | None = None, **chosen: Setting,
+    gradient: Callable[[int, int, Vector], Vector] | None = None, judging: Judging | None = None, **chosen: Setting,
 ) -> list[Quadratic]:  # fmt: skip
     """What each rank holds in the end."""
     size = len(problem.samples)
@@ -37,6 +38,7 @@ def train(
     virtual_world.run(
         lambda: strategy(**chosen), size=size, seed=seed, iterations=iterations, computes=computes,
         samples=problem.samples, layers=LAYERS[:size], factors=np.random.default_rng(seed).uniform(1, 9, size).tolist(),
+        judging=judging,
     )  # fmt: skip
     return computes
 
@@ -151,9 +153,11 @@ def test_an_asynchronous_server_loses_no_update(size: int, seed: int) -> None:
     assert difference(computes[server].parameters, problem.start - problem.rate * pushed) <= 1e-12
 
 
-@given(size=sizes, seed=seeds)
+@given(size=sizes, seed=seeds, slow=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))), around=st.booleans())
 @settings(max_examples=12, deadline=None)
-def test_pairwise_averages_keep_the_mean_of_models(size: int, seed: int) -> None:
+def test_pairwise_averages_keep_the_mean_of_models(
+    size: int, seed: int, slow: set[tuple[int, int]], around: bool
+) -> None:
     problem = Problem(size, seed)
     moved = np.zeros_like(problem.start)
 
@@ -162,7 +166,8 @@ def test_pairwise_averages_keep_the_mean_of_models(size: int, seed: int) -> None
         moved[:] += values * problem.samples[rank] / sum(problem.samples)
         return values
 
-    computes = train(ADPSGD, problem, seed, gradient=gradient)
+    told = virtual_world.SlowFrom([*slow], at_s=0.2)
+    computes = train(ADPSGD, problem, seed, gradient=gradient, judging=told, route_around=around)
     mean = np.mean([compute.parameters for compute in computes], axis=0)
     assert difference(mean, problem.start - problem.rate * moved) <= 1e-12
 
@@ -178,6 +183,29 @@ def test_pairwise_averages_bring_models_together(seed: int) -> None:
         for iteration in range(60):
             alone[rank] = alone[rank] - 0.01 * problem.gradient(rank, iteration, alone[rank])
     assert np.var([each.parameters for each in apart], axis=0).sum() < np.var(alone, axis=0).sum() / 2
+
+
+@pytest.mark.parametrize("way", [(0, 1), (1, 0)])
+def test_an_average_goes_around_a_slow_link_either_way(way: tuple[int, int]) -> None:
+    def asked(judging: Judging | None, around: bool) -> dict[int, int]:
+        run = virtual_world.run(
+            lambda: ADPSGD(route_around=around), size=4, iterations=200, judging=judging,
+            links=virtual_world.everywhere(4, virtual_world.LinkModel()),
+        )  # fmt: skip
+        sent = run.spans(0, Phase.SEND)
+        return {other: int((sent["dst"] == other).sum()) for other in (1, 3)}
+
+    told = virtual_world.SlowFrom([way])
+    around, deaf, unjudged = asked(told, True), asked(told, False), asked(None, True)
+    assert 0 < around[1] < 10  # now and then: how else would it be known to be well again
+    assert sum(around.values()) == 200
+    assert min(*deaf.values(), *unjudged.values()) > 70
+
+
+def test_who_has_one_neighbour_alone_goes_on_averaging_with_it() -> None:
+    told = virtual_world.SlowFrom([(0, 1), (1, 0)])
+    run = virtual_world.run(lambda: ADPSGD(route_around=True), size=2, iterations=10, judging=told)
+    assert len(run.spans(0, Phase.SEND)) == 10
 
 
 def test_a_slow_rank_does_not_slow_down_those_that_need_not_wait_for_it() -> None:

@@ -42,7 +42,7 @@ from e2c_dl.worlds.virtual import (
     simulate,
 )
 from e2c_dl.worlds.virtual.links import RankPair
-from e2c_dl.worlds.virtual.simulate import Sink
+from e2c_dl.worlds.virtual.sinks import Sink
 
 NO_TIMES = 1
 EVENTS = 100_000

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -21,6 +20,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.drivers.live.agent import AgentProcess
 from e2c_dl.drivers.live.members import Assignment
+from e2c_dl.drivers.live.watched import watched
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.heat import Heat
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
@@ -100,16 +100,8 @@ class HostChanges:
         """``training``, ended if the agent is lost. Raises: EmulationError, or what it does."""
         if self._agent is None:
             await training
-            return
-        work = asyncio.ensure_future(training)
-        watch = asyncio.ensure_future(self._agent.lost())
-        try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            await (watch if watch.done() else work)  # a lost agent first: work may fail of it
-        finally:
-            for task in (work, watch):
-                task.cancel()  # of one that has ended: no effect
-            await asyncio.wait({work, watch})  # cancelled is not ended: nothing of training may run on
+        else:
+            await watched(training, self._agent.lost())
 
     async def end(self) -> None:
         """Raises: EmulationError if something could not be logged."""

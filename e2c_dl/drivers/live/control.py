@@ -8,6 +8,7 @@
             -> {"op": "fail", "reason": ..., "cause": ..., "exit_code": ..., "lost": r}
             <- {"op": "abort", "rank": r, "reason": ..., "cause": ..., "exit_code": ...}   nobody goes on
             -> {"op": "budget", "said": {...}}   <- {"op": "budget", "said": {...}}   see e2c_dl.drivers.live.budget
+            -> {"op": "news", "said": {...}}   <- {"op": "verdict", "said": {...}}   see e2c_dl.drivers.live.verdicts
             -> {"op": "leave"}                                    the orderly end
 
 A connection that ends without leaving is a lost rank. The first cause that reaches the coordinator is the one all are
@@ -57,6 +58,8 @@ class Control:
         self._reader, self._writer, self._coordinator = reader, writer, coordinator
         self._gathering: dict[str, asyncio.Future[list[Any]]] = {}
         self.on_budget: Callable[[dict[str, Any]], None] = lambda _: None
+        self.on_news: Callable[[int, dict[str, Any]], None] = lambda *_: None  # of a rank; at rank 0
+        self.on_verdict: Callable[[dict[str, Any]], None] = lambda _: None
         self._ended: asyncio.Future[Aborted] = asyncio.get_running_loop().create_future()
         self._listening = asyncio.get_running_loop().create_task(self._listen())
 
@@ -134,6 +137,15 @@ class Control:
         """Tell the budget's account, whose answers ``on_budget`` hears."""
         self._say(op="budget", said=said)
 
+    async def say_news(self, said: dict[str, Any]) -> None:
+        """Tell what this rank has traced, which rank 0 hears by ``on_news``; returns when it is on its way."""
+        self._say(op="news", said=said)
+        await self._writer.drain()  # it may be much
+
+    def say_verdict(self, said: dict[str, Any]) -> None:
+        """Tell all ranks, which hear it by ``on_verdict``; rank 0's to say."""
+        self._say(op="verdict", said=said)
+
     async def leave(self) -> None:
         self._say(op="leave")
         await self._writer.drain()  # so that the end of the connection does not overtake it
@@ -156,6 +168,10 @@ class Control:
                     self._end(Aborted(heard["rank"], heard["reason"], cause=cause, exit_code=heard["exit_code"]))
                 elif heard["op"] == "budget":
                     self.on_budget(heard["said"])
+                elif heard["op"] == "news":
+                    self.on_news(heard["rank"], heard["said"])
+                elif heard["op"] == "verdict":
+                    self.on_verdict(heard["said"])
                 else:
                     self._gathering.pop(heard["name"]).set_result(heard["values"])
         except (OSError, ValueError, KeyError) as error:

@@ -126,6 +126,10 @@ class Coordinator:
             if self._time is None and self._account.seconds is not None:
                 loop = asyncio.get_running_loop()
                 self._time = loop.call_later(self._account.seconds, self._time_is_over, self._account)
+        elif line["op"] == "news" and 0 in self._writers:
+            self._writers[0].write(_line(op="news", rank=rank, said=line["said"]))
+        elif line["op"] == "verdict" and rank == 0:
+            self._tell(_line(op="verdict", said=line["said"]))
         elif line["op"] == "fail":
             self._failed(rank, line)
         return bool(line["op"] in {"leave", "fail"})

@@ -3,7 +3,8 @@
 The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, ``address`` (management),
 ``data_address`` (training), and optionally ``speed`` (this host's emulated share of a core, 0..1; null: not paced),
 ``strict``, ``only_probe`` (measure, try a gradient, end), ``backend`` (what emulates links: relay, tc, htb, none),
-``relay_socket`` (a path on the host), ``data_device`` and, for rank 0, ``control_port``. Other keys are left to others.
+``relay_socket`` (a path on the host), ``oversubscribed`` (hosts have more cores than their machine), ``data_device``
+and, for rank 0, ``control_port``. Other keys are left to others.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Member(Struct, frozen=True, kw_only=True):
     control_port: int = CONTROL_PORT
     backend: Backend = Backend.NONE
     relay_socket: str | None = None
+    oversubscribed: bool = False
 
     @property
     def name(self) -> str:

@@ -26,6 +26,7 @@ from e2c_dl.drivers.live.measuring import measure, probe
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.metrics import Metrics, device_with
 from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
+from e2c_dl.drivers.live.verdicts.hearing import Hearing
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation, Strategy
@@ -132,6 +133,8 @@ async def _steps(
         seed=training.seed, budget=share, evaluate_every=training.evaluate_every,
         on_progress=progress.report, on_iteration=emulation.iteration,
     )  # fmt: skip
+    hearing = await Hearing.start(assignment, control, strategy)
+    resources.push_async_callback(hearing.end)
     await control.barrier("start")  # all links are open, everywhere
     emulation.began()
     progress.begin(share, TrainedModel.of(strategy, training.batch_sizes).curve)  # set-up is no part of training
@@ -141,7 +144,7 @@ async def _steps(
         as_seen=lambda seen: controlled(seen, training.batching),
     )
     async with clocks.followed():
-        await emulation.watched(trained)
+        await emulation.watched(hearing.watched(trained, worker.tell))
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)

@@ -29,22 +29,25 @@ def records(archive: Path, scenario: Scenario) -> list[HostRecords]:
     return found
 
 
+def facts(host: HostModel, real: bool) -> HostFacts:
+    """What ``host`` is; ``real``: it trains, else shapes alone travel."""
+    times = host.profile.gradient(host.samples)
+    compute = ComputeFacts.of(
+        [end - begin for begin, end in host.profile.buckets],
+        agreed_s=(times.data_s + times.forward_s, *times.backward_s), speed=1 / host.factor,
+    )  # fmt: skip
+    return HostFacts(
+        cpu_model=f"virtual, by the profile of {host.profile.model}", cores=1,
+        mathematics=REAL if real else SHAPES, compute=compute,
+    )  # fmt: skip
+
+
 def write_facts(archive: Path, hosts: Sequence[HostModel], real: bool) -> None:
     """facts.json and clock.json of every host."""
     for host in hosts:
-        times = host.profile.gradient(host.samples)
-        compute = ComputeFacts.of(
-            [end - begin for begin, end in host.profile.buckets],
-            agreed_s=(times.data_s + times.forward_s, *times.backward_s), speed=1 / host.factor,
-        )  # fmt: skip
         left = host_records(archive, host.name)
         left.write_clock(ClockAlignment())  # the identity: readers need no case for virtual runs
-        left.write_facts(
-            HostFacts(
-                cpu_model=f"virtual, by the profile of {host.profile.model}", cores=1,
-                mathematics=REAL if real else SHAPES, compute=compute,
-            )
-        )  # fmt: skip
+        left.write_facts(facts(host, real))
 
 
 class ProgressFiles:

@@ -12,12 +12,13 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.records import Progress
 from e2c_dl.drivers.virtual import hosts
 from e2c_dl.drivers.virtual.changes import RunChanges
+from e2c_dl.drivers.virtual.verdicts import VirtualJudging
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.allotment import allotted
 from e2c_dl.worlds.trained import TrainedModel, trained_model
-from e2c_dl.worlds.virtual import HostModel, InFiles, Result, SimulatedIteration, simulate
+from e2c_dl.worlds.virtual import HostModel, InFiles, Result, SimulatedIteration, Sink, simulate
 
 FLUSH_EVERY = 50
 """Iterations of rank 0 between two writings of the ranks' progress."""
@@ -32,7 +33,11 @@ class SimulatedRun:
     ) -> None:  # fmt: skip
         self._scenario, self._models, self._archive, self._tell = scenario, models, archive, tell
         self._records = hosts.records(archive, scenario)
-        self._spans = InFiles([each.spans for each in self._records])
+        self._spans: Sink = InFiles([each.spans for each in self._records])
+        self._judging: VirtualJudging | None = None
+        if strategies.load(scenario.training.strategy)(**scenario.training.strategy_settings).hears_verdicts:
+            facts = [hosts.facts(each, real=not shapes_only) for each in models]
+            self._spans = self._judging = VirtualJudging(scenario, self._spans, facts, self._records[0].verdicts_file)
         self._allotment = allotted(scenario.training)
         self._progress = hosts.ProgressFiles(self._records, self._allotment, trained_model(scenario.training).curve)
         self._changes = RunChanges(scenario, archive)
@@ -56,7 +61,7 @@ class SimulatedRun:
             on_iteration=self._changes.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
-            on_end=self._on_end, allotment=self._allotment,
+            on_end=self._on_end, allotment=self._allotment, judging=self._judging,
         )  # fmt: skip
 
     def conclude(self, reason: str) -> None:

@@ -31,6 +31,7 @@ BEND, MOST_BEND_PX = 0.07, 20.0  # of a link's length on screen: there and back 
 COLUMN_PX, ROW_PX = 340, 170  # of one unit, on a page of usual width
 TALLEST_PX, FEWEST_COLUMNS = 1500, 3  # beyond, one would have to scroll through it
 LABELLED_LINKS = 30  # more labels cover each other
+LABELLED_PX = 200  # of the figure's width per column: less, and labels cover names and each other
 POINTS = 25  # of a curve: smooth at page width
 HEAD_AT, LABEL_AT = 0.66, 0.28  # along a link, 0 to 1
 LABEL_PX = (48.0, 24.0)  # a label's distance from its link, across and up: it is wider than it is high
@@ -79,6 +80,7 @@ def topology(
     placed = positions(hosts)
     used = [row for row in links if row.used and row.src in placed and row.dst in placed]
     figure = go.Figure()
+    columns = max(FEWEST_COLUMNS, len({host.layer for host in hosts}))  # few are not pulled apart
     named: set[str] = set()
     for row in used:
         kind = link_kind(row, slow_links)
@@ -86,13 +88,12 @@ def topology(
         figure.add_annotation(_head(row, placed, LOOKS[kind]))  # a line of Plotly's has no head
         named.add(kind)  # each kind once in the legend
     if len(used) <= LABELLED_LINKS:  # of more, labels would cover each other
-        figure.add_trace(_labels(used, placed))
+        figure.add_trace(_labels(used, placed, least_px=LABELLED_PX * columns))
     figure.add_trace(_nodes(hosts, placed, slow_hosts))  # last: above the links
     _add_layers(figure, hosts, placed)
-    columns = len({host.layer for host in hosts})
     tallest = max((y for _, y in placed.values()), default=0.0) + 0.5
     figure.update_layout(height=min(TALLEST_PX, round(110 + ROW_PX * tallest)), hovermode="closest", dragmode=False)
-    middle, half = (columns - 1) / 2, max(columns, FEWEST_COLUMNS) / 2  # few columns are not pulled apart
+    middle, half = (len({host.layer for host in hosts}) - 1) / 2, columns / 2
     figure.update_xaxes(visible=False, fixedrange=True, range=[middle - half, middle + half])
     figure.update_yaxes(visible=False, fixedrange=True, range=[-0.1, tallest + 0.3])
     return framed(figure)
@@ -139,12 +140,13 @@ def _head(row: LinkRow, placed: Mapping[str, Point], look: Look) -> dict[str, An
     return {**ends, **axes, **look_of, "showarrow": True, "text": ""}
 
 
-def _labels(links: Sequence[LinkRow], placed: Mapping[str, Point]) -> Any:
-    """Measured (of designed) rate beside the middle of each link."""
+def _labels(links: Sequence[LinkRow], placed: Mapping[str, Point], least_px: int) -> Any:
+    """Measured (of designed) rate beside the middle of each link; page.js shows them from ``least_px`` of width on."""
     places = [_beside(placed[row.src], placed[row.dst]) for row in links]
     return go.Scatter(
         x=[x for x, _ in places], y=[y for _, y in places], text=[_of_design(row) for row in links], mode="text",
         textfont={"size": 11.5}, hoverinfo="skip", showlegend=False,
+        meta={"least_px": least_px},
     )  # fmt: skip
 
 

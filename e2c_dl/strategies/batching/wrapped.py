@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from e2c_dl.strategies.base import Bucket, Message, Pending, Vector, Worker
+from e2c_dl.strategies.base import Bucket, Message, Pending, Vector, Verdict, Worker
 
 T = TypeVar("T")
 
@@ -86,6 +86,9 @@ class Wrapped:
 
     def arrived(self, kind: str) -> Sequence[Message]:
         return self._worker.arrived(kind)
+
+    def verdicts(self) -> Sequence[Verdict]:
+        return self._worker.verdicts()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         return self._worker.spawn(coroutine, background)

@@ -200,8 +200,9 @@ class ThisMachineRun(ClaimedRun):
         socket = str(self._of_relay("sock")) if self._backend is Backend.RELAY else None
         speed = self._plan.speed.get(access.name)
         return Told(
-            speed=speed, strict=self._strict, only_probe=self._only_probe, backend=self._backend, relay_socket=socket
-        )
+            speed=speed, strict=self._strict, only_probe=self._only_probe, backend=self._backend, relay_socket=socket,
+            oversubscribed=self._plan.oversubscribed,
+        )  # fmt: skip
 
     def _of_relay(self, kind: str) -> Path:
         """The relay's own file: ``log``, ``json`` for its report, ``sock`` to be told of changes."""

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Worker
+from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Verdict, Worker
 from e2c_dl.trace.model import MOST_STALENESS, Phase
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
@@ -125,6 +125,7 @@ class LiveWorker:
         self._on_progress, self._on_iteration = on_progress, on_iteration
         self._deadlines: dict[str, Deadline] = {}
         self._tasks = StrategyTasks()
+        self._verdicts: list[Verdict] = []  # not asked for yet
 
     async def run(
         self, strategy: Strategy, everybody: Callable[[], Awaitable[None]],
@@ -230,6 +231,14 @@ class LiveWorker:
     def arrived(self, kind: str) -> Sequence[Message]:
         now_ns = self._recorder.clock()
         return [self._received(mail, now_ns) for mail in self._network.mailboxes.take(kind)]
+
+    def tell(self, verdict: Verdict) -> None:
+        """``verdict`` is the next that the strategy hears."""
+        self._verdicts.append(verdict)
+
+    def verdicts(self) -> Sequence[Verdict]:
+        new, self._verdicts = self._verdicts, []
+        return new
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         clock = self._recorder.clock

@@ -9,12 +9,15 @@
 No sockets, no clocks, no threads, no torch: the same input gives the same trace, on any machine.
 """
 
+from e2c_dl.worlds.virtual.judging import Judging
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, bottlenecks, link_model, link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel
-from e2c_dl.worlds.virtual.simulate import InFiles, InMemory, Result, simulate
+from e2c_dl.worlds.virtual.simulate import Result, simulate
+from e2c_dl.worlds.virtual.sinks import InFiles, InMemory, Sink
 from e2c_dl.worlds.virtual.worker import Onset, SimulatedIteration, VirtualWorker
 
 __all__ = [
-    "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "LinkModel", "Onset", "Result",
-    "SharedRate", "SimulatedIteration", "VirtualWorker", "bottlenecks", "link_model", "link_models", "simulate",
+    "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "Judging", "LinkModel", "Onset",
+    "Result", "SharedRate", "SimulatedIteration", "Sink", "VirtualWorker", "bottlenecks", "link_model",
+    "link_models", "simulate",
 ]  # fmt: skip

@@ -11,29 +11,24 @@ gradients: the same times and messages, unless the strategy's choices depend on 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
-import numpy as np
-
-from e2c_dl.errors import InputError, PeerLost, TrainingError
+from e2c_dl.errors import InputError, PeerLost
 from e2c_dl.strategies.base import Compute, Strategy, Worker
-from e2c_dl.trace import span_log
-from e2c_dl.trace.model import RECORD_BYTES, SPAN, Spans
 from e2c_dl.worlds.allotment import Allotment, Equal
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual.computing import pace_of
+from e2c_dl.worlds.virtual.judging import Judging
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.profile import HostModel
 from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
+from e2c_dl.worlds.virtual.sinks import Sink
 from e2c_dl.worlds.virtual.tcp.bottleneck import SharedQueue
 from e2c_dl.worlds.virtual.tcp.wire import TcpWire
 from e2c_dl.worlds.virtual.watch import Watches
@@ -47,67 +42,6 @@ _UNSHAPED = LinkModel()
 PENDING_RECORDS = 1 << 18
 """Records of all ranks together that may wait in memory: some 26 MB."""
 _LEAST_PENDING = 32
-
-
-class Sink(Protocol):
-    """Takes the records of ranks, in order of recording per rank."""
-
-    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
-        """Called once, before anything is written: (host, layer) of every rank."""
-
-    def write(self, rank: int, records: bytes) -> None:
-        """Append whole records. Raises: TrainingError if they cannot be kept."""
-
-
-class InMemory:
-    """Keeps everything."""
-
-    def __init__(self) -> None:
-        self._records: list[bytearray] = []
-
-    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
-        self._records = [bytearray() for _ in hosts]
-
-    def write(self, rank: int, records: bytes) -> None:
-        self._records[rank] += records
-
-    def spans(self, rank: int) -> Spans:
-        """Everything that ``rank`` recorded: a copy."""
-        return np.frombuffer(bytes(self._records[rank]), dtype=SPAN)  # a view would keep the bytearray from growing
-
-
-class InFiles:
-    """One file per rank, as a Recorder writes them. ``paths`` are by rank; their folders exist.
-
-    A file is open only while a batch is appended to it: ten thousand ranks need no ten thousand open files.
-    """
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = [os.fspath(path) for path in paths]
-        self._written = [0 for _ in paths]  # spans
-
-    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
-        for rank, (host, layer) in enumerate(hosts):
-            self._append(rank, span_log.opening(rank, host, layer), os.O_TRUNC)
-
-    def write(self, rank: int, records: bytes) -> None:
-        self._append(rank, span_log.frames(records, number=self._written[rank]), os.O_APPEND)
-        self._written[rank] += len(records) // RECORD_BYTES
-
-    def _append(self, rank: int, content: bytes, how: int) -> None:
-        path = self._paths[rank]
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
-            try:
-                remaining = memoryview(content)
-                while remaining:
-                    remaining = remaining[os.write(file, remaining) :]  # it may write less than it is given
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise TrainingError(
-                f"{path}: cannot write the trace: {error.strerror}; make room or choose another directory"
-            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +60,7 @@ def simulate(
     evaluate_every: int = 0, checked: bool = True, on_progress: Callable[[SimulatedIteration], None] | None = None,
     as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[RankPair] = (), on_end: Callable[[int], None] | None = None,
-    allotment: Allotment | None = None,
+    allotment: Allotment | None = None, judging: Judging | None = None,
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
@@ -143,7 +77,7 @@ def simulate(
     ever pauses.
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
     parameters that change while their gradient is computed, are errors: they would train differently live. ``on_end``
-    hears at what time, in ns, the run ended, also of one that fails.
+    hears at what time, in ns, the run ended, also of one that fails. ``judging`` looks on, and ranks hear of it.
 
     Raises: InputError; TrainingError, what a strategy raises, and PeerLost where it does not handle one: what was
     recorded until then is in ``sink``.
@@ -154,6 +88,7 @@ def simulate(
         layers=tuple(host.layer for host in hosts), samples=tuple(host.samples for host in hosts),
         allotment=Equal(iterations) if allotment is None else allotment,
         evaluate_every=evaluate_every, seed=seed, checked=checked, on_progress=on_progress, on_iteration=on_iteration,
+        judging=judging,
     )  # fmt: skip
     sink.open([(host.name, host.layer) for host in hosts])
     simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)
@@ -278,6 +213,11 @@ class _Simulation:
     def _flush(self, worker: VirtualWorker) -> None:
         if len(worker.records) >= self._capacity:
             self._write(worker)
+        judging = self._setting.judging
+        if judging is not None and judging.due(self._kernel.now_ns):
+            for each in self._workers:
+                self._write(each)
+            judging.look(self._kernel.now_ns)
 
     def _write(self, worker: VirtualWorker) -> None:
         records = b"".join(worker.records)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Worker
+from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Verdict, Worker
 from e2c_dl.trace.model import MOST_STALENESS, RECORD, Phase
 from e2c_dl.worlds.allotment import Allotment
+from e2c_dl.worlds.virtual.judging import Judging
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
@@ -65,6 +66,7 @@ class Setting:
     checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
     on_progress: Callable[[SimulatedIteration], None] | None
     on_iteration: OnIteration | None = None
+    judging: Judging | None = None
 
 
 class VirtualWorker(Messenger):
@@ -214,6 +216,10 @@ class VirtualWorker(Messenger):
             kernel.resume_at(end_ns, task)
             await suspend()
         return evaluation
+
+    def verdicts(self) -> Sequence[Verdict]:
+        judging = self._setting.judging
+        return () if judging is None else judging.heard(self.rank, self.kernel.now_ns)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], background: bool = False) -> Pending[T]:
         kernel, spawner = self.kernel, self.kernel.current

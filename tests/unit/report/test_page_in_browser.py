@@ -179,3 +179,22 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], writ
     assert page.locator("#timeline .tip").inner_text().startswith(HOSTILE)
     assert page.locator("h1").inner_text() == HOSTILE
     assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_no_label_of_the_topology_covers_another(
+    opened: Callable[..., Any], page_path: Path, viewport: dict[str, int]
+) -> None:
+    page = opened(page_path, viewport)
+    page.locator("#topology").scroll_into_view_if_needed()
+    page.wait_for_selector("#topology .textpoint text")
+    covering = page.evaluate(
+        """() => {
+          const boxes = [...document.querySelectorAll("#topology .textpoint text, #topology .annotation-text")]
+            .map(text => [text.textContent, text.getBoundingClientRect()]);
+          return boxes.flatMap(([name, a], at) => boxes.slice(at + 1)
+            .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+            .map(([other]) => name + " | " + other));
+        }"""
+    )
+    assert covering == []

@@ -11,7 +11,8 @@ import pytest
 
 from e2c_dl import strategies
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Setting
+from e2c_dl.strategies.asyncparameterserver import AsyncParameterServer
+from e2c_dl.strategies.base import Setting, Strategy
 
 LAYERS = ("edge", "fog", "edge", "cloud", "edge", "fog")
 ALLOWED = {
@@ -62,12 +63,20 @@ def test_a_file_tells_its_source_steps_laws_and_differences(name: str) -> None:
         ("diloco", {"outer_momentum": 1.0}, "outer_momentum 1.0; write"),
         ("diloco", {"outer_learning_rate": 0.0}, "outer_learning_rate is 0.0"),
         ("diloco", {"period_between": 4}, "strategy 'diloco': period_within is 0"),
-        ("adpsgd", {"period": 1}, "'adpsgd' has no settings; remove period"),
     ],
 )
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Setting], message: str) -> None:
     with pytest.raises(InputError, match=message):
         strategies.load(name)(**settings)
+
+
+def test_a_strategy_without_settings_says_so() -> None:
+    class Bare(AsyncParameterServer):
+        name = "bare"
+        __init__ = Strategy.__init__
+
+    with pytest.raises(InputError, match="'bare' has no settings; remove period"):
+        Bare(period=1)
 
 
 @pytest.mark.parametrize("name", ["parameterserver", "asyncparameterserver"])
