@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -72,7 +73,8 @@ def export(archive: Path, form: str, output: Path | None) -> None:
 @click.command()
 @ARCHIVE
 @click.option("--seal", is_flag=True, help="Close an archive that was left open: report, metadata, checksums.")
-def verify(archive: Path, seal: bool) -> None:
+@as_json("Print what was found as JSON: whole, problems.")
+def verify(archive: Path, seal: bool, as_json: bool) -> None:
     """Check ARCHIVE against its checksums: one line per file that is missing, altered or new.
 
     With --seal: an archive that has none yet, of a run that was killed while it reported or had no room for it, is
@@ -87,6 +89,9 @@ def verify(archive: Path, seal: bool) -> None:
 
         finish.seal(Path(os.path.abspath(archive)), open_console())
     found = problems(archive)
+    if as_json:
+        click.echo(json.dumps({"whole": not found, "problems": list(found)}, indent=1))
+        sys.exit(1 if found else 0)
     for problem in found:
         click.echo(f"e2c-dl: {visible(problem, breaks='')}", err=True)
     if found:

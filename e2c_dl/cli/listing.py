@@ -1,4 +1,4 @@
-"""Commands ``e2c-dl runs | completion``: the runs there are, and what a shell needs to complete commands."""
+"""Commands ``e2c-dl runs | completion | config``: the runs there are, what a shell needs, defaults of one's own."""
 
 from __future__ import annotations
 
@@ -113,3 +113,29 @@ def completion(shell: str) -> None:
     if made is None:
         raise click.ClickException(f"click knows no completion for {shell}")
     click.echo(made(cli, {}, "e2c-dl", COMPLETE_VARIABLE).source())
+
+
+@click.command()
+@options.as_json("Print them as JSON: the file, and command, option, value and where of each.")
+def config(as_json: bool) -> None:
+    """Show the defaults of your own for options of commands, and where each stands.
+
+    \b
+    In a file of the configuration folder, keys as they are typed:
+      deploy: {on: static, inventory: hosts.yaml}
+    or in the environment: E2CDL_DEPLOY_STRICT=1. What is typed wins, then the environment.
+    """
+    from e2c_dl.cli import settings
+    from e2c_dl.cli.main import COMMANDS, find
+
+    said = list(settings.told(list(COMMANDS), find))
+    if as_json:
+        rows = [{"command": c, "option": o, "value": v, "where": w} for c, o, v, w in said]
+        click.echo(json.dumps({"file": str(settings.config_file()), "defaults": rows}, indent=1, default=str))
+        return
+    there = "" if settings.config_file().exists() else " (not there)"
+    click.echo(f"{settings.config_file()}{there}")
+    for command, option, value, where in said:
+        click.echo(f"  {command} --{option} {value}    {where}")
+    if not said:
+        click.echo("  nothing is said there or in the environment: all options are as --help has them")

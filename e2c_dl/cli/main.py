@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from e2c_dl import __version__
-from e2c_dl.cli import streams
+from e2c_dl.cli import settings, streams
 from e2c_dl.errors import E2cDlError, InputError, Interrupted  # little of the package: --help answers at once
 from e2c_dl.testbeds.this_machine.system_path import with_system
 
@@ -57,6 +57,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),
     "runs": ("e2c_dl.cli.listing", "runs", "List archives, and the runs that are up on this machine."),
     "completion": ("e2c_dl.cli.listing", "completion", "Print what makes bash, zsh or fish complete commands."),
+    "config": ("e2c_dl.cli.listing", "config", "Show the defaults of your own, and where they stand."),
     "services": ("e2c_dl.cli.services", "services", "List our E2Clab services, or install them for plain E2Clab."),
 }
 
@@ -75,6 +76,13 @@ _OF_FILES = {  # what no command foresees -> what to do
 }
 
 
+def find(name: str) -> click.Command:
+    """The command ``name``, one of COMMANDS."""
+    module, attribute, _ = COMMANDS[name]
+    command: click.Command = getattr(importlib.import_module(module), attribute)  # only this: others take seconds
+    return command
+
+
 class Lazy(click.Group):
     """Knows its commands by name and help line, and imports one when it is called."""
 
@@ -82,11 +90,7 @@ class Lazy(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)  # only this: others take seconds
-        return command
+        return find(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -95,14 +99,22 @@ class Lazy(click.Group):
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             meant = f"; did you mean {close[0]!r}?" if close else ""
             raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and name != "config":  # which shows a wrong one, too
+            ctx.default_map = {name: settings.of_command(name, command)}
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_line) for name, (_, _, help_line) in COMMANDS.items()])
 
 
-@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"], "max_content_width": 100, "auto_envvar_prefix": settings.PREFIX,
+}  # fmt: skip
+
+
+@click.command(cls=Lazy, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="e2c-dl")
 def cli() -> None:
     """Train a network across edge, fog and cloud, and learn what slows it down: which host, which link, which phase.
