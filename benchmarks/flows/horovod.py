@@ -25,8 +25,8 @@ def main(iterations: int, parameters: int) -> None:
     """Train, and leave what was recorded in HOST_DIR."""
     rank, size, host = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["HOST"]
     own = Path(os.environ["HOST_DIR"])
-    _meet(rank, size)
-    import horovod.torch as hvd  # reads the environment that _meet has set
+    meet(rank, size)
+    import horovod.torch as hvd  # reads the environment that meet has set
 
     hvd.init()
     torch.set_num_threads(1)
@@ -55,7 +55,7 @@ def main(iterations: int, parameters: int) -> None:
     hvd.shutdown()
 
 
-def _meet(rank: int, size: int) -> None:
+def meet(rank: int, size: int) -> None:
     """Serve, or wait for, the rendezvous; set what Horovod reads."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if rank == 0:

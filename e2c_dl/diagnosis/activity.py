@@ -55,6 +55,7 @@ class Lane:
     codes: npt.NDArray[np.uint8]  # (k,)
     iterations: Rows  # of ITERATION
     pieces: Rows = field(default_factory=lambda: np.empty(0, dtype=PIECE))
+    collectives: Rows = field(default_factory=lambda: np.empty(0, dtype=PIECE))  # of a library, from joining on
 
     @property
     def end_s(self) -> float:
@@ -91,7 +92,12 @@ class Activity:
         """The same, its iterations counted from ``first`` on in place of 0."""
         return Activity(
             lanes=tuple(
-                replace(lane, iterations=_moved(lane.iterations, first), pieces=_moved(lane.pieces, first))
+                replace(
+                    lane,
+                    iterations=_moved(lane.iterations, first),
+                    pieces=_moved(lane.pieces, first),
+                    collectives=_moved(lane.collectives, first),
+                )
                 for lane in self.lanes
             ),
             deliveries=_moved(self.deliveries, first),
@@ -160,6 +166,7 @@ def _lane(rank: RankTrace, states: Timeline, origin_ns: int) -> Lane:
         codes=states.codes,
         iterations=_rows(rank.spans[rank.spans["phase"] == Phase.ITERATION], ITERATION, origin_ns),
         pieces=_rows(rank.spans[is_computing], PIECE, origin_ns),
+        collectives=_rows(rank.spans[rank.spans["phase"] == Phase.COLLECTIVE], PIECE, origin_ns),
     )
 
 

@@ -10,20 +10,19 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.detection.flow_departures import LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Limitation, LinkSummary
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.references import Reference, hardware_of
+from e2c_dl.diagnosis.states import timelines
 from e2c_dl.topology import Host, Topology
-from e2c_dl.trace.model import COMPUTE, Phase, Trace
+from e2c_dl.trace.model import State, Trace
 
 NO_SERVICE = "script"
 _SLOT = re.compile(r"(.+)_[0-9]+")
-LEAST_COMPUTED = 0.05  # of a rank's training: whose spans of computing are less, hides them
+MOST_HIDDEN = 0.2  # of a rank's training: where more is no state that was seen, a verdict lacks what it did then
 TRACED, WORLD_SIZE = "traced", "world_size"
 """Of a run's facts: what is known of the script, and of that how many ranks there were, traced or not."""
 
@@ -98,16 +97,14 @@ def _about_ranks(observed: Observed) -> Iterator[Limitation]:
     if size > len(ranks):
         missing = f"{size - len(ranks)} of {size} ranks left no trace"
         yield Limitation(sentence=f"{missing}: what the others waited for may be theirs.")
-    hidden = []
-    for rank in ranks:
-        spans = rank.spans[np.isin(rank.spans["phase"], sorted(COMPUTE))]
-        training = rank.spans[rank.spans["phase"] == Phase.TRAINING]
-        lasted_ns = float((training["end_ns"] - training["start_ns"]).sum())
-        if float((spans["end_ns"] - spans["start_ns"]).sum()) < LEAST_COMPUTED * lasted_ns:
-            hidden.append(rank.host)
+    hidden = [
+        states.host
+        for states in timelines(observed.trace, observed.messages)
+        if states.totals_ns()[State.OTHER] > MOST_HIDDEN * states.wall_ns
+    ]
     if hidden:
-        why = "compiled graphs and own loops hide it"
-        yield Limitation.of(f"Hardly any computing of {{}} was seen ({why}): it counts as other.", "host", hidden)
+        why = "compiled graphs, or phases that nobody named"
+        yield Limitation.of(f"Much of what {{}} did was not seen ({why}): it counts as other.", "host", hidden)
     if observed.design.reference.normal_s or observed.design.reference.modelled:
         return
     nothing = "Nothing was designed of this run's hosts"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ddp import COMPUTED, Ddp, name, restored, run_s, simulate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.collectives import collectives
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, State, Trace
-from tests.ddp import COMPUTED, Ddp, name, restored, run_s, simulate
 
 LIMITED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -83,12 +83,12 @@ def columns_of_messages(links: Sequence[Rows], tick: float) -> Columns:
     }
 
 
-def columns_of_pieces(lanes: Sequence[Rows], tick: float) -> Columns:
-    """Computations, worker by worker."""
+def columns_of_pieces(name: str, lanes: Sequence[Rows], tick: float) -> Columns:
+    """Computations or collectives, worker by worker, as columns whose names begin with ``name``."""
     return {
-        **columns_of_spans("p", lanes, tick),
-        "p_bucket": _column(lanes, "bucket", np.int16),
-        "p_phase": _column(lanes, "phase", np.uint8),
+        **columns_of_spans(name, lanes, tick),
+        f"{name}_bucket": _column(lanes, "bucket", np.int16),
+        f"{name}_phase": _column(lanes, "phase", np.uint8),
     }
 
 

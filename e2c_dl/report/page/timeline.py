@@ -4,6 +4,7 @@
 
     edge-1            |#####compute#####|~~propagate~~|..wait..|      thick: the state
                        fwd |b0 |b1 |b2 |                              thin: what was computed, shades alternate
+                                --collective b0--                     finer: what a library does with its buckets
     edge-1 -> fog-1                 ==== ==== ====                    messages, shades alternate
 
 The page draws it (web/timeline.js), as fine as its pixels allow: where several states share a pixel, by their shares of
@@ -49,6 +50,12 @@ CLOSE_ITERATIONS = 3  # the window to open with
 ONSET_ITERATIONS = 5
 
 
+MESSAGES = "Per link: messages, from first byte's departure to last byte's arrival."
+LIBRARY = (
+    "Below it the collectives that this rank has joined, until it has their result. Per link: when its socket had "
+    "bytes that were not acknowledged."
+)
+
 Range = tuple[float, float]
 """(start_s, end_s)."""
 
@@ -62,6 +69,7 @@ class Drawn:
     end_s: float
     phases: tuple[Phase, ...]  # those that occur
     left_out: tuple[str, ...]
+    of_library: bool = False  # there are collectives, and links show when they were busy
 
 
 def timeline(
@@ -94,6 +102,7 @@ def timeline(
     return Drawn(
         content=packed("timeline", facts, {**columns, **single, **path}), windows_s=windows, end_s=activity.end_s,
         phases=tuple(Phase(code) for code in np.unique(single["p_phase"]).tolist()),
+        of_library=any(len(lane.collectives) for lane in lanes),
         left_out=(*notes, *more, *steps, *details, *steps_of),
     )  # fmt: skip
 
@@ -103,8 +112,8 @@ def section(drawn: Drawn, whole: str = "The run") -> str:
     caption = (
         f"{whole} lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
         "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "
-        "computation (thin; buckets alternate in shade). Per link: messages, from first byte's departure to last "
-        f"byte's arrival. The dark line is the critical path: the longest chain of what waited for what. "
+        f"computation (thin; buckets alternate in shade). {LIBRARY if drawn.of_library else MESSAGES} "
+        "The dark line is the critical path: the longest chain of what waited for what. "
         f"Where several share a pixel, its colours are their shares. {' '.join(drawn.left_out)}"
     )
     windows = "".join(
@@ -117,7 +126,7 @@ def section(drawn: Drawn, whole: str = "The run") -> str:
     )
     keys = [(f"s{code}", state.value) for code, state in enumerate(STATES)]
     keys += [(f"p{int(phase)}", phase.name.lower()) for phase in drawn.phases] + [
-        ("m", "message"),
+        ("m", "message, or collective" if drawn.of_library else "message"),
         ("c", "critical path"),
     ]
     key = "".join(f'<span><i class="{css}"></i>{escape(name)}</span>' for css, name in keys)
@@ -150,16 +159,19 @@ def _single(
 ) -> tuple[Columns, Sequence[Range] | None, list[str]]:
     """Computations, messages and iterations one by one; of too many, those in ``ranges``, which then come second."""
     pieces, messages = [lane.pieces for lane in lanes], list(links)
+    collectives = [lane.collectives for lane in lanes]
     iterations = [lane.iterations for lane in lanes]
     detailed, notes = None, []
-    if sum(map(len, (*pieces, *messages))) > MOST_DETAILS:
-        pieces, messages, iterations = (
-            [_within(rows, ranges) for rows in parts] for parts in (pieces, messages, iterations)
+    if sum(map(len, (*pieces, *messages, *collectives))) > MOST_DETAILS:
+        pieces, messages, iterations, collectives = (
+            [_within(rows, ranges) for rows in parts] for parts in (pieces, messages, iterations, collectives)
         )
         between = " and ".join(f"{formatting.seconds(low)} to {formatting.seconds(high)}" for low, high in ranges)
         notes.append(f"Single computations and messages are drawn from {between} only: there are too many.")
         detailed = ranges
-    columns = {**columns_of_messages(messages, tick), **columns_of_pieces(pieces, tick)}
+    columns = {**columns_of_messages(messages, tick), **columns_of_pieces("p", pieces, tick)}
+    if any(map(len, collectives)):
+        columns |= columns_of_pieces("k", collectives, tick)
     return {**columns, **columns_of_spans("i", iterations, tick)}, detailed, notes
 
 

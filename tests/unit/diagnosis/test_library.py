@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ddp import Ddp, name, simulate
 
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.activity import from_trace
@@ -21,7 +22,6 @@ from e2c_dl.trace.collectives import Collectives, collectives
 from e2c_dl.trace.connections import NONE
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, State, Trace
-from tests.ddp import Ddp, name, simulate
 
 NOISY = Ddp(noise=0.1)
 
@@ -97,7 +97,7 @@ def test_without_connections_links_are_said_to_be_invisible() -> None:
 
 def test_ranks_whose_computing_is_hidden_are_named() -> None:
     trace = without(simulate(NOISY), 1, Phase.FORWARD, Phase.BACKWARD, Phase.DATA, Phase.STEP)
-    assert any("node-2" in each and "Hardly any computing" in each for each in report_of(trace).limitations)
+    assert any("Much of what node-2 did was not seen" in each for each in report_of(trace).limitations)
 
 
 def test_ranks_without_a_trace_are_counted() -> None:

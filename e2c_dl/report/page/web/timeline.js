@@ -1,5 +1,5 @@
 // The timeline: a canvas that is drawn anew for every window of time; names are drawn as text, never as markup.
-const TOP = 24, LANE = 40, STATE = 20, PIECE = 8, LINK = 19, MESSAGE = 10, GAP = 10;
+const TOP = 24, LANE = 40, STATE = 20, PIECE = 8, JOINED = 4, LINK = 19, MESSAGE = 10, GAP = 10;
 const MOST_STROKES = 9000; // of one kind in one drawing: more could not be told apart
 
 class Timeline {
@@ -14,6 +14,7 @@ class Timeline {
     this.busy = unpackedLines("l", columns, tick, 2);
     this.pieces = this.spans("p", columns, tick);
     this.messages = this.spans("m", columns, tick);
+    this.collectives = columns.k_first ? this.spans("k", columns, tick) : null;
     this.iterations = this.spans("i", columns, tick);
     this.path = { row: columns.c_row, start: seconds(columns.c_start, tick) };
     this.path.end = this.path.start.map((at, i) => at + columns.c_length[i] * tick);
@@ -96,6 +97,10 @@ class Timeline {
     this.drawMarks(context, x, room);
     this.drawSpans(context, this.pieces, 0, STATE + 5, PIECE, span => phases[this.pieces.phase[span]],
       span => Math.max(0, this.pieces.bucket[span]) % 2, x, room);
+    if (this.collectives) {
+      this.drawSpans(context, this.collectives, 0, STATE + 6 + PIECE, JOINED, () => this.colours.message,
+        span => Math.max(0, this.collectives.bucket[span]) % 2, x, room);
+    }
     const lanes = this.facts.lanes.length;
     const single = this.detailed() && this.drawSpans(context, this.messages, lanes, 5, MESSAGE, () => this.colours.message,
       span => span % 2, x, room);
@@ -303,6 +308,12 @@ class Timeline {
     const line = this.states[row], name = this.facts.lanes[row].name, piece = this.covering(this.pieces, row, at);
     const iteration = this.covering(this.iterations, row, at);
     const within = iteration >= 0 ? "iteration " + this.iterations.iteration[iteration] : "";
+    const joined = this.collectives && inside > STATE + 5 + PIECE ? this.covering(this.collectives, row, at) : -1;
+    if (joined >= 0) {
+      const { iteration, bucket, start, end } = this.collectives;
+      const whose = "collective, iteration " + iteration[joined] + (bucket[joined] >= 0 ? ", bucket " + bucket[joined] : "");
+      return [name, whose, inWords(end[joined] - start[joined]) + " from " + at_s(start[joined])].join("\n");
+    }
     if (inside > STATE + 4 && piece >= 0) {
       const bucket = this.pieces.bucket[piece] >= 0 ? ", bucket " + this.pieces.bucket[piece] : "";
       return [name, this.facts.phases[this.pieces.phase[piece]] + ", iteration " + this.pieces.iteration[piece] + bucket,
