@@ -53,7 +53,7 @@ class Deployment:
         directories = {access.name: Path(access.run_dir) / str(self._runs) for access in self._bed.accesses}
         for directory in directories.values():
             directory.mkdir()
-            (directory / layout.SCENARIO).symlink_to(scenario.path)
+            shutil.copytree(scenario.path, directory / layout.SCENARIO)  # not a link: hosts have a /tmp of their own
             (directory / MEMBERS).write_text(json.dumps(members))
             (directory / KEY).touch(mode=0o600)
             (directory / KEY).write_text(key)

@@ -49,6 +49,7 @@ DESCRIPTIONS = {
     layout.LINKS: "every link as designed, as requested of the emulator, as measured",
     layout.SPANS: "spans of one worker, on its own clock",
     layout.SPANS_RAW: "spans of one worker as they were recorded",
+    layout.CONNECTIONS: "what one worker's sockets told: TCP_INFO as its kernel gave it",
     layout.METRICS: "CPU, memory and network of one host, once a second",
     layout.CLOCK: "alignment of one host's clock to the reference host's",
     layout.REPORT_HTML: "the report, for people",

@@ -96,6 +96,7 @@ class HostRecords:
     archive: Path | None = None
 
     spans = _File(layout.SPANS_RAW)
+    connections = _File(layout.CONNECTIONS_RAW)
     metrics_file = _File(layout.METRICS)
     heat_file = _File(layout.HEAT)
     progress_file = _File(layout.PROGRESS)

@@ -12,6 +12,8 @@
       hosts/HOST/                  what that host's worker left:
         spans.bin                    its trace as it was recorded, readable even if cut off
         spans.parquet                the same as a table: docs/trace-format.md
+        connections.bin              what its sockets told while it trained, as it was recorded
+        connections.parquet          the same as a table
         metrics.csv                  CPU, memory, network, once a second
         facts.json                   hardware, kernel, versions
         clock.json                   alignment to the reference clock
@@ -42,6 +44,8 @@ BOTTLENECKS = "bottlenecks.json"
 HOSTS = "hosts"
 SPANS_RAW = "spans.bin"  # gone once SPANS was read back and compared
 SPANS = "spans.parquet"
+CONNECTIONS_RAW = "connections.bin"  # gone as SPANS_RAW is
+CONNECTIONS = "connections.parquet"
 METRICS = "metrics.csv"
 FACTS = "facts.json"
 CLOCK = "clock.json"

@@ -12,6 +12,7 @@ can be believed. Sealing twice is allowed, and :func:`amend` renews single files
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -20,18 +21,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from e2c_dl.archive import crate, manifest
-from e2c_dl.archive.layout import CRATE, HOSTS, RUN, SPANS, SPANS_RAW
+from e2c_dl.archive.layout import CONNECTIONS, CONNECTIONS_RAW, CRATE, HOSTS, RUN, SPANS, SPANS_RAW
 from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.samples import convert_samples
 from e2c_dl.trace.store import convert as to_parquet
 from e2c_dl.trace.store import training_began
 
 Convert = Callable[[Path, int | None], Path]
 """Takes hosts/HOST, when training began; its spans.parquet, read back and compared with spans.bin, or ArchiveError."""
-
 
 SHORTEST_BYTES = 8  # fewer stand in many a file by accident
 LONG_LINE_BYTES = 40
@@ -173,15 +174,17 @@ class Archive:
     def seal(self, secrets: Sequence[bytes] = (), *, convert: Convert = to_parquet) -> None:
         """The archive is closed: no secret in it, traces as Parquet, RO-Crate metadata, checksums of every file.
 
-        Each hosts/HOST/spans.bin is removed once ``convert`` returned; one that cannot be converted (cut off in its
-        header, no room) is kept as recorded, and ``limitations`` says so.
+        Each hosts/HOST/spans.bin and connections.bin is removed once it was converted, the former by ``convert``; one
+        that cannot be (cut off in its header, no room) is kept as recorded, and ``limitations`` says so.
         Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
         """
         _refuse_odd_files(self.path)  # before anything is changed
         _refuse_secrets(self.path, manifest.files(self.path), secrets)
         began_ns = training_began(self.path / HOSTS)  # one origin for the tables of all hosts
         for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
-            self._convert(raw, convert, began_ns)
+            self._replace(raw, SPANS, functools.partial(convert, raw.parent, began_ns))
+        for raw in sorted((self.path / HOSTS).glob(f"*/{CONNECTIONS_RAW}")):
+            self._replace(raw, CONNECTIONS, functools.partial(convert_samples, raw.parent))
         self._run_file.release()
         try:
             # The reserve is gone by now: the manifest would list it.
@@ -210,12 +213,12 @@ class Archive:
         except OSError:  # a file system without locks
             return
 
-    def _convert(self, raw: Path, convert: Convert, began_ns: int | None) -> None:
+    def _replace(self, raw: Path, by: str, convert: Callable[[], object]) -> None:
         try:
-            convert(raw.parent, began_ns)
+            convert()
         except ArchiveError as error:
             # The Parquet file would be believed first: without a verified one there must be none.
-            (raw.parent / SPANS).unlink(missing_ok=True)
+            (raw.parent / by).unlink(missing_ok=True)
             sentence = f"{raw.relative_to(self.path).as_posix()} is kept as recorded: {error}"
             if sentence not in self.run.limitations:
                 self.limited(sentence)

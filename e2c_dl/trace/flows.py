@@ -6,7 +6,8 @@
                                               their busy times, united  --------------------------> FLOW spans
 
 A FLOW span is an interval in which a link was busy, cut where iterations begin and end; ``nbytes`` is what was
-acknowledged meanwhile. Which collective it belonged to is told by time: those under way at either end.
+acknowledged meanwhile. Which collective it belonged to is told by time: those under way at either end. Where ranks
+recorded their messages themselves there are no such spans, which would tell the same bytes twice: only the table.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ def with_flows(trace: Trace, of_all: Sequence[Samples], problems: Sequence[str] 
     tables = [traffic(src, dst, seen, iterations[src]) for (src, dst), seen in sorted(links.items())]
     most = max((_acked(table) for table in tables), default=0.0)
     tables = [replace(table, is_data=bool(0 < _acked(table) >= DATA_SHARE * most)) for table in tables]
+    messages = any((rank.spans["phase"] == Phase.SEND).any() for rank in trace.ranks)
     flows = {
         rank: [
             _spans(table, links[table.src, table.dst], iterations[rank])
             for table in tables
-            if table.src == rank and table.is_data
+            if table.src == rank and table.is_data and not messages
         ]
         for rank in ranks
     }

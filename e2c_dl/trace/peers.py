@@ -25,7 +25,7 @@ def peer_ranks(of_all: Sequence[Samples]) -> dict[tuple[int, int], int]:
     Where two ranks tell of the same ends, as on the loopback devices of two hosts, the one of the same host is meant.
     """
     ends: dict[_End, set[int]] = defaultdict(set)
-    hosts = {samples.rank: samples.host for samples in of_all}
+    machines = {samples.rank: samples.machine or samples.host for samples in of_all}
     incomplete = {samples.rank for samples in of_all if samples.lost}
     for samples in of_all:
         for connection in samples.connections.values():
@@ -34,17 +34,17 @@ def peer_ranks(of_all: Sequence[Samples]) -> dict[tuple[int, int], int]:
     for samples in of_all:
         for cookie, connection in samples.connections.items():
             candidates = ends.get((connection.remote, connection.local), set())
-            peer = _one(samples.rank, connection, candidates, hosts)
-            if peer is None and (connection.rank not in hosts or connection.rank in incomplete):
+            peer = _one(samples.rank, connection, candidates, machines)
+            if peer is None and (connection.rank not in machines or connection.rank in incomplete):
                 peer = connection.rank  # its own word is missing
             if peer is not None and peer != samples.rank:
                 found[samples.rank, cookie] = peer
     return found
 
 
-def _one(rank: int, connection: Connection, candidates: set[int], hosts: Mapping[int, str]) -> int | None:
+def _one(rank: int, connection: Connection, candidates: set[int], machines: Mapping[int, str]) -> int | None:
     if len(candidates) > 1 and connection.rank in candidates:
         return connection.rank
     if len(candidates) > 1:
-        candidates = {other for other in candidates if hosts[other] == hosts[rank]}
+        candidates = {other for other in candidates if machines[other] == machines[rank]}
     return next(iter(candidates)) if len(candidates) == 1 else None

@@ -61,6 +61,7 @@ class SamplesFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     host: str
+    machine: str = ""
     lost: int = 0
     version: int = VERSION
     connections: tuple[Connection, ...] = ()
@@ -78,7 +79,9 @@ class Samples:
     family: npt.NDArray[np.uint16]
     raw: tuple[bytes, ...]
     connections: Mapping[int, Connection]
-    lost: int
+    machine: str = ""
+    """Equal where ranks share a host; empty: as ``host``."""
+    lost: int = 0
     """Records that were damaged, torn, or dropped for want of room."""
 
 
@@ -109,14 +112,15 @@ def read_samples(folder: Place | Path) -> Samples | None:
 
 
 def convert_samples(host_dir: Path) -> Path:
-    """Writes ``host_dir``/connections.parquet from its connections.bin, which stays.
+    """Writes ``host_dir``/connections.parquet from its connections.bin, reads it back and compares; the raw file stays.
 
-    Raises: ArchiveError, if there is none, it cannot be read, or the other cannot be written.
+    Raises: ArchiveError, if there is none, it cannot be read, or what was written is not what was read.
     """
     samples = _read_raw(Place(host_dir) / RAW)
     facts = SamplesFacts(
-        rank=samples.rank, host=samples.host, lost=samples.lost, connections=tuple(samples.connections.values())
-    )
+        rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost,
+        connections=tuple(samples.connections.values()),
+    )  # fmt: skip
     columns = {name: getattr(samples, name) for name in _COLUMNS if name != "raw"}
     table = pa.table({**columns, "raw": pa.array(samples.raw, type=pa.binary())})
     table = table.replace_schema_metadata({_METADATA: msgspec.json.encode(facts)})
@@ -126,6 +130,9 @@ def convert_samples(host_dir: Path) -> Path:
             pq.write_table(table, place, compression="zstd")
     except OSError as error:
         raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
+    again = _read_parquet(Place(target.parent) / PARQUET)
+    if (again.raw, again.lost) != (samples.raw, samples.lost) or again.connections != samples.connections:
+        raise ArchiveError(f"{target}: differs from {RAW} after conversion; keep {RAW} and report this")
     return target
 
 
@@ -181,6 +188,7 @@ def _samples(facts: SamplesFacts, rows: list[_Row], connections: dict[int, Conne
         family=np.array([row[3] for row in good], dtype=np.uint16),
         raw=tuple(row[4] for row in good),
         connections=connections,
+        machine=facts.machine,
         lost=lost + len(rows) - len(good),
     )
 

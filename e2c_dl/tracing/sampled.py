@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from e2c_dl.tracing.clocks import Clocks
 from e2c_dl.tracing.samplers import Sampler
+from e2c_dl.tracing.sockets import Sockets
 
-SAMPLERS: tuple[Callable[[], Sampler], ...] = (Clocks,)
+SAMPLERS: tuple[Callable[[], Sampler], ...] = (Clocks, Sockets)
 """Each rank has one of each."""

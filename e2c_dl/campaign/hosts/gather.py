@@ -31,7 +31,7 @@ NAMES = (
     # small ones first: where the disk is nearly full, how a worker ended is worth more than its trace
     *(layout.OUTCOME, layout.FACTS, layout.CLOCK, layout.HOST_LINKS, layout.CHANGES, layout.WORKER_CHANGES),
     *(layout.PROGRESS, layout.VERDICTS, layout.METRICS, layout.HEAT, layout.WORKER_LOG, layout.SPANS_RAW),
-    layout.MODEL,
+    *(layout.CONNECTIONS_RAW, layout.MODEL),
 )
 """Files of a run directory that an archive knows; everything else stays behind."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
@@ -32,6 +32,7 @@ from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation, Strategy
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.sockets import OwnSockets, SocketSampler
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
 from e2c_dl.worlds.trained import CURVE_RANK, TrainedModel
 
@@ -124,6 +125,10 @@ async def _steps(
     network = _listen(assignment, recorder, key, compute.parameters.nbytes)
     resources.callback(network.abort)  # after close(): no effect
     await _connect(assignment, control, network, strategy.used_links(layers))
+    sockets = resources.enter_context(SocketSampler(
+        records.connections, rank=assignment.rank, host=own.name, source=OwnSockets(own.data_address),
+        own_ns=emulation.clock.own_ns, rate_hz=0,  # messages are recorded: what iterations began with will do
+    ))  # fmt: skip
     share = share_of(training, assignment.rank, recorder.clock, control.say_budget)
     if isinstance(share, AskedShare):
         control.on_budget = share.hear
@@ -131,7 +136,7 @@ async def _steps(
         network=network, compute=compute, thread=thread, recorder=recorder,
         samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
         seed=training.seed, budget=share, evaluate_every=training.evaluate_every,
-        on_progress=progress.report, on_iteration=emulation.iteration,
+        on_progress=progress.report, on_iteration=_both(emulation.iteration, sockets.iteration),
     )  # fmt: skip
     hearing = await Hearing.start(assignment, control, strategy)
     resources.push_async_callback(hearing.end)
@@ -145,9 +150,19 @@ async def _steps(
     )
     async with clocks.followed():
         await emulation.watched(hearing.watched(trained, worker.tell))
+    sockets.close()  # while there are connections
+    assignment.records.amend_facts(sockets={"rounds": sockets.rounds, "cpu_s": sockets.cpu_s})
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)
+
+
+def _both(first: Callable[[int], None], second: Callable[[int], None]) -> Callable[[int], None]:
+    def told(iteration: int) -> None:
+        first(iteration)
+        second(iteration)
+
+    return told
 
 
 def _listen(assignment: Assignment, recorder: Recorder, key: bytes, model_bytes: int) -> Network:

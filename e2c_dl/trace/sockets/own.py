@@ -56,9 +56,10 @@ class _Known:
 
 
 class OwnSockets:
-    """Connections of the process that made it. For one thread at a time."""
+    """Connections of the process that made it, for one thread at a time. ``local``: only those of that address."""
 
-    def __init__(self) -> None:
+    def __init__(self, local: str | None = None) -> None:
+        self._local = None if local is None else normalised(local)
         self._known: dict[int, _Known] = {}  # by descriptor
 
     def rescan(self) -> list[Connection]:
@@ -75,6 +76,8 @@ class OwnSockets:
                 found[descriptor] = known
                 continue
             found[descriptor], connection = _look_at(descriptor, name)
+            if connection is not None and self._local not in (None, connection.local[0]):
+                found[descriptor], connection = _Known(name=name, socket=None), None
             if connection is not None:
                 new.append(connection)
             if len(found) == MOST:

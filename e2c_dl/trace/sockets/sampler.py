@@ -26,8 +26,9 @@ from e2c_dl.trace.log import Log
 from e2c_dl.trace.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
 from e2c_dl.trace.sockets.own import OwnSockets
 
-RATE_HZ = 20.0
+RATE_HZ = 10.0
 RESCAN_S = 0.5
+APART_S = 0.005  # iterations that are shorter share a round
 RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
 """(rank, host) that an (address, port) belongs to, as far as is known."""
 
@@ -53,8 +54,8 @@ class SocketSampler:
                 ...                                                 # the work
 
     ``clock`` is the machine's, ``own_ns`` turns it into the host's own time, as for a Recorder. ``rate_hz`` 0: at the
-    boundaries of iterations alone. What a fork inherits of it does nothing. A disk that fails ends the sampling, and
-    ``on_failure`` is told once: training goes on.
+    boundaries of iterations alone. ``iteration``: the one under way. What a fork inherits of it does nothing. A disk
+    that fails ends the sampling, and ``on_failure`` is told once: training goes on.
 
     Raises: TrainingError, if ``path`` cannot be created.
     """
@@ -62,16 +63,16 @@ class SocketSampler:
     def __init__(
         self, path: Path, *, rank: int, host: str, more: Mapping[str, Any] | None = None, source: Source | None = None,
         clock: Callable[[], int] = time.monotonic_ns, own_ns: Callable[[int], int] | None = None,
-        rate_hz: float = RATE_HZ, rank_of: RankOf | None = None, cap_bytes: int | None = None,
+        rate_hz: float = RATE_HZ, iteration: int = -1, rank_of: RankOf | None = None, cap_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.rounds = 0
         self._source = source or OwnSockets()
         self._clock, self._own_ns = clock, own_ns
         self._rank_of = rank_of
-        self._iteration = -1
+        self._iteration = iteration
         self._active: set[int] = set()  # cookies of those that have moved since the iteration began
-        self._scan_due_s = 0.0
+        self._scan_due_s = self._next_s = 0.0
         self._main_scans = rate_hz <= 0  # else the thread does, so that no iteration waits for it
         self._used_ns = 0
         self._round = threading.Lock()
@@ -90,8 +91,14 @@ class SocketSampler:
 
     def iteration(self, number: int) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before."""
-        if os.getpid() == self._process and not self._closing.is_set():
-            self._sample(ends=True, then=number, scan=self._main_scans)
+        if os.getpid() != self._process or self._closing.is_set():
+            return
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            self._iteration = number
+            return
+        self._next_s = now_s + APART_S
+        self._sample(ends=True, then=number, scan=self._main_scans)
 
     def close(self) -> None:
         """A last round, and the end of the file. A second call does nothing."""

@@ -16,6 +16,7 @@ from e2c_dl.trace import tcp_info
 from e2c_dl.trace.counters import decoded, united
 from e2c_dl.trace.flows import with_flows
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.peers import peer_ranks
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.trace.samples import RAW, Connection, Samples
 from e2c_dl.trace.sockets import SocketSampler
@@ -220,12 +221,33 @@ def test_a_rank_that_left_nothing_is_known_by_what_others_recorded() -> None:
     assert (link.src, link.dst) == (0, 1)
 
 
+def test_the_same_loopback_address_on_two_hosts_is_two_connections() -> None:
+    def of(rank: int, machine: str, port: int, other: int) -> Samples:
+        ends = Connection(cookie=1, local=("127.0.0.1", port), remote=("127.0.0.1", other))
+        return samples(
+            rank, [0], [raw()], cookie=np.array([1], dtype=np.uint64), connections={1: ends}, machine=machine
+        )
+
+    of_all = [of(0, "a", 1, 2), of(1, "a", 2, 1), of(2, "b", 1, 2), of(3, "b", 2, 1)]
+    assert peer_ranks(of_all) == {(0, 1): 1, (1, 1): 0, (2, 1): 3, (3, 1): 2}
+
+
 def test_replies_and_rendezvous_are_no_data() -> None:
     at_ms = [0, 500, 1000]
     back = samples(1, at_ms, [told(at, [(10, 12)]) for at in at_ms])
     found = with_flows(trace(NOTHING, NOTHING), [samples(0, at_ms, [told(at, [(0, 900)]) for at in at_ms]), back])
     assert [(link.src, link.dst, link.is_data) for link in found.connections.links] == [(0, 1, True), (1, 0, False)]
     assert len(flows(found, 1)) == 0
+
+
+def test_messages_that_were_recorded_are_not_told_twice() -> None:
+    at_ms = [0, 100, 200]
+    sent = iterations(0, 100)
+    sent["phase"] = Phase.SEND
+    own = samples(0, at_ms, [told(at, [(10, 110)]) for at in at_ms])
+    found = with_flows(trace(sent, NOTHING), [own, other_end])
+    assert len(flows(found)) == 0
+    assert len(found.connections.data) == 1
 
 
 def test_an_older_kernel_tells_bytes_alone() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from e2c_dl.trace.samples import (
     read_samples,
 )
 from e2c_dl.trace.sockets import OwnSockets, SocketSampler
+from e2c_dl.trace.sockets.sampler import APART_S
 
 
 @contextmanager
@@ -53,6 +55,13 @@ def test_established_connections_are_found_and_no_others() -> None:
         assert {cookie(first), cookie(second)} <= found.keys()
         assert found[cookie(first)].remote == found[cookie(second)].local == second.getsockname()
         assert own.rescan() == []
+
+
+def test_one_address_alone_is_looked_at_where_it_is_asked_for() -> None:
+    with connected(), connected() as (first, _):
+        own, other = OwnSockets("127.0.0.1"), OwnSockets("127.0.0.2")
+        assert cookie(first) in {one.cookie for one in own.rescan()}
+        assert other.rescan() == [] == list(other.read())
 
 
 def test_a_mapped_address_is_that_of_both_ends() -> None:
@@ -108,6 +117,7 @@ def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
     with connected() as pair, connected():
         with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:
             for iteration in range(3):
+                time.sleep(APART_S)
                 sampler.iteration(iteration)
                 send(pair, 1000 * (iteration + 1))
         assert sampler.cpu_s > 0
@@ -124,6 +134,13 @@ def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
         again = read_samples(tmp_path)
         assert again is not None and again.raw == raw_content
         assert again.connections == samples.connections
+
+
+def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
+    with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:
+        for iteration in range(1000):
+            sampler.iteration(iteration)
+        assert sampler.rounds < 900
 
 
 def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untrac
     assert phases(trace.ranks[0])["CHECKPOINT"] == 1
     seqs = [[tuple(s) for s in r.spans[r.spans["phase"] == Phase.COLLECTIVE][["seq", "kind"]]] for r in trace.ranks]
     assert seqs[0] == seqs[1], "ranks number their collectives alike"
+    assert {(link.src, link.dst) for link in trace.connections.data} == {(0, 1), (1, 0)}, "by their sockets"
+    assert all(phases(rank)["FLOW"] for rank in trace.ranks)
     told = json.loads((archive.path / "hosts" / trace.ranks[0].host / "tracing.json").read_text())
     assert "DistributedDataParallel" in told["hooked"]
 

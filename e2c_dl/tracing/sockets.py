@@ -1,0 +1,65 @@
+"""What a traced rank's sockets tell while its script trains: connections.bin, whatever library opened them.
+
+Propagation per link is made of it when the archive is read: see :mod:`e2c_dl.trace.flows`. What a library sends past
+TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when collectives moved more than sockets did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from e2c_dl.archive import layout
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.trace.sockets import SocketSampler
+from e2c_dl.trace.sockets.sampler import RankOf
+from e2c_dl.tracing.rendezvous import Ranks
+from e2c_dl.tracing.samplers import Recording
+
+
+class Sockets:
+    """A sampler: a round at each iteration's end, and some between, by a thread of its own."""
+
+    def __init__(self) -> None:
+        self._sampler: SocketSampler | None = None
+        self._recording: Recording | None = None
+
+    def offers(self) -> Mapping[str, Any]:
+        """Nothing: both ends of a connection tell their addresses, which are joined when they are read."""
+        return {}
+
+    def on_ready(self, ranks: Ranks, recording: Recording) -> None:
+        """Looks at this process's connections from now on. Raises: TrainingError, if the folder cannot be written."""
+        self._recording = recording
+        self._sampler = SocketSampler(
+            recording.folder / layout.CONNECTIONS_RAW, rank=ranks.own.rank, host=recording.folder.name,
+            more={"machine": ranks.own.host}, iteration=recording.iteration, rank_of=_ranks_by_address(ranks),
+            on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
+        )  # fmt: skip
+
+    def on_iteration(self, iteration: int, ended_ns: int) -> None:
+        """A round, whose samples belong to ``iteration``."""
+        if self._sampler is not None:
+            self._sampler.iteration(iteration + 1)
+
+    def on_end(self) -> None:
+        """A last round; what all of them cost is told in facts.json."""
+        if self._sampler is None or self._recording is None:
+            return
+        self._sampler.close()
+        told = {"rounds": self._sampler.rounds, "cpu_s": self._sampler.cpu_s}
+        HostRecords(self._recording.folder).amend_facts(sockets=told)
+
+
+def _ranks_by_address(ranks: Ranks) -> RankOf:
+    """Who is at an address: told where only one rank has it."""
+    known: dict[str, list[tuple[int, str]]] = {}
+    for peer in ranks.peers:
+        for address in peer.addresses:
+            known.setdefault(address, []).append((peer.rank, peer.host))
+
+    def rank_of(remote: tuple[str, int]) -> tuple[int | None, str | None]:
+        there = known.get(remote[0], [])
+        return there[0] if len(there) == 1 else (None, None)
+
+    return rank_of
