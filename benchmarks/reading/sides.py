@@ -52,7 +52,7 @@ def _summary(folder: Path) -> dict[str, float]:
     from e2c_dl.beneath import Place
     from e2c_dl.trace.summary import summarize
 
-    return {f"{one.rank} {phase}": s for one in summarize(Place(folder)) for phase, s in one.phase_s.items()}
+    return {f"{one.rank} {phase}": s for one in summarize(Place(folder))[0] for phase, s in one.phase_s.items()}
 
 
 def _pandas(folder: Path) -> dict[str, float]:

@@ -33,10 +33,13 @@ def summary(archive: Path, as_json: bool) -> None:
     from e2c_dl.archive import layout
     from e2c_dl.archive.read import open_archive
     from e2c_dl.beneath import Place
+    from e2c_dl.formatting import visible
     from e2c_dl.trace.summary import summarize
 
     open_archive(archive)  # is one
-    ranks = summarize(Place(archive) / layout.HOSTS)
+    ranks, problems = summarize(Place(archive) / layout.HOSTS)
+    for problem in problems:
+        click.echo(f"e2c-dl: {visible(problem, breaks='')}; left out", err=True)
     if as_json:
         click.echo(json.dumps([_values(rank) for rank in ranks], indent=1))
         return

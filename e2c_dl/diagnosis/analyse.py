@@ -173,6 +173,9 @@ def _about_completeness(
 
 
 def _about_losses(trace: Trace) -> Iterator[Limitation]:
+    unreadable = trace.facts.get("hosts_unreadable", ())
+    if unreadable:
+        yield Limitation.of("The trace of {} cannot be read; `e2c-dl verify` names the file.", "host", unreadable)
     damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
     if damaged:
         spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))

@@ -40,8 +40,11 @@ from e2c_dl.trace.span_log import read_spans
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"
-_ROWS = 1 << 16  # in a group: what one flipped bit may cost
+ROWS = 1 << 14  # in a group: what one flipped bit may cost
 _PIECE_BYTES = 1 << 16
+
+Recording = tuple[SpansFacts, Spans, bool]
+"""Whose spans, the spans on the host's own clock, whether they are complete."""
 
 
 def write_parquet(
@@ -58,7 +61,7 @@ def write_parquet(
     try:
         with whole(path) as place:
             pq.write_table(
-                table, place, compression="zstd", row_group_size=_ROWS, write_page_checksum=True,
+                table, place, compression="zstd", row_group_size=ROWS, write_page_checksum=True,
                 use_dictionary=names, column_encoding=dict.fromkeys(columns.DELTAS, "DELTA_BINARY_PACKED"),
             )  # fmt: skip
     except OSError as error:
@@ -177,9 +180,10 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
     """The Trace of all hosts below ``hosts_dir``, times on the reference clock, ranks in order.
 
     A rank is complete if its recording is and its worker said that it finished. Hosts without recording are named in
-    ``facts["hosts_without_trace"]``; ranks without a clock.json in ``facts["hosts_without_clock"]``.
+    ``facts["hosts_without_trace"]``, those whose recording cannot be read at all in ``facts["hosts_unreadable"]``, and
+    why in ``facts["unreadable"]``; ranks without a clock.json in ``facts["hosts_without_clock"]``.
 
-    Raises: ArchiveError, if no host has a recording, one cannot be read, or two have the same rank.
+    Raises: ArchiveError, if no host has a recording that can be read, or two have the same rank.
     """
     hosts = hosts_dir if isinstance(hosts_dir, Place) else Place(hosts_dir)
     if not hosts.is_folder():
@@ -188,7 +192,8 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
     recorded = [name for name in names if any((hosts / name / file).exists() for file in (PARQUET, RAW))]
     if not recorded:
         raise ArchiveError(f"{hosts_dir}: no host has left a trace; the run ended before training: see its logs")
-    ranks = sorted((_read_rank(hosts / name) for name in recorded), key=lambda rank: rank.rank)
+    readable, unreadable = _readable(hosts, recorded)
+    ranks = sorted((_rank(hosts / name, *found) for name, found in readable.items()), key=lambda rank: rank.rank)
     for one, other in itertools.pairwise(ranks):
         if one.rank == other.rank:
             raise ArchiveError(
@@ -202,7 +207,9 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
     known = {
         **(facts or {}),
         "hosts_without_trace": tuple(name for name in names if name not in recorded),
-        "hosts_without_clock": tuple(name for name in recorded if not (hosts / name / CLOCK).exists()),
+        "hosts_without_clock": tuple(name for name in readable if not (hosts / name / CLOCK).exists()),
+        "hosts_unreadable": tuple(unreadable),
+        "unreadable": tuple(unreadable.values()),
     }
     return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(hosts, recorded))
 
@@ -220,10 +227,37 @@ def _samples(hosts: Place, names: Sequence[str]) -> tuple[list[Samples], list[st
     return found, problems
 
 
-def _read_rank(folder: Place) -> RankTrace:
-    parquet = folder / PARQUET
-    facts, spans, complete = read_parquet(parquet) if parquet.exists() else read_spans(folder / RAW)
-    check(spans, facts, str(folder))
+def _readable(hosts: Place, names: Sequence[str]) -> tuple[dict[str, Recording], dict[str, str]]:
+    """(host -> what it recorded, host -> why that cannot be read). Raises: ArchiveError, if none can be."""
+    readable: dict[str, Recording] = {}
+    unreadable: dict[str, str] = {}
+    for name in names:
+        try:
+            readable[name] = read_recording(hosts / name)
+        except ArchiveError as error:
+            unreadable[name] = str(error)
+    if not readable:
+        raise ArchiveError(next(iter(unreadable.values())))
+    return readable, unreadable
+
+
+def read_recording(folder: Place) -> Recording:
+    """What the host of ``folder`` recorded, own clock: of its table, if that is damaged of the raw file.
+
+    Raises: ArchiveError, if neither can be read, or what was read cannot be of a run.
+    """
+    raw, parquet = folder / RAW, folder / PARQUET
+    try:
+        found = read_parquet(parquet) if parquet.exists() else read_spans(raw)
+    except ArchiveError:
+        if not (parquet.exists() and raw.exists()):
+            raise
+        found = read_spans(raw)
+    check(found[1], found[0], str(folder))
+    return found
+
+
+def _rank(folder: Place, facts: SpansFacts, spans: Spans, complete: bool) -> RankTrace:
     clock = read_clock(folder) or ClockAlignment()
     for name in columns.TIMES:
         spans[name] = clock.align(spans[name])

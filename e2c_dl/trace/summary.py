@@ -24,7 +24,6 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import columns, store
 from e2c_dl.trace.check import SpansFacts
 from e2c_dl.trace.model import SPAN, Lost
-from e2c_dl.trace.span_log import read_spans
 
 _COLUMNS = ("phase", "warm_up", "start_ns", "end_ns")
 _FRAMES = ("iteration", "training", "spawn")  # around the others, or instants
@@ -47,21 +46,35 @@ class RankTimes:
     lost: Lost
 
 
-def summarize(hosts: Place) -> tuple[RankTimes, ...]:
-    """Every rank below ``hosts``, in order. Raises: ArchiveError, if none has left a trace, or one cannot be read."""
+def summarize(hosts: Place) -> tuple[tuple[RankTimes, ...], tuple[str, ...]]:
+    """(every rank below ``hosts``, in order; why those of other hosts cannot be read).
+
+    Raises: ArchiveError, if none has left a trace that can be read.
+    """
     names = hosts.folders()
     found = [name for name in names if any((hosts / name / file).exists() for file in (store.PARQUET, store.RAW))]
     if not found:
         raise ArchiveError(f"{hosts}: no host has left a trace; the run ended before training: see its logs")
     with ThreadPoolExecutor(_READERS) as pool:
-        ranks = pool.map(lambda name: _rank(hosts / name), found)
-        return tuple(sorted(ranks, key=lambda one: one.rank))
+        results = list(pool.map(lambda name: _tried(hosts / name), found))
+    ranks = [one for one in results if isinstance(one, RankTimes)]
+    problems = tuple(str(one) for one in results if isinstance(one, ArchiveError))
+    if not ranks:
+        raise ArchiveError(problems[0])
+    return tuple(sorted(ranks, key=lambda one: one.rank)), problems
+
+
+def _tried(folder: Place) -> RankTimes | ArchiveError:
+    try:
+        return _rank(folder)
+    except ArchiveError as error:
+        return error
 
 
 def _rank(folder: Place) -> RankTimes:
     place = folder / store.PARQUET
     if not place.exists():
-        return _slowly(*read_spans(folder / store.RAW))
+        return _slowly(*store.read_recording(folder))
     with place.opened() as content:
         try:
             file = pq.ParquetFile(content, page_checksum_verification=True)
@@ -72,7 +85,7 @@ def _rank(folder: Place) -> RankTimes:
                 return _times(table, facts, complete=facts.complete)
         except (OSError, ValueError, pa.ArrowException, MemoryError):
             pass  # damaged: what can be read of it is told by whoever reads all of it
-    return _slowly(*store.read_parquet(place))
+    return _slowly(*store.read_recording(folder))
 
 
 def _slowly(facts: SpansFacts, spans: Any, complete: bool) -> RankTimes:

@@ -1,15 +1,18 @@
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
 from e2c_dl.trace.recorder import Recorder
-from e2c_dl.trace.store import convert, read_parquet, read_trace, write_parquet
+from e2c_dl.trace.store import ROWS, convert, read_parquet, read_trace, write_parquet
 
 FACTS: Mapping[str, object] = {"rank": 1, "host": "edge-2", "layer": "edge"}
 
@@ -87,7 +90,64 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / "clock.json").write_text("{")
     with pytest.raises(ArchiveError, match="is not valid JSON"):
         read_trace(tmp_path)
-    (folder / "spans.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(ArchiveError, match=r"spans\.parquet: cannot read the trace") as caught:
+    for file in ("spans.parquet", "spans.bin"):
+        (folder / file).write_bytes(b"PAR1 no")
+    shutil.rmtree(tmp_path / "edge-2")
+    with pytest.raises(ArchiveError, match=r"spans\.bin: not a trace") as caught:
         read_trace(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_hosts_whose_trace_cannot_be_read_are_named_and_the_others_read(tmp_path: Path) -> None:
+    for rank, name in enumerate(("edge-1", "edge-2", "edge-3")):
+        host(tmp_path, name, rank, ClockAlignment())
+    (tmp_path / "edge-2/spans.bin").write_bytes(b"nothing")
+    (tmp_path / "edge-3/spans.parquet").write_bytes(b"PAR1 no")  # the recording is still there
+    trace = read_trace(tmp_path)
+    assert trace.hosts == ("edge-1", "edge-3")
+    assert trace.facts["hosts_unreadable"] == ("edge-2",)
+    assert "edge-2/spans.bin: not a trace" in trace.facts["unreadable"][0]
+
+
+def test_a_damaged_table_loses_groups_of_rows_and_counts_them(tmp_path: Path) -> None:
+    spans = np.zeros(3 * ROWS, dtype=SPAN)
+    spans["phase"], spans["start_ns"] = Phase.STEP, np.random.default_rng(1).integers(0, 1 << 40, len(spans))
+    spans["end_ns"] = spans["posted_ns"] = spans["start_ns"]
+    spans["phase"][0] = Phase.TRAINING
+    path = tmp_path / "spans.parquet"
+    write_parquet(path, spans, FACTS, complete=True)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # in the second group of three
+    path.write_bytes(content)
+    facts, found, complete = read_parquet(path)
+    assert facts.lost.spans == ROWS and facts.lost.damaged_bytes > 0 and complete
+    assert found.tobytes() == np.concatenate([spans[:ROWS], spans[2 * ROWS :]]).tobytes()
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_a_flipped_bit_in_a_table_is_never_taken_for_data(data: st.DataObject, table: Path) -> None:
+    content = bytearray(table.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    flipped = table.with_name("flipped.parquet")
+    flipped.write_bytes(content)
+    try:
+        facts, found, _ = read_parquet(flipped)
+    except ArchiveError:
+        return
+    whole = read_parquet(table)[1]
+    # What pages hold is under a checksum; the footer is not: there, a name or a statistic may change, or a time's unit.
+    assert found.tobytes() == whole.tobytes() or facts.lost.spans or bit // 8 > len(content) - footer(content)
+
+
+def footer(content: bytes) -> int:
+    """Bytes of what stands behind the pages."""
+    return int.from_bytes(content[-8:-4], "little") + 8
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "spans.parquet"
+    write_parquet(path, some_spans(), FACTS, complete=True)
+    return path
