@@ -18,7 +18,7 @@ from e2c_dl.trace.model import ClockAlignment, Spans
 from e2c_dl.trace.recorder import read_spans
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-SLOW_S, WELL_S = 6.0, 12.0
+SLOW_S, WELL_S, SLOWER = 6.0, 12.0, 4.0
 LINK = (0, 1)
 
 
@@ -26,7 +26,7 @@ def scenario() -> Scenario:
     """The experiment, shorter."""
     whole = load(EXPERIMENTS / "routing")
     (fault,) = whole.injected.faults
-    fault = replace(fault, at_s=SLOW_S, for_s=WELL_S - SLOW_S)
+    fault = replace(fault, at_s=SLOW_S, for_s=WELL_S - SLOW_S, value=1 / SLOWER)
     training = replace(whole.training, budget=Budget(unit=Unit.UPDATES, amount=330))
     return replace(whole, trained=training, injected=replace(whole.injected, faults=(fault,)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from e2c_dl.archive import layout
 from e2c_dl.cli import options
+from e2c_dl.cli.asked import Asked, of_run
 from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.errors import Interrupted
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.SCENARIO
-@options.ARTIFACTS
-@options.on("local")
-@options.KEPT_IN
-@click.option("--strict", is_flag=True, help="Stop, with exit code 3, if a link measures differently than requested.")
-@options.SEED
-@options.HEALTHY
+@of_run(strict="Stop, with exit code 3, if a link measures differently than requested.")
 @click.option(
     "--app_conf", "app_confs", metavar="A,B", help="The workflow's configurations, as for E2Clab: a run for each."
 )
@@ -41,20 +35,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print what would be done, with every command; start nothing.")
 @options.as_json("Print the report as JSON on standard output, nothing else.")
 def deploy(
-    scenario: Path,
-    artifacts: Path | None,
-    testbed: str,
-    archive: Path | None,
-    strict: bool,
-    seed: int | None,
-    healthy: bool,
-    app_confs: str | None,
-    repeat: int,
-    keep: bool,
-    detach: bool,
-    dry_run: bool,
-    as_json: bool,
-    **said: str | None,
+    asked: Asked, *, app_confs: str | None, repeat: int, keep: bool, detach: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Deploy SCENARIO's layers, emulate its network, train, collect everything, and say what slowed it down.
 
@@ -66,10 +47,7 @@ def deploy(
     options.one_of(json=as_json, dry_run=dry_run)
     options.one_of(detach=detach, dry_run=dry_run)
     options.one_of(json=as_json, detach=detach)
-    request = requested(
-        scenario, artifacts, testbed, archive, said, seed=seed, healthy=healthy, strict=strict, keep=keep
-    )
-    each = several(request, app_confs, repeat)
+    each = several(asked.request(keep=keep), app_confs, repeat)
     if len(each) > 1 and (as_json or detach or keep):
         raise click.UsageError(f"{len(each)} runs: --json, --detach and --keep are for one; name one configuration")
     if dry_run:
@@ -78,7 +56,7 @@ def deploy(
         click.echo(plan(each[0]))
         return
     tell_broken()
-    catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
+    catalogue.enter(asked.testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
     from e2c_dl.cli.detached import Transcript, detached
 
@@ -103,29 +81,6 @@ def several(request: Request, app_confs: str | None, repeat: int) -> tuple[Reque
         return tuple(requests)
     of = ["-".join(filter(None, (one.app_conf, f"repeat-{one.current_repeat}"))) for one in requests]
     return tuple(replace(one, archive=request.archive / name) for one, name in zip(requests, of, strict=True))
-
-
-def requested(
-    scenario: Path, artifacts: Path | None, testbed: str, archive: Path | None, said: dict[str, str | None], *,
-    seed: int | None, healthy: bool, strict: bool = False, keep: bool = False, only_probe: bool = False,
-) -> Request:  # fmt: skip
-    """What was typed, with paths as seen from here. Raises: UsageError if some of it excludes the rest."""
-    from e2c_dl.campaign.request import Request
-
-    options.one_of(seed=seed is not None, healthy=healthy)
-    return Request(
-        scenario=Path(os.path.abspath(scenario)),
-        artifacts=options.absolute(artifacts),
-        testbed=testbed,
-        options=options.given(said),
-        archive=options.absolute(archive),
-        strict=strict,
-        seed=seed,
-        healthy=healthy,
-        keep=keep,
-        only_probe=only_probe,
-        command=tuple(sys.argv),  # kept in the archive, so that the run can be repeated
-    )
 
 
 @click.command()

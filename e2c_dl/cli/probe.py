@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli import options
+from e2c_dl.cli.asked import Asked, of_run
 from e2c_dl.cli.console import open_console
-from e2c_dl.cli.deploy import requested
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.errors import FidelityError
 
@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.SCENARIO
-@options.ARTIFACTS
-@options.on("local")
-@options.KEPT_IN
-@click.option("--strict", is_flag=True, help="Exit code 3 if a host or a link is slower than designed.")
-@options.SEED
-@options.HEALTHY
+@of_run(strict="Exit code 3 if a host or a link is slower than designed.")
 @options.as_json("Print what was measured as JSON on standard output, nothing else.")
-def probe(
-    scenario: Path, artifacts: Path | None, testbed: str, archive: Path | None, strict: bool, seed: int | None,
-    healthy: bool, as_json: bool, **said: str | None,
-) -> None:  # fmt: skip
+def probe(asked: Asked, as_json: bool) -> None:
     """Deploy SCENARIO, measure every link that training would use, try a few gradients on every host, and end.
 
     \b
@@ -41,15 +32,15 @@ def probe(
     """
     from e2c_dl.testbeds import catalogue
 
-    request = requested(scenario, artifacts, testbed, archive, said, seed=seed, healthy=healthy, only_probe=True)
+    request = asked.request(only_probe=True)
     tell_broken()
-    catalogue.enter(testbed)  # before anything exists: it may start this program again, inside namespaces
+    catalogue.enter(asked.testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
     from e2c_dl.cli.detached import Transcript
 
     found = _found(run(request, open_console(quiet=as_json), Transcript()))
     _print(found, as_json)
-    if strict and found.sentences():
+    if asked.strict and found.sentences():
         raise FidelityError(f"slower than designed: {found.sentences()[0]}")
 
 

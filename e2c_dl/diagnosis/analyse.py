@@ -57,9 +57,11 @@ def analyse(
     )  # fmt: skip
     departures = with_stalls(slow, stalled.found, observed.windows, design)
     found = findings([each for each in departures if each.excess_s >= WORTH * replay.measured_ns / 1e9], predictor)
-    elements, groups = speed_ups(predictor, carried, design)
+    missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
+    # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
+    elements, groups = ((), ()) if missing else speed_ups(predictor, carried, design)
     limitations: tuple[Limitation, ...] = (
-        *_about_completeness(trace, iterations, messages, reference),
+        *_about_completeness(trace, iterations, messages, missing),
         *_about_losses(trace),
         *observed.untrusted.limitations,
         *hosts.limitations,
@@ -151,11 +153,12 @@ def _links(trace: Trace, carried: Sequence[ObservedLink]) -> tuple[LinkSummary, 
 
 
 def _about_completeness(
-    trace: Trace, iterations: int, messages: Messages, reference: Reference
+    trace: Trace, iterations: int, messages: Messages, missing: Sequence[str]
 ) -> Iterator[Limitation]:
-    missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     if missing:
-        yield Limitation.of("No trace of {}: their part in this run is not known.", "host", missing)
+        yield Limitation.of(
+            "No trace of {}: their part in this run is not known, nor where the bottleneck is.", "host", missing
+        )
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
         figures = f"figures are of the {iterations} iterations all finished"

@@ -14,9 +14,9 @@ wait for one another. Of an odd number of ranks, the first and the last (both ev
 4. the active rank adds it: x_i <- x_i + d.
 5. When the gradient and the exchange are done: x_i <- x_i + u.
 
-With ``route_around`` it hears verdicts while it trains, and asks a neighbour the less often, the slower the links to
-and from it are known to be: with shares 1 / f^2, f the product of how many times slower each of the two is. So trying a
-link that is f times slower costs about 1 / f of what a fast one does, and tells when it is well again.
+With ``route_around`` it hears verdicts while it trains: a neighbour, the links to and from which are f times slower
+(the product of both), is asked at most once in f^2 exchanges, as long as another is there to ask. So trying it costs
+about 1/f of what a fast one does, and tells when it is well again.
 
 The staleness of an update is how many averages have changed the model between its snapshot and the update. (The paper
 counts all updates of all ranks since then: nobody knows these while training.)
@@ -24,8 +24,8 @@ counts all updates of all ranks since then: nobody knows these while training.)
 Laws: an average preserves the mean of all models, whatever happens beside it, for it adds to one what it takes off the
 other; no deadlock; a slow rank slows its neighbours down only by its answers' way.
 
-Whom a rank asks is drawn without a look at models: with any shares, each average is of a pair and weighs both alike (a
-doubly stochastic matrix), and no neighbour's share is ever 0, so models still come together.
+Whom a rank asks is drawn without a look at models: whomever it draws, each average is of a pair and weighs both alike
+(a doubly stochastic matrix), and none is left out for ever, so models still come together.
 
 Differences from the paper: neighbours need not be equally likely. It locks the model while two ranks average; here the
 difference is added, so that a gradient which is applied meanwhile is kept. Models are averaged once per iteration of an
@@ -37,8 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
-
-import numpy as np
 
 from e2c_dl.strategies.base import Message, Strategy, Vector, Verdict, Worker
 from e2c_dl.strategies.collectives.averaging import local_update
@@ -139,19 +137,25 @@ class _Rank:
 
 
 class Routes:
-    """Draws of neighbours, the less often the slower the links to and from them are by the last verdict."""
+    """Draws of neighbours among those behind links that are as designed; of the others now and then, by the verdict."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._last = Verdict(slow=())
+        self._left_alone = [0] * worker.size  # exchanges since the last with each, by rank
 
     def drawn(self, neighbours: Sequence[int]) -> int:
         """The place of one of ``neighbours``."""
         rank = self._worker.rank
         self._last = next(iter(reversed(self._worker.verdicts())), self._last)
         slower = [self._last.factor(rank, other) * self._last.factor(other, rank) for other in neighbours]
-        shares = np.cumsum([each**-2 for each in slower])
-        return int(np.searchsorted(shares, self._worker.random.random() * shares[-1], side="right"))
+        for other in neighbours:
+            self._left_alone[other] += 1
+        due = [self._left_alone[other] >= times**2 for other, times in zip(neighbours, slower, strict=True)]
+        fit = [place for place, times in enumerate(slower) if (due[place] if any(due) else times == min(slower))]
+        chosen = fit[int(self._worker.random.integers(len(fit)))]
+        self._left_alone[neighbours[chosen]] = 0
+        return chosen
 
 
 def neighbours(rank: int, size: int) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from loopback import free_port
-from routed_run import LINK, WELL_S, framed, scenario, simulated
+from routed_run import LINK, SLOWER, WELL_S, framed, scenario, simulated
 
 from e2c_dl.archive import layout
 from e2c_dl.drivers.live.control import Control
@@ -99,7 +99,7 @@ def test_all_ranks_hear_of_the_slow_link(traced: list[Spans], tmp_path: Path) ->
     ranks = Ranks(of)
     asyncio.run(ranks.train(until_heard=True))
     assert [[slow.ranks for slow in each[0].slow] for each in ranks.heard] == [[LINK]] * 4
-    assert ranks.heard[0][0].factor(*LINK) == pytest.approx(10.0, rel=0.2)
+    assert ranks.heard[0][0].factor(*LINK) == pytest.approx(SLOWER, rel=0.2)
     assert of[0].records.verdicts_file.read_text().count("\n") >= 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from routed_run import EXPERIMENTS, LINK, SLOW_S, WELL_S, framed, judge_of, scenario, simulated
+from routed_run import EXPERIMENTS, LINK, SLOW_S, SLOWER, WELL_S, framed, judge_of, scenario, simulated
 
 from e2c_dl.archive.verdicts import Told
 from e2c_dl.drivers.virtual import hosts
@@ -71,7 +71,7 @@ def test_a_link_that_is_left_alone_stays_named(traced: list[Spans]) -> None:
         judge.add(rank, framed(until(spans, WELL_S - 1)))
     verdict = judge.look()
     assert verdict is not None
-    assert verdict.factor(*LINK) == pytest.approx(10.0, rel=0.2)
+    assert verdict.factor(*LINK) == pytest.approx(SLOWER, rel=0.2)
     for rank, spans in enumerate(traced):  # from then on nobody uses it
         rest = spans[(spans["end_ns"] > (WELL_S - 1) * 1e9)]
         kept = ~(
