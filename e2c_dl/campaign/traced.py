@@ -58,6 +58,11 @@ class Ran:
     exit_code: int = 0
 
 
+def is_trace(folder: Path) -> bool:
+    """Whether a traced rank has left its folder there."""
+    return any((folder / layout.HOSTS).glob(f"*/{TRACING}"))
+
+
 def told(folder: Path) -> dict[str, Told]:
     """Host -> what its rank says, of all below ``folder``/hosts. Raises: ArchiveError."""
     hosts = folder / layout.HOSTS

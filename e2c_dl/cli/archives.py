@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,35 +101,62 @@ def verify(archive: Path, seal: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("where", metavar="RUN|OUTPUT_DIR")
-@click.argument("scenario", type=PATH, required=False)
-@click.option("--archive", type=PATH, help="Where it is, or where to make it [default: RUN's own; OUTPUT_DIR-archive].")
-def collect(where: str, scenario: Path | None, archive: Path | None) -> None:
-    """Collect what hosts still hold of RUN into its archive, end RUN, and seal the archive.
+@click.argument("where", nargs=-1, required=True, metavar="RUN|DIR...")
+@click.option("--archive", type=PATH, help="Where it is, or where to make it [default: RUN's own; DIR itself].")
+@click.option("--scenario", type=PATH, help="Of traces: the scenario that designed the network, to compare with.")
+def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None) -> None:
+    """Make, or finish, the archive of a run that has none.
 
-    For a run whose controller was killed, or whose archive had no room, or was moved or removed: then --archive names
-    it, or a new one. With OUTPUT_DIR and SCENARIO instead: make an archive of what plain `e2clab deploy` left in
-    OUTPUT_DIR (SCENARIO's folder named by date and time).
+    RUN: collect what hosts still hold of a run whose controller was killed, or whose archive had no room, or was moved
+    or removed (then --archive names it, or a new one), end it, and seal the archive.
+
+    DIR ...: what `e2c-dl trace` left, one folder per host; they become one archive.
+
+    OUTPUT_DIR SCENARIO: what plain `e2clab deploy` left in OUTPUT_DIR (SCENARIO's folder named by date and time); its
+    archive is OUTPUT_DIR-archive.
     """
-    from e2c_dl.archive import layout
+    from e2c_dl.campaign import traced
     from e2c_dl.campaign.plain import collect_plain
     from e2c_dl.testbeds.registry import is_run_id
 
-    if scenario is not None:
-        output_dir = Path(where)
-        target = archive or Path(where.rstrip("/") + "-archive")  # its slash would put it inside
-        print_report(target, collect_plain(output_dir, scenario, target))
+    folders = [Path(each) for each in where]
+    if any(traced.is_trace(folder) for folder in folders):
+        target = _traced_target(folders, archive)
+        print_archive(traced.collected(folders, target, scenario))
         return
-    if not is_run_id(where):
-        raise click.UsageError(f"{where} is no run's id (8 hexadecimal digits); for a folder name its SCENARIO, too")
+    if len(where) == 2 and scenario is None:
+        target = archive or Path(where[0].rstrip("/") + "-archive")  # its slash would put it inside
+        print_report(target, collect_plain(folders[0], folders[1], target))
+        return
+    if len(where) > 1 or not is_run_id(where[0]):
+        wrong = where[1] if len(where) > 1 else where[0]
+        raise click.UsageError(
+            f"{wrong} is no run's id (8 hexadecimal digits), nor a folder that `e2c-dl trace` left; "
+            "for a folder of E2Clab's name its SCENARIO, too"
+        )
     from e2c_dl.campaign import finish
     from e2c_dl.cli.console import open_console
 
-    finished = finish.finish(where, open_console(), absolute(archive))
-    if (finished / layout.REPORT_JSON).is_file():
-        print_report(finished)
-    else:  # of a run that ended before anything was trained
-        click.echo(f"{finished}: finished; there was nothing to report on")
+    print_archive(finish.finish(where[0], open_console(), absolute(archive)))
+
+
+def _traced_target(folders: Sequence[Path], archive: Path | None) -> Path:
+    if archive is None and len(folders) > 1:
+        raise click.UsageError("name the archive to make of several folders with --archive")
+    return archive or folders[0]
+
+
+def print_archive(archive: Path) -> None:
+    """The summary of ``archive``, or why there is none."""
+    from e2c_dl.archive import layout
+    from e2c_dl.archive.read import open_archive
+
+    if (archive / layout.REPORT_JSON).is_file():
+        print_report(archive)
+        return
+    limitations = open_archive(archive).run.limitations
+    why = [sentence for sentence in limitations if sentence.startswith("there is no report")]
+    click.echo(f"{archive}: finished; {why[0] if why else 'there was nothing to report on'}")
 
 
 def print_report(archive: Path, found: Report | None = None) -> None:

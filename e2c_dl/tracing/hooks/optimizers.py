@@ -6,6 +6,8 @@ optimizers one ends iterations: the one that steps first, or once another has st
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
@@ -24,16 +26,16 @@ class Steps:
     def __init__(self) -> None:
         self.depth = 0
         self.count = 0
-        self._leading: int | None = None
+        self._leading: Callable[[], object | None] = lambda: None  # it may be gone: a new one leads at once
         self._others: set[int] = set()
 
-    def ends_iteration(self, optimizer: int) -> bool:
-        """Whether this step of ``optimizer`` (any number that tells it from others) ends an iteration."""
+    def ends_iteration(self, optimizer: object) -> bool:
+        """Whether this step of ``optimizer`` ends an iteration."""
         self.count += 1
-        if self._leading is None or optimizer in self._others:
-            self._leading = optimizer
-        if optimizer != self._leading:
-            self._others.add(optimizer)
+        if self._leading() is None or id(optimizer) in self._others:
+            self._leading = weakref.ref(optimizer)
+        if self._leading() is not optimizer:
+            self._others.add(id(optimizer))
             return False
         self._others.clear()
         return True
@@ -61,7 +63,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             return
         steps.depth -= 1
         session.lane.leave()
-        if steps.depth == 0 and steps.ends_iteration(id(optimizer)):
+        if steps.depth == 0 and steps.ends_iteration(optimizer):
             _end(tracer, session)
 
     def made(original: Function) -> Function:
@@ -76,7 +78,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             before = steps.count
             result = original(self, optimizer, *args, **kwargs)
             session = tracer.session
-            if session is not None and steps.count == before and steps.ends_iteration(id(optimizer)):
+            if session is not None and steps.count == before and steps.ends_iteration(optimizer):
                 session.limited(SKIPPED)
                 _end(tracer, session)
             return result

@@ -44,7 +44,8 @@ def wrong(match: re.Match[str]) -> str | None:
         return f"there is no {name}"
     if sub is not None and isinstance(command, click.Group) and sub not in command.commands:
         return f"{name} has no {sub}"
-    unknown = [option for option in OPTION.findall(rest) if option not in options(command)]
+    own = f" {sub or ''} {rest}".partition(" -- ")[0]  # behind it stands somebody else's command
+    unknown = [option for option in OPTION.findall(own) if option not in options(command)]
     return f"{name} has no {unknown[0]}" if unknown else None
 
 
@@ -54,6 +55,8 @@ def wrong(match: re.Match[str]) -> str | None:
         ("`e2c-dl race`", "there is no race"),
         ("e2c-dl image make", "image has no make"),
         ("e2c-dl deploy S A --frm x", "deploy has no --frm"),
+        ("e2c-dl trace --frm x -- torchrun", "trace has no --frm"),
+        ("e2c-dl trace -- torchrun --nnodes 2", None),
         ("`sudo e2c-dl image build --from-debootstrap` or --other", None),
     ],
 )

@@ -1,0 +1,136 @@
+"""Trains with the tracer switched on and off in turns, beside torch.profiler, and judges the difference."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from benchmarks import written
+from benchmarks.overhead.models import MODELS
+
+LONGEST_PERCENT, OWN_US, SPAN_US, MOST_BYTES = 0.5, 100.0, 2.0, 10_000
+SHORTEST_MS = 50.0
+BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 us per span; 10 kB per iteration"
+DRAWS = 10_000
+
+Blocks = Sequence[Sequence[float]]
+"""Seconds of each iteration, block by block."""
+
+
+@click.command()
+@click.option("--model", "models", multiple=True, type=click.Choice(list(MODELS)), help="Of these alone.")
+@click.option("--framework", "frameworks", multiple=True, type=click.Choice(["ddp", "horovod"]), help="Of these alone.")
+@click.option("--pairs", default=15, show_default=True, help="Blocks of each kind, 20 iterations each.")
+@written.options(pairs=2, models=["cnn"], frameworks=["ddp"])
+def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, write: bool) -> None:
+    """What tracing costs: iterations with and without it, its own CPU time, what it writes."""
+    rows, missed = [], []
+    if find_spec("horovod") is None and "ddp" not in frameworks:
+        click.echo("Horovod is not installed (`e2c-dl horovod install`): not measured")
+    for framework in frameworks or ("ddp", "horovod"):
+        if framework == "horovod" and find_spec("horovod") is None:
+            continue
+        for model in models or tuple(MODELS):
+            row = judged(model, framework, run(model, framework, pairs, seed=len(rows)))
+            click.echo(json.dumps({name: row[name] for name in ("model", "framework", "on", "own_us", "bytes")}))
+            rows.append(row)
+            missed += row["missed"]
+    text = table(rows)
+    click.echo(text)
+    if write:
+        written.write(
+            "overhead", title="What tracing costs a script", text=text, values={"rows": rows}, repeats=pairs,
+            missed=missed,
+        )  # fmt: skip
+    written.conclude(BAR, missed=missed)
+
+
+def run(model: str, framework: str, pairs: int, seed: int) -> dict[str, Any]:
+    """What rank 0 of two measured. Raises: ClickException if they fail."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+        probe.close()
+        out = Path(folder) / "out.json"
+        job = ["-m", "benchmarks.overhead.job", str(out), model, framework, str(pairs), str(seed)]
+        if framework == "ddp":
+            launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
+            command = [sys.executable, *launcher, *job]
+        else:
+            program = "from horovod.runner.launch import run_commandline; run_commandline()"
+            command = [sys.executable, "-c", program, "-np", "2", "--gloo", sys.executable, *job]
+        done = subprocess.run(
+            command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+        )
+        if done.returncode or not out.exists():
+            raise click.ClickException(f"{model}, {framework}: {done.stderr[-2000:]}")
+        measured: dict[str, Any] = json.loads(out.read_text())
+        return measured
+
+
+def interval(
+    off: Sequence[Sequence[float]], on: Sequence[Sequence[float]], seed: int = 1
+) -> tuple[float, float, float]:
+    """(mean, lower, upper) of how much longer iterations are with it, in percent: 95 % interval over pairs of blocks.
+
+    Of a block counts the median of its iterations: one that the machine disturbed is not the tracer's.
+    """
+    ratios = np.median(np.array(on), axis=1) / np.median(np.array(off), axis=1)
+    drawn = np.random.default_rng(seed).integers(0, len(ratios), (DRAWS, len(ratios)))
+    means = np.exp(np.log(ratios)[drawn].mean(axis=1))
+    lower, upper = np.percentile(means, [2.5, 97.5])
+    return tuple(round(100 * (float(each) - 1), 3) for each in (np.exp(np.log(ratios).mean()), lower, upper))
+
+
+def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table, and what of the bar it misses."""
+    seconds = measured["seconds"]
+    iteration_ms = 1e3 * float(np.median(seconds["off"]))
+    on, kineto = interval(seconds["off"], seconds["on"]), interval(seconds["off"], seconds["kineto"])
+    own_us, allowed_us = measured["own_us"] + measured["threads_us"], OWN_US + SPAN_US * measured["spans"]
+    where = f"{framework} {model}"
+    missed = []
+    if on[2] > LONGEST_PERCENT:
+        missed.append(f"{where}: up to {on[2]:.2f} % longer")
+    if own_us > allowed_us:
+        missed.append(f"{where}: {own_us:.0f} us of its own per iteration, {allowed_us:.0f} us allowed")
+    if measured["bytes"] > MOST_BYTES:
+        missed.append(f"{where}: {measured['bytes']:.0f} bytes per iteration")
+    if iteration_ms < SHORTEST_MS:
+        missed.append(f"{where}: iterations of {iteration_ms:.0f} ms are too short to judge by")
+    return {
+        "model": model, "framework": framework, "iteration_ms": round(iteration_ms, 1), "on": on, "kineto": kineto,
+        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1), "spans": round(measured["spans"], 1),
+        "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]), "missed": missed,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row per job, Markdown."""
+    lines = [
+        "| job | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes | Kineto |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        on, kineto = ("{:+.2f} % ({:+.2f} to {:+.2f})".format(*row[name]) for name in ("on", "kineto"))
+        lines.append(
+            f"| {row['framework']} {row['model']} | {row['iteration_ms']} ms | {on} | {kineto} "
+            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']} | {row['kineto_bytes']} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""One rank of a training whose tracer is switched on and off, block by block: ``python -m benchmarks.overhead.job``.
+
+::
+
+    block     off | on | on | off | kineto | ...     the same order on all ranks, drawn from a seed; each 20 iterations
+                                                     after some that are not measured: the tracer learns buckets anew
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.overhead.models import MODELS
+from e2c_dl.tracing import attached
+from e2c_dl.tracing.settings import Settings
+from e2c_dl.tracing.tracer import Tracer
+
+ITERATIONS = 20
+WARM = 4
+OWN = ("lane.enter", "lane.leave", "lane.collect", "record", "end_iteration")
+
+
+class Own:
+    """Time spent in what the hooks call, where it is counted."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self._inside = False
+
+    def timed(self, owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return original(*args, **kwargs)
+            self._inside = True
+            begun_ns = time.thread_time_ns()  # of the processor: others may want it meanwhile
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.ns += time.thread_time_ns() - begun_ns
+                self._inside = False
+
+        setattr(owner, name, call)
+
+
+def thread_cpu_ns() -> int:
+    """CPU time of the tracer's own threads so far."""
+    ours = [each for each in threading.enumerate() if each.name.startswith(("trace", "e2cdl", "socket", "clock"))]
+    return sum(time.clock_gettime_ns(time.pthread_getcpuclockid(each.ident)) for each in ours if each.ident)
+
+
+def train(model: nn.Module, optimizer: Any, loader: Any, count: int) -> list[float]:
+    """Seconds of each of ``count`` iterations."""
+    seconds = []
+    for _ in range(count):
+        begun_s = time.perf_counter()
+        inputs, labels = next(loader)
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - begun_s)
+    return seconds
+
+
+def endless(data: Any, batch: int) -> Any:
+    """Batches of ``data``, again and again."""
+    while True:
+        yield from torch.utils.data.DataLoader(data, batch_size=batch, drop_last=True)
+
+
+def blocks(kinds: list[str], pairs: int, seed: int) -> list[str]:
+    """``pairs`` of each kind, those of a pair next to each other in an order that is drawn."""
+    drawn = random.Random(seed)
+    order = []
+    for _ in range(pairs):
+        drawn.shuffle(kinds)
+        order += kinds
+    return order
+
+
+def main() -> None:
+    """Train, and write what was measured as JSON where the first argument says."""
+    out, name, framework, pairs, seed = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        tracer = attached.tracer(Settings(archive=Path(folder)))
+        assert tracer is not None
+        tracer.imported("torch")
+        model, data, batch = MODELS[name]()
+        wrapped, optimizer = wrap(framework, tracer, model)
+        result = measure(tracer, Path(folder), blocks(["off", "on", "kineto"], pairs, seed), wrapped, optimizer,
+                         endless(data, batch))  # fmt: skip
+        tracer.end()
+    if os.environ.get("RANK", os.environ.get("HOROVOD_RANK")) == "0":
+        Path(out).write_text(json.dumps(result))
+
+
+def wrap(framework: str, tracer: Tracer, model: nn.Module) -> tuple[nn.Module, Any]:
+    """``model`` and its optimizer for several ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if framework == "horovod":
+        import horovod.torch as hvd
+
+        tracer.imported("horovod.torch")
+        hvd.init()
+        return model, hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    torch.distributed.init_process_group("gloo")
+    return nn.parallel.DistributedDataParallel(model), optimizer
+
+
+def measure(
+    tracer: Tracer, folder: Path, order: list[str], model: nn.Module, optimizer: Any, loader: Any
+) -> dict[str, Any]:
+    """Seconds by kind and block, the tracer's own CPU time, spans and bytes per iteration."""
+    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "kineto": []}
+    kineto_bytes = 0
+    train(model, optimizer, loader, WARM)
+    session = tracer.session
+    assert session is not None
+    written_before, done_before, threads_before = size(folder), session.iterations_done, thread_cpu_ns()
+    tracer.detach()
+    for kind in order:
+        if kind == "on":
+            tracer.attach()
+        with profiling(kind) as export:
+            train(model, optimizer, loader, WARM)
+            seconds[kind].append(train(model, optimizer, loader, ITERATIONS))
+        if kind == "on":
+            tracer.detach()
+        if kind == "kineto":
+            kineto_bytes += export()
+    time.sleep(0.5)  # what is in memory is written
+    traced = session.iterations_done - done_before
+    on_disk, threads_ns = size(folder) - written_before, thread_cpu_ns() - threads_before
+    own_ns, spans = counted(tracer, lambda: train(model, optimizer, loader, WARM + ITERATIONS))
+    profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
+    return {
+        "seconds": seconds, "own_us": own_ns / 1e3 / (ITERATIONS + WARM), "threads_us": threads_ns / 1e3 / traced,
+        "spans": spans / (ITERATIONS + WARM), "bytes": on_disk / traced, "kineto_bytes": kineto_bytes / profiled,
+    }  # fmt: skip
+
+
+def counted(tracer: Tracer, act: Callable[[], object]) -> tuple[int, int]:
+    """Nanoseconds that hooks took while ``act`` ran, and how many spans they recorded."""
+    session = tracer.session
+    assert session is not None
+    own, spans = Own(), 0
+    record = session.record
+
+    def recorded(*args: Any, **kwargs: Any) -> None:
+        nonlocal spans
+        spans += 1
+        record(*args, **kwargs)
+
+    session.record = session.lane._record = recorded  # type: ignore[method-assign]
+    for name in OWN:
+        owner, _, attribute = name.rpartition(".")
+        own.timed(session.lane if owner else session, attribute)
+    session.lane._record = session.record
+    tracer.attach()
+    act()
+    tracer.detach()
+    return own.ns, spans
+
+
+class profiling:  # noqa: N801
+    """torch.profiler around a block of kind ``kineto``, as its own page shows; around others nothing."""
+
+    def __init__(self, kind: str) -> None:
+        self._profile = torch.profiler.profile() if kind == "kineto" else None
+
+    def __enter__(self) -> Callable[[], int]:
+        if self._profile is not None:
+            self._profile.__enter__()
+        return self.export
+
+    def __exit__(self, *error: Any) -> None:
+        if self._profile is not None:
+            self._profile.__exit__(*error)
+
+    def export(self) -> int:
+        """Bytes of its trace."""
+        assert self._profile is not None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            self._profile.export_chrome_trace(str(path))
+            return path.stat().st_size
+
+
+def size(folder: Path) -> int:
+    """Bytes of this process's traces."""
+    pid = os.getpid()
+    mine = [path.parent for path in folder.glob("hosts/*/tracing.json") if json.loads(path.read_text())["pid"] == pid]
+    return sum(path.stat().st_size for host in mine for path in host.glob("*.bin"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The three lines: the example of the documentation, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from e2c_dl import tracing as trace
+from e2c_dl.errors import InputError
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.store import read_trace
+
+
+def example(repository: Path) -> str:
+    page = (repository / "docs/tracing.md").read_text(encoding="utf-8")
+    return page.partition("```python\n")[2].partition("```")[0]
+
+
+def test_the_documented_example_leaves_what_it_says(repository: Path, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(example(repository))
+    done = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (rank,) = read_trace(tmp_path / "traces/mine/hosts").ranks
+    found = Counter(Phase(phase).name for phase in rank.spans["phase"])
+    assert (found["ITERATION"], found["COLLECTIVE"], found["TRAINING"], rank.complete) == (100, 100, 1, True)
+    iterations = rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION]
+    assert list(iterations) == list(range(100))
+    (told,) = (tmp_path / "traces/mine/hosts").glob("*/tracing.json")
+    assert json.loads(told.read_text())["world_size"] == 1
+
+
+def test_a_phase_that_there_is_not_is_told_with_the_closest() -> None:
+    with pytest.raises(InputError, match="'forwrd' is no phase; did you mean 'forward'"), trace.span("forwrd"):
+        pass
+
+
+def test_a_number_is_one_iteration_and_no_loop() -> None:
+    with pytest.raises(InputError, match="is one iteration: write `with`"):
+        next(iter(trace.iteration(3)))
+
+
+def test_outside_of_a_run_nothing_is_recorded(tmp_path: Path) -> None:
+    for _ in trace.iteration(range(3)):
+        with trace.span("step"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="rank 3 of 2 is none"), trace.run(tmp_path, rank=3, world_size=2):
+        pass
