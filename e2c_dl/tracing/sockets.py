@@ -6,15 +6,21 @@ TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when colle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.trace.sockets import SocketSampler
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace.samples import Connection
+from e2c_dl.trace.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
 from e2c_dl.trace.sockets.sampler import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
 from e2c_dl.tracing.samplers import Recording
+
+SOCKETS_OF = "E2CDL_SOCKETS_OF"
+"""Process ids, with commas between: others of this host that carry the rank's messages, such as a launcher's."""
 
 
 class Sockets:
@@ -33,7 +39,8 @@ class Sockets:
         self._recording = recording
         self._sampler = SocketSampler(
             recording.folder / layout.CONNECTIONS_RAW, rank=ranks.own.rank, host=recording.folder.name,
-            more={"machine": ranks.own.host}, iteration=recording.iteration, rank_of=_ranks_by_address(ranks),
+            more={"machine": ranks.own.host}, source=_source(recording), iteration=recording.iteration,
+            rank_of=_ranks_by_address(ranks),
             on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
         )  # fmt: skip
 
@@ -49,6 +56,34 @@ class Sockets:
         self._sampler.close()
         told = {"rounds": self._sampler.rounds, "cpu_s": self._sampler.cpu_s}
         HostRecords(self._recording.folder).amend_facts(sockets=told)
+
+
+class _Together:
+    """A source that is several."""
+
+    def __init__(self, *sources: Source) -> None:
+        self._sources = sources
+
+    def rescan(self) -> list[Connection]:
+        return [connection for source in self._sources for connection in source.rescan()]
+
+    def read(self) -> Iterator[tuple[int, int, bytes, bool]]:
+        for source in self._sources:
+            yield from source.read()
+
+
+def _source(recording: Recording) -> Source:
+    """This process's connections, and those of the processes that SOCKETS_OF names."""
+    named = os.environ.get(SOCKETS_OF, "")
+    if not named:
+        return OwnSockets()
+    try:
+        return _Together(OwnSockets(), ProcessSockets([int(pid) for pid in named.split(",")]))
+    except ValueError:
+        recording.limited(f"{SOCKETS_OF}={named}: is no list of process ids; write them as 71,72")
+    except TrainingError as error:
+        recording.limited(f"{SOCKETS_OF}={named}: {error}")
+    return OwnSockets()
 
 
 def _ranks_by_address(ranks: Ranks) -> RankOf:

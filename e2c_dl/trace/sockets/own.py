@@ -26,7 +26,7 @@ _ESTABLISHED = 1
 _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _MOVED = (slice(24, 28), slice(120, 160), slice(168, 176))
-"""Of TCP_INFO, what tells that something happened: unacknowledged segments; bytes and segments; busy time."""
+"""Unacknowledged segments; bytes and segments; busy time."""
 
 
 class _Borrowed(socket.socket):
@@ -92,7 +92,7 @@ class OwnSockets:
                 continue
             try:
                 raw = known.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LENGTH)
-                moved = b"".join([raw[part] for part in _MOVED])
+                moved = moved_part(raw)
                 if moved == known.moved:
                     yield known.cookie, known.family, raw, False
                 elif _cookie(known.socket) == known.cookie:
@@ -100,6 +100,11 @@ class OwnSockets:
                     yield known.cookie, known.family, raw, True
             except OSError:  # closed, or its number is no connection's any more: the next rescan forgets it
                 continue
+
+
+def moved_part(raw: bytes) -> bytes:
+    """Of TCP_INFO, what tells that something happened."""
+    return b"".join([raw[part] for part in _MOVED])
 
 
 def _sockets() -> Iterator[tuple[int, str]]:
