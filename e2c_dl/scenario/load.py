@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir
-from e2c_dl.scenario import own_code
+from e2c_dl.scenario import devices, own_code
 from e2c_dl.scenario.document import Document, read
 from e2c_dl.scenario.emulation.file import Emulation, OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
@@ -102,13 +102,14 @@ def problems(
 
 def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioError, ...]:
     """What a run away from Grid'5000 could not do: E2Clab's monitoring and provenance, workers of an earlier version,
-    models and data sets that hosts could not import.
+    models and data sets that hosts could not import, devices that torch here has no build for.
 
     ``elsewhere``: its hosts may have installed what this machine has not.
     """
     found, path = Findings(), scenario.path
     if scenario.trained is not None:
         found.errors += own_code.unresolved(scenario.trained, path, where=LAYERS_SERVICES, elsewhere=elsewhere)
+        found.errors += devices.unavailable(scenario.trained, where=LAYERS_SERVICES, elsewhere=elsewhere)
     document = found.attempt(read, path / LAYERS_SERVICES)
     if document is not None:
         fields = found.attempt(Field(document=document, value=document.value).fields) or {}

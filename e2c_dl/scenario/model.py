@@ -35,6 +35,7 @@ class Training:
     dataset: str  # as e2c_dl.scenario.data spells them: digits, cifar10, images:64 ...
     data_dir: str | None = None  # where its files stand, on every host; None for data sets that need none
     mathematics: str = REAL  # or shapes: vectors of the right sizes that hold zeros, and times by the stored profile
+    device: str = "cpu"  # or cuda: what gradients are computed on, one GPU for each rank
     iterations: int  # of each rank; where ``budget`` ends training, the most that one rank may come to
     batch_sizes: tuple[int, ...]  # by rank
     optimizer: str = "sgd"  # or adamw

@@ -24,6 +24,7 @@ MODELS = ("cnn", "mlp", "resnet", "transformer")
 OPTIMIZERS = ("sgd", "adamw")
 BATCHINGS = ("fixed", "proportional", "dynamic")
 DTYPES = ("float32", "float64")
+DEVICES = ("cpu", "cuda")
 MAX_ITERATIONS = 10_000_000
 MAX_UPDATES = MAX_ITERATIONS * 1000
 MAX_SAMPLES = 10**15
@@ -153,6 +154,7 @@ _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "data_dir": (None, _data_dir),
     "partition": ("iid", _spelled(parse_partition)),
     "mathematics": (REAL, one_of((REAL, SHAPES)).read),
+    "device": ("cpu", one_of(DEVICES).read),  # what every rank computes on: cuda, one GPU for each
     "iterations": (100, _optional(integer(1, MAX_ITERATIONS).read, 100)),  # of each rank
     "updates": (None, _optional(integer(1, MAX_UPDATES).read)),  # gradients applied, of all ranks together
     "samples": (None, _optional(integer(1, MAX_SAMPLES).read)),  # trained on, of all ranks together
@@ -177,6 +179,8 @@ def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> N
     """Raises: ScenarioError, for keys that are right each by itself, and mean nothing together."""
     if values["optimizer"] != "sgd" and values["momentum"]:
         raise fields["momentum"].error(f"optimizer {values['optimizer']} has no momentum", "remove it, or write sgd")
+    if values["mathematics"] == SHAPES and values["device"] != "cpu":
+        raise fields["device"].error("mathematics shapes computes on nothing", "remove it, or write mathematics: real")
     in_folder = parse_dataset(values["dataset"]).kind in IN_FOLDERS
     if in_folder and values["data_dir"] is None:
         raise fields["dataset"].error("is read from a folder", "add data_dir: where it stands on every host")

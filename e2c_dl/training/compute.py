@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 from torch.nn import functional
 
 from e2c_dl.errors import InputError, TrainingError
@@ -69,15 +70,27 @@ class TorchCompute:
         model = models.build(
             training.model, seed=training.seed, dtype=dtype, shape=data.shape, classes=data.classes, code=training.code
         )
-        self._flat = FlatModel(model, training.bucket_bytes)
+        self._flat, self._model = self._placed(model)
         self._missing = [0] * len(self.buckets)  # parameters of each bucket that backward has yet to reach
         self._complete: Callable[[int], None] | None = None  # called with a bucket when it is complete
-        for index, parameter in enumerate(self._flat.tensors):
+        for index, parameter in enumerate(self._model.tensors):
             hook = self._hook(self._flat.bucket_of[index])
             parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
         self._check_fit()  # torch's own message, later, would name neither model nor data set
         self._optimizer = optimizer(training, self._flat.vector)
         self._times: SegmentTimes | None = None  # until calibrated: pacing knows nothing to pace by
+
+    def _placed(self, model: nn.Module) -> tuple[FlatModel, FlatModel]:
+        """(whose vectors others see, what computes): one and the same here."""
+        flat = FlatModel(model, self._training.bucket_bytes)
+        return flat, flat
+
+    def _there(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch where the model computes."""
+        return images, labels
+
+    def _load(self) -> None:
+        """The model computes with the parameters as others see them now: it always does here."""
 
     @property
     def parameters(self) -> Vector:
@@ -144,13 +157,15 @@ class TorchCompute:
         """Loss and accuracy on the test samples; a model that behaves otherwise in evaluation does so."""
         begin_ns, begin_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         loss, right, count = 0.0, 0, 0
-        self._flat.model.eval()  # a model of the user's own may have dropout, or batch normalisation
-        for images, labels in self._samples.tests():
-            scores = self._flat.model(images)
+        self._load()
+        self._model.model.eval()  # a model of the user's own may have dropout, or batch normalisation
+        for batch in self._samples.tests():
+            images, labels = self._there(*batch)
+            scores = self._model.model(images)
             loss += float(functional.cross_entropy(scores, labels)) * len(labels)
             right += int((scores.argmax(dim=1) == labels).sum())
             count += len(labels)
-        self._flat.model.train()
+        self._model.model.train()
         self.pacing.once(begin_ns, time.thread_time_ns() - begin_cpu_ns)  # not calibrated: paced by what it took
         return Evaluation(loss=loss / count, accuracy=right / count)
 
@@ -205,13 +220,13 @@ class TorchCompute:
         return [seconds / 1e9 for seconds in np.diff(marks_ns)]
 
     def _loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(self._flat.model(images), labels)
+        return functional.cross_entropy(self._model.model(images), labels)
 
     @torch.no_grad()
     def _check_fit(self) -> None:
         """Raises: InputError, if the model cannot read a sample or has not a score for each class."""
-        training, model = self._training, self._flat.model
-        images, _ = self._samples.ahead(1)
+        training, model = self._training, self._model.model
+        images, _ = self._there(*self._samples.ahead(1))
         pair = f"model {training.model} and dataset {training.dataset}"
         model.eval()  # batch normalisation may refuse to train on one sample
         try:

@@ -24,16 +24,21 @@ Vector = npt.NDArray[np.floating[Any]]
 
 
 class FlatModel:
-    """``model``, moved into flat vectors: those of its parameters that require a gradient become views, in place."""
+    """``model``, moved into flat vectors: those of its parameters that require a gradient become views, in place.
 
-    def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
+    The vectors are where the model is; ``pinned``: in memory that a device copies from and to by itself.
+    """
+
+    def __init__(self, model: nn.Module, bucket_bytes: int, *, pinned: bool = False) -> None:
         self.model = model
         # views of the vector, first layer first; ``bucket_of`` is by the same index
         self.tensors = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        dtype = self.tensors[0].dtype
+        dtype, device = self.tensors[0].dtype, self.tensors[0].device
         length = sum(parameter.numel() for parameter in self.tensors)
-        self.vector = nn.Parameter(torch.empty(length, dtype=dtype), requires_grad=False)
-        self.vector.grad = torch.zeros(length, dtype=dtype)
+        self.vector = nn.Parameter(
+            torch.empty(length, dtype=dtype, device=device, pin_memory=pinned), requires_grad=False
+        )
+        self.vector.grad = torch.zeros(length, dtype=dtype, device=device, pin_memory=pinned)
         self._move()
         sizes = [parameter.numel() for parameter in self.tensors]
         self.buckets, self.bucket_of = buckets(sizes, self.vector.element_size(), bucket_bytes)

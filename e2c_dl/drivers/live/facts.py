@@ -40,7 +40,13 @@ def this_hardware(torch: dict[str, Any]) -> str:
 
 
 def _hardware(cpu_model: str, torch: dict[str, Any]) -> str:
-    return f"{cpu_model}, torch {torch['version']} {torch['cpu_capability']}"
+    gpu = f", {torch['device_name']}" if "device_name" in torch else ""
+    return f"{cpu_model}, torch {torch['version']} {torch['cpu_capability']}{gpu}"
+
+
+def machine_id() -> str:
+    """Equal on hosts that are one machine, such as namespaces."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _cpu_model() -> str:

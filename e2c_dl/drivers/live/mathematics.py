@@ -13,7 +13,7 @@ from e2c_dl.archive.records import ComputeFacts, HostFacts
 from e2c_dl.drivers.live.calibrating import PREPARED_WITHIN_S, Tell, calibrate
 from e2c_dl.drivers.live.changes import HostChanges
 from e2c_dl.drivers.live.control import Control
-from e2c_dl.drivers.live.facts import hardware_class, host_facts
+from e2c_dl.drivers.live.facts import hardware_class, host_facts, machine_id
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.stored import read_profile, stored_segments_s
 from e2c_dl.importing import uncollected
@@ -56,7 +56,8 @@ async def _calibrated(
     """Real mathematics. Hosts of one hardware class and batch size pace by their median profile: what one of them
     measured while others competed for its cores is noise. A profile stored with the scenario goes before what was
     measured."""
-    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation)
+    slot = await _slot(assignment, control)
+    compute, facts = await asyncio.get_running_loop().run_in_executor(thread, _torch, assignment, emulation, slot)
     calibrated_s = tuple(await calibrate(compute, control, thread, tell))
     facts = replace(facts, compute=replace(facts.compute, calibrated_s=calibrated_s))
     assignment.records.write_facts(facts)  # before the others are here: a run that ends now has them
@@ -72,14 +73,24 @@ async def _calibrated(
     return compute
 
 
-def _torch(assignment: Assignment, emulation: HostChanges) -> tuple[TorchCompute, HostFacts]:
+async def _slot(assignment: Assignment, control: Control) -> int:
+    """Number of this rank among those of its machine: hosts of a testbed may be one machine, and share its GPUs."""
+    if assignment.scenario.training.device == "cpu":
+        return 0
+    machines = await control.gather("machines", machine_id())
+    return machines[: assignment.rank].count(machines[assignment.rank])
+
+
+def _torch(assignment: Assignment, emulation: HostChanges, slot: int) -> tuple[TorchCompute, HostFacts]:
     """(compute, facts), in the compute thread."""
     with uncollected():
-        from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
+        from e2c_dl.training.compute import make_deterministic
+        from e2c_dl.training.device.choice import compute_on, device_facts
 
     make_deterministic()  # before the model is built: it holds for what follows
     training = assignment.scenario.training
-    compute = TorchCompute(training, rank=assignment.rank, size=assignment.size, pacing=Pacing(emulation.speed))
+    pacing = Pacing(emulation.speed)
+    compute = compute_on(training, rank=assignment.rank, size=assignment.size, slot=slot, pacing=pacing)
     sizes = [where.stop - where.start for where in compute.buckets]
-    facts = host_facts(torch_facts(), ComputeFacts.of(sizes, speed=assignment.own.speed))
+    facts = host_facts(device_facts(training, slot), ComputeFacts.of(sizes, speed=assignment.own.speed))
     return compute, replace(facts, mathematics=training.mathematics)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.memory import memory_available_bytes
@@ -30,6 +30,16 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+class More(Protocol):
+    """Further columns of the same rows."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def sample(self) -> tuple[float | int | str, ...]:
+        """A value for each column, now; empty text where there is none. Called from the thread of the metrics."""
+
+
 class Metrics:
     """Writes a row every second from construction until :meth:`close`. ``device`` None: network columns stay empty.
 
@@ -37,8 +47,14 @@ class Metrics:
     """
 
     def __init__(
-        self, path: Path, device: str | None, every_s: float = EVERY_S, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        path: Path,
+        device: str | None,
+        every_s: float = EVERY_S,
+        clock: Callable[[], int] = time.monotonic_ns,
+        more: More | None = None,
     ) -> None:
+        self._more = more
         self._path, self._device, self._every_s, self._clock = path, device, every_s, clock
         self._closing = threading.Event()  # ends a sleep at once, unlike time.sleep
         self._failure: OSError | None = None
@@ -60,7 +76,7 @@ class Metrics:
     def _sample_until_closed(self) -> None:
         try:
             with self._file as file:
-                file.write(",".join(COLUMNS) + "\n")
+                file.write(",".join((*COLUMNS, *(self._more.columns if self._more else ()))) + "\n")
                 while not self._closing.is_set():
                     self._sample(file)
                     self._closing.wait(self._every_s)
@@ -70,7 +86,8 @@ class Metrics:
 
     def _sample(self, file: TextIO) -> None:
         row = (self._clock(), *process_usage(), *device_bytes(self._device), *machine_usage(), memory_available_bytes())
-        file.write(",".join(str(value) for value in row) + "\n")
+        more = self._more.sample() if self._more else ()
+        file.write(",".join(str(value) for value in (*row, *more)) + "\n")
 
 
 def device_with(address: str) -> str | None:

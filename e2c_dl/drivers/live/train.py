@@ -21,6 +21,7 @@ from e2c_dl.drivers.live.control import WHILE_ALIVE, Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.ending.collect import collect
 from e2c_dl.drivers.live.facts import tcp_limits
+from e2c_dl.drivers.live.gpu.sampled import Gpu
 from e2c_dl.drivers.live.key import take
 from e2c_dl.drivers.live.measuring import measure, probe
 from e2c_dl.drivers.live.members import Assignment
@@ -31,6 +32,7 @@ from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation, Strategy
 from e2c_dl.strategies.batching import controlled
+from e2c_dl.trace.clock import Clock
 from e2c_dl.trace.recorder import Recorder
 from e2c_dl.trace.sockets import OwnSockets, SocketSampler
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
@@ -108,10 +110,11 @@ async def _steps(
     recorder = resources.enter_context(Recorder(
         records.spans, rank=assignment.rank, host=own.name, layer=own.host.layer, own_ns=emulation.clock.own_ns,
     ))  # fmt: skip
-    device = own.data_device or device_with(own.data_address)  # else the one that has the address
-    resources.callback(Metrics(records.metrics_file, device, clock=emulation.clock).close)
+    gpu = _sampled(assignment, resources, emulation.clock)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
     compute = await mathematics.prepare(assignment, control, thread, emulation, tell)
+    if gpu is not None:
+        gpu.begin(records)
     resources.callback(compute.pacing.stop)  # leaving waits for the thread, which may be sleeping
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
     rows = await measure(assignment, control, tell)
@@ -155,6 +158,17 @@ async def _steps(
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)
+
+
+def _sampled(assignment: Assignment, resources: AsyncExitStack, clock: Clock) -> Gpu | None:
+    """Metrics are written from now on until ``resources`` are released; the GPU that they will be of, if any."""
+    own = assignment.own
+    device = own.data_device or device_with(own.data_address)  # else the one that has the address
+    gpu = None if assignment.scenario.training.device == "cpu" else Gpu()
+    if gpu is not None:
+        resources.callback(gpu.close)  # after the metrics, whose thread asks it
+    resources.callback(Metrics(assignment.records.metrics_file, device, clock=clock, more=gpu).close)
+    return gpu
 
 
 def _both(first: Callable[[int], None], second: Callable[[int], None]) -> Callable[[int], None]:

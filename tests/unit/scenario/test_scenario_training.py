@@ -11,7 +11,7 @@ from small_scenario import LAYERS, NETWORK, WORKFLOW, replaced, writer
 
 from e2c_dl.errors import ScenarioError
 from e2c_dl.scenario.data import DataSource, Partition, parse_dataset, parse_partition
-from e2c_dl.scenario.load import load, problems
+from e2c_dl.scenario.load import load, local_problems, problems
 from e2c_dl.scenario.model import Training
 from e2c_dl.scenario.training import DEFAULTS, KEYS, MAX_ITERATIONS, default_training
 
@@ -188,3 +188,25 @@ def test_budgets_count_for_all_ranks_together(
     assert together.ends.described() == asynchronous.ends.described() == said
     of_speed = written(tmp_path / "c", f"{more}, batching: dynamic", "adpsgd")  # speeds are exchanged: in step
     assert load(of_speed, SERVICES, strategies=STRATEGIES | {"adpsgd"}).training.iterations == together.iterations
+
+
+def test_a_device_that_torch_here_has_no_build_for_is_told_before_anything_starts(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from torch import version
+
+    scenario = load(written(tmp_path, "device: cuda"), SERVICES, strategies=STRATEGIES)
+    assert scenario.training.device == "cuda"
+    assert local_problems(scenario, elsewhere=True) == ()
+    found = [str(problem) for problem in local_problems(scenario, elsewhere=False)]
+    if version.cuda is None and version.hip is None:
+        assert found == [
+            f"layers_services.yaml: env.device: cuda: torch {version.__version__} on this machine is built without "
+            "CUDA; install a build with it, or write device: cpu"
+        ]
+    else:
+        assert found == []
+
+
+def test_shapes_are_computed_on_nothing(tmp_path: Path) -> None:
+    (found,) = problems(written(tmp_path, "device: cuda, mathematics: shapes"), SERVICES, strategies=STRATEGIES)
+    assert "env.device: mathematics shapes computes on nothing; remove it" in str(found)

@@ -1,0 +1,1 @@
+"""GPUs of hosts that train: what NVML tells of them."""
