@@ -84,6 +84,7 @@ class ObservedLink:
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
     by_receiver: bool = False  # its clock alone is believed: a message begins where its header arrives
+    sent_again: float | None = None  # share of its segments, as its sender's socket counted; None: nobody looked
     added_delay_ns: int | npt.NDArray[np.int64] = 0  # found, beyond the designed delay: of all, or of each message
 
     @property

@@ -72,9 +72,19 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
                 src=ranks[src].host, dst=ranks[dst].host, rows=in_service_order(rows),
                 designed=design.alone((ranks[src].host, ranks[dst].host)), began_ns=design.began_ns,
                 uncertainty_ns=uncertainty_ns, first_iteration=warm_up(iterations),
+                sent_again=_sent_again(trace, src, dst),
             )
         )  # fmt: skip
     return design.with_shares(found)
+
+
+def _sent_again(trace: Trace, src: int, dst: int) -> float | None:
+    """Of the segments from one rank to another, what share was sent again; None: its socket does not tell."""
+    traffic = trace.connections.between(src, dst)
+    if traffic is None or not traffic.total["segments"][0] > 0:
+        return None
+    share = float(traffic.total["retransmissions"][0] / traffic.total["segments"][0])
+    return None if np.isnan(share) else share
 
 
 def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:

@@ -14,7 +14,8 @@ the two; where both do as well, or there are fewer than LEAST_MESSAGES, the mess
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
 than half, and they are why the link is slow: LATE_PART of all the time that is missing is theirs. A link of a lower
-rate serves alike messages alike: a read that is a little late now and then is the receiver's.
+rate serves alike messages alike: a read that is a little late now and then is the receiver's. Where the sender's socket
+was looked at and sent nothing again, nothing was lost, however the messages scatter.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
     is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
-    lost = _lost(fit, 0.0 if is_rate else best_ns)
+    lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
     if is_delay and not is_rate:

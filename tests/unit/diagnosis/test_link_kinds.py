@@ -12,6 +12,7 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Finding, Part
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.trace.connections import LINK_ITERATION, Connections, LinkTraffic
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -42,6 +43,16 @@ def test_a_link_departs_by_what_was_changed(departs, part) -> None:
     culprit = named(run, run.trace)
     assert (culprit.element.src, culprit.element.dst) == ("edge-2", "edge-3")
     assert culprit.part is part
+
+
+@pytest.mark.parametrize(("again", "is_loss"), [(20.0, True), (0.0, False), (np.nan, True)])
+def test_where_no_socket_sent_anything_again_nothing_was_lost(again, is_loss) -> None:
+    run = trained(loss=0.02)
+    total = np.zeros(1, dtype=LINK_ITERATION)
+    total["segments"], total["retransmissions"] = 1000, again
+    told = LinkTraffic(src=1, dst=2, connections=1, per_iteration=total[:0], total=total, is_data=True)
+    trace = replace(run.trace, connections=Connections(links=(told,)))
+    assert (named(run, trace).part is Part.LOSS) is is_loss
 
 
 def test_a_slow_link_some_of_whose_messages_are_read_late_loses_nothing() -> None:
