@@ -27,6 +27,7 @@ from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
+from e2c_dl.redaction import Redactor
 from e2c_dl.trace.samples import convert_samples
 from e2c_dl.trace.store import convert as to_parquet
 from e2c_dl.trace.store import training_began
@@ -36,7 +37,6 @@ Convert = Callable[[Path, int | None], Path]
 
 SHORTEST_BYTES = 8  # fewer stand in many a file by accident
 LONG_LINE_BYTES = 40
-CHUNK_BYTES = 1 << 20  # traces need not fit into memory
 
 _held: set[int] = set()  # descriptors by which this process has archives to itself
 
@@ -56,7 +56,7 @@ class Archive:
         self.path = path
         self._lock = ExitStack()
         self._facts = facts
-        self._run_file = ReservedFile(path / RUN)
+        self._run_file, self.redactor = ReservedFile(path / RUN), Redactor()  # of what must not stand in run.json
 
     @classmethod
     def create(cls, path: Path, run_id: str, *, started: str, **facts: Any) -> Archive:
@@ -131,7 +131,7 @@ class Archive:
         where = str(self.path / RUN)
         for key in facts:
             check_key(key, where)
-        merged = merge(self._facts, plain(facts))
+        merged = merge(self._facts, {key: self.redactor.value(value) for key, value in plain(facts).items()})
         from_mapping(merged, where)  # a wrong type is found by who records it, not by who reads it
         self._run_file.replace(run_bytes(merged, where))
         self._facts = merged  # not before: what could not be written is not recorded
@@ -280,7 +280,7 @@ def _holds(place: Place, needles: Sequence[bytes]) -> bool:
     tail = b""
     try:
         with place.opened() as file:
-            while chunk := file.read(CHUNK_BYTES):
+            while chunk := file.read(manifest.CHUNK_BYTES):
                 window = tail + chunk
                 if any(needle in window for needle in needles):
                     return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.archive import layout
+from e2c_dl.campaign import hidden
 from e2c_dl.campaign.causes import Event
 from e2c_dl.campaign.hosts import follow
 from e2c_dl.campaign.hosts.endings import HostWatch
@@ -82,7 +83,12 @@ class Campaign(Underway):
 
     @property
     def work_dir(self) -> Path:
-        """The copy of the scenario that E2Clab may write into; it does not outlive the run."""
+        """The copy of the scenario that E2Clab may write into, secrets and all; it does not outlive the run."""
+        return self.the_testbed.state_dir / hidden.WORK
+
+    @property
+    def fetch_dir(self) -> Path:
+        """Where the workflow fetches to, on the archive's disk: it may be much."""
         return self.archive_path / layout.E2CLAB
 
     def source(self, *, over_ssh: bool) -> Source:

@@ -10,22 +10,30 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import HostEnding, WorkerOutcome
+from e2c_dl.archive.redact import redacted
 from e2c_dl.campaign.causes import Event, Known, explained
 from e2c_dl.campaign.hosts.life import Silence
 from e2c_dl.errors import ArchiveError
+from e2c_dl.redaction import Redactor
 from e2c_dl.topology import Host
 
-E2CLAB_LOGS = ("e2clab.log", "e2clab.err", "layers_services-validate.yaml", "workflow-validate.out")
+E2CLAB_LOGS = (
+    "e2clab.log",
+    "e2clab.err",
+    "layers_services-validate.yaml",
+    "workflow-validate.out",
+    "workflow-launch.out",
+)
 
 
-def keep_logs(output_dir: Path, others: Mapping[str, Path], archive: Path) -> None:
-    """Copy E2Clab's own logs, and ``others`` under their names, into ``archive``/logs."""
+def keep_logs(output_dir: Path, others: Mapping[str, Path], archive: Path, redactor: Redactor) -> None:
+    """Copy E2Clab's own logs, and ``others`` under their names, into ``archive``/logs, without what is secret."""
     logs = archive / layout.LOGS
     logs.mkdir(exist_ok=True)
     found = {name: output_dir / name for name in E2CLAB_LOGS} | dict(others)
     for name, path in found.items():
         if path.is_file():
-            shutil.copyfile(path, logs / name)
+            (logs / name).write_bytes(redacted(path.read_bytes(), redactor, log=True) or b"")
 
 
 def keep_fetched(output_dir: Path, archive: Path) -> None:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes, collect
+from e2c_dl.campaign import causes, collect, hidden
 from e2c_dl.campaign.hosts import follow
 from e2c_dl.campaign.hosts.gather import Kept, Source, gather
 from e2c_dl.campaign.links.requested_links import write_links
@@ -29,6 +30,7 @@ from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.secret_values import redactor_of
 from e2c_dl.testbeds import catalogue, own_programs, registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.testbeds.this_machine import processes
@@ -192,6 +194,7 @@ def gathered(leftover: Leftover) -> None:
     if source is None or run is None:
         return
     keys = {*(Path(each.keyfile) for each in run.hosts), *(run.directory / name for name in (*KEYS, own_programs.KEY))}
+    leftover.keep_secret(hidden.known(run.directory))
     leftover.secrets = tuple(path.read_bytes() for path in sorted(keys) if path.is_file())
     uncollected = run.details.get(registry.UNCOLLECTED)
     if uncollected is None:  # else workers had ended, and hosts that are not among them may be gone
@@ -226,6 +229,8 @@ def compared(leftover: Leftover) -> None:
 def closed(leftover: Leftover) -> None:
     """Say how it ended, report and seal."""
     archive, run = leftover.the_archive, leftover.the_archive.run
+    if not leftover.redactor:
+        leftover.keep_secret(redactor_of(archive.path / layout.SCENARIO, os.environ))
     shutil.rmtree(archive.path / layout.E2CLAB, ignore_errors=True)  # of a run that was killed
     for path in archive.path.rglob(UNFINISHED):
         path.unlink()

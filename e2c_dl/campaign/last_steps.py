@@ -90,16 +90,15 @@ def release(campaign: Campaign) -> None:
         whatever_fails.callback(campaign.scope.close)
         campaign.secrets = testbed.secrets()  # before they are removed with the hosts
         if campaign.session is not None and (campaign.archive_path / layout.RUN).is_file():
-            logs = dict(testbed.log_files())
-            if campaign.session.finalize_dir != campaign.session.output_dir:  # prepare's own stands beside it
-                logs["workflow-launch.out"] = campaign.session.finalize_dir / "workflow-validate.out"
-            collect.keep_logs(campaign.session.output_dir, logs, campaign.archive_path)
-            collect.keep_fetched(campaign.session.finalize_dir, campaign.archive_path)
+            session, archive = campaign.session, campaign.archive_path
+            collect.keep_logs(session.log_dir, testbed.log_files(), archive, campaign.redactor)
+            collect.keep_fetched(session.finalize_dir, archive)
 
 
 def _tidy(campaign: Campaign) -> None:
-    """E2Clab's own folder is gone; and with it an archive that is only there as Ansible made its folder anew."""
-    shutil.rmtree(campaign.work_dir, ignore_errors=True)
+    """E2Clab's own folders are gone; and with it an archive that is only there as Ansible made its folder anew."""
+    for folder in (campaign.work_dir, campaign.fetch_dir):
+        shutil.rmtree(folder, ignore_errors=True)
     if not (campaign.archive_path / layout.RUN).is_file():
         with suppress(OSError):  # there is more in it: then it is somebody's
             campaign.archive_path.rmdir()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from datetime import datetime, timezone
 from pathlib import Path
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.redact import redact
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.collect import events, keep_fetched, keep_logs
@@ -19,6 +21,7 @@ from e2c_dl.errors import ArchiveError, InputError
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.secret_values import redactor_of
 
 AS_APPLIED = (
     "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the requests"
@@ -36,7 +39,8 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
         raise InputError(f"{packed}: no such folder; name the folder that E2Clab made, and see the workflow's finalize")
     begun = datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc).astimezone()  # it records no times
     archive = Archive.create(target, secrets.token_hex(4), started=begun.isoformat(timespec="seconds"))
-    copies.overridden(scenario_dir, target / layout.SCENARIO)
+    archive.redactor = redactor = redactor_of(scenario_dir, os.environ)
+    copies.overridden(scenario_dir, target / layout.SCENARIO, redactor=redactor)
     archive.record(
         scenario=scenario.name,
         testbed="as E2Clab reserved it",
@@ -48,7 +52,7 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     kept = gather(hosts, Source(packed=packed, state_dir=output_dir, accesses={}), target)
     if len(kept) == len(hosts):  # some may be missing: a killed worker leaves nothing
         raise ArchiveError(f"{packed}: nothing of any host of {scenario_dir}; is that the scenario that was deployed?")
-    keep_logs(output_dir, {}, target)
+    keep_logs(output_dir, {}, target, redactor)
     keep_fetched(output_dir, target)
     left = open_archive(target)
     happened = [*(f"{each.host}: {each.why}" for each in kept), *(event.sentence for event in events(left, hosts))]
@@ -56,6 +60,8 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
         archive.happened(sentence)
     ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive.end(Outcome.FAILED if happened else Outcome.FINISHED, ended)
+    for sentence in redact(target, redactor):
+        archive.limited(sentence)
     left = open_archive(target)
     diagnosis = diagnose(left)
     write_report(left, diagnosis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import REAL, SHAPES
+from e2c_dl.scenario.secret_values import redactor_of
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.worlds.trained import model_facts
 from e2c_dl.worlds.virtual.profile import ComputeProfile
@@ -80,7 +82,9 @@ def stage(simulation: Simulation) -> None:
     path = request.archive or default_archive(simulation.the_scenario, run_id, started)
     archive = Archive.create(path, run_id, started=started.isoformat(timespec="seconds"))
     simulation.archive = archive
-    copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    simulation.keep_secret(redactor := redactor_of(request.scenario, os.environ))
+    kept = path / layout.SCENARIO
+    copies.overridden(request.scenario, kept, seed=request.seed, healthy=request.healthy, redactor=redactor)
     shutil.copyfile(simulation.profile_file, path / layout.SCENARIO / PROFILE)  # so the archive can be simulated again
     # read back: what is run is what the archive holds
     simulation.scenario = scenario = replace(load(path / layout.SCENARIO), name=simulation.the_scenario.name)

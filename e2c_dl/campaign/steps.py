@@ -10,14 +10,13 @@ from typing import Any
 from e2c_dl import resources
 from e2c_dl.archive import layout
 from e2c_dl.archive.write import Archive
-from e2c_dl.campaign import causes, last_steps
+from e2c_dl.campaign import causes, hidden, last_steps
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts import endings, follow, life
 from e2c_dl.campaign.request import checked
 from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import EmulationError
-from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
@@ -48,11 +47,15 @@ def stage(campaign: Campaign) -> None:
         testbed.release()
         raise
     campaign.archive = archive
-    copies.overridden(request.scenario, path / layout.SCENARIO, seed=request.seed, healthy=request.healthy)
+    campaign.keep_secret(
+        hidden.staged(
+            request.scenario, path / layout.SCENARIO, testbed.state_dir, seed=request.seed, healthy=request.healthy
+        )
+    )
     shapes = scenario.shapes_only
     if shapes:  # hosts compute by it alone; others measure themselves
-        shutil.copyfile(request.scenario / PROFILE, path / layout.SCENARIO / PROFILE)
-    shutil.copytree(path / layout.SCENARIO, campaign.work_dir)  # E2Clab writes into its folder
+        for folder in (path / layout.SCENARIO, campaign.work_dir):
+            shutil.copyfile(request.scenario / PROFILE, folder / PROFILE)
     campaign.scenario = scenario = replace(load(path / layout.SCENARIO), name=scenario.name)
     testbed.adopt(
         scenario, archive=path, strict=request.strict, only_probe=request.only_probe, artifacts=request.artifacts
@@ -102,6 +105,7 @@ def deploy(campaign: Campaign) -> None:
     testbed = campaign.the_testbed
     session = Session(
         scenario_dir=campaign.work_dir,
+        fetch_dir=campaign.fetch_dir,
         artifacts_dir=campaign.artifacts_dir,
         state_dir=testbed.state_dir,
         hosts=len(campaign.the_scenario.topology.hosts),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.campaign.request import Console
 from e2c_dl.errors import E2cDlError
+from e2c_dl.redaction import Redactor, without_found
 
 
 class Outlived:
@@ -18,6 +21,7 @@ class Outlived:
     def __init__(self, *consoles: Console) -> None:
         self._consoles = list(consoles)
         self.failures: list[str] = []
+        self.redactor = Redactor()  # of what they must not be told
         self.waiting: tuple[str, ...] = ()  # the hosts that were waited for when that was last told
 
     def leave(self, console: Console | None) -> None:
@@ -42,15 +46,16 @@ class Outlived:
 
     def doing(self, doing: Doing) -> None:
         self.waiting = doing.waiting
-        self._tell("doing", doing)
+        self._tell("doing", msgspec.structs.replace(doing, what=without_found(self.redactor.text(doing.what))))
 
     def progress(self, progress: Progress) -> None:
         self._tell("progress", progress)
 
     def _tell(self, method: str, *what: object) -> None:
+        clean = [without_found(self.redactor.text(each)) if isinstance(each, str) else each for each in what]
         for console in tuple(self._consoles):
             try:
-                getattr(console, method)(*what)
+                getattr(console, method)(*clean)
             except E2cDlError:
                 raise
             except (Exception, SystemExit) as error:  # noqa: BLE001 - SystemExit: libraries end at a broken pipe

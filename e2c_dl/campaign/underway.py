@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.redact import redact
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.interrupts import Interrupts
@@ -21,6 +22,7 @@ from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.told import Outlived
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.errors import AnalysisError, ArchiveError, E2cDlError, InputError, Interrupted
+from e2c_dl.redaction import Redactor
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import SHAPES, Scenario
 
@@ -42,6 +44,7 @@ class Underway:
     console: Console  # whatever fails in it, the run goes on
     transcript: Console | None = None  # a second one, which keeps what it is told in the archive until that is sealed
     interrupts: Interrupts = field(default_factory=Interrupts)  # the walk's, once it has begun
+    redactor: Redactor = field(default_factory=Redactor)  # of what must stand in no archive and no log
     analysed: bool = True  # whether there is training to report of
     scenario: Scenario | None = None
     archive: Archive | None = None
@@ -74,9 +77,14 @@ class Underway:
     def archive_path(self) -> Path:
         return self.the_archive.path
 
+    def keep_secret(self, redactor: Redactor) -> None:
+        """From now on what ``redactor`` knows is neither told nor recorded; call it when there is an archive."""
+        self.redactor = self.the_archive.redactor = self._outlived.redactor = redactor
+
     def note(self, step: str, seconds: float, error: E2cDlError | None, *, last: bool) -> None:
         """Record how ``step`` ended, as far as there is an archive to record it in; the ``last`` has sealed it."""
         if error is not None:
+            error.args = tuple(self.redactor.value(error.args) or ())  # type: ignore[arg-type] # a list for a tuple
             self.failures.append((step, error))
         if self.archive is not None and not last:
             outcome = "done" if error is None else "interrupted" if isinstance(error, Interrupted) else "failed"
@@ -84,7 +92,7 @@ class Underway:
 
     def defect(self, step: str, failed: BaseException) -> E2cDlError:
         """What to tell of ``failed``, which nobody foresaw; its traceback is kept."""
-        self._keep("".join(traceback.format_exception(failed)))
+        self._keep(self.redactor.text("".join(traceback.format_exception(failed))))
         return E2cDlError(f"{step}: unexpected {type(failed).__name__}: {failed}; please report logs/defect.txt")
 
     def _keep(self, text: str) -> None:
@@ -104,6 +112,8 @@ class Underway:
         ``outcome``: by default what follows from the failures. A run that cannot be reported is sealed all the same.
         """
         archive = self.the_archive
+        for sentence in redact(archive.path, self.redactor):
+            archive.limited(sentence)
         for sentence in [*happened, *self._outlived.failures]:
             archive.happened(sentence)
         archive.end(outcome or self._outcome(), archive.run.ended or now().isoformat(timespec="seconds"))

@@ -27,6 +27,7 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
     "init": ("e2c_dl.cli.scenarios", "init", "Write a commented scenario to start from."),
     "check": ("e2c_dl.cli.scenarios", "check", "Read and validate a scenario; start nothing."),
+    "migrate": ("e2c_dl.cli.migrate", "migrate", "Make a scenario of an earlier E2Clab one of today."),
     "probe": ("e2c_dl.cli.probe", "probe", "Measure hosts and links before training; name who to leave out."),
     "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
     "attach": ("e2c_dl.cli.deploy", "attach", "Show a run that is going on, from its beginning to its end."),

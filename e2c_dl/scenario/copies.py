@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.redaction import Redactor
 from e2c_dl.resources import experiments_dir, template_dir
 from e2c_dl.scenario import own_code
 from e2c_dl.scenario.bandwidth_traces import files
@@ -24,6 +25,7 @@ from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES
 from e2c_dl.scenario.own_files import check_own, copy
+from e2c_dl.scenario.secret_values import hidden, text_of
 from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
@@ -79,12 +81,15 @@ def example(name: str, dst: Path) -> tuple[Path, ...]:
     return tuple(sorted(file for file in dst.rglob("*") if file.is_file()))
 
 
-def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = False) -> None:
+def overridden(
+    src: Path, dst: Path, seed: int | None = None, healthy: bool = False, *, redactor: Redactor | None = None
+) -> None:
     """Writes a copy of the scenario in the folder ``src`` to the folder ``dst``, which is made if need be.
 
     Copied are the five files of a scenario, other small regular ``*.yaml`` files beside them, what may be a trace in
     its folder ``traces``, and its own ``code``. ``seed`` replaces the seed by which departures are injected (not the
-    one of the training), ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so.
+    one of the training), ``healthy`` takes all of them out; then ``emulation.yaml`` is written anew and says so. With
+    a ``redactor`` no secret is in the copy: neither those it knows nor what looks like one.
 
     Raises: ScenarioError, if a seed is given and nothing is injected, emulation.yaml cannot be read, or a link leads
     out of the scenario; InputError, if both are given, or ``dst`` is in use or cannot be written.
@@ -92,7 +97,15 @@ def overridden(src: Path, dst: Path, seed: int | None = None, healthy: bool = Fa
     if seed is not None and healthy:
         raise InputError("a seed places injected departures, and healthy takes them out; ask for one of the two")
     emulation = _rewritten(src / EMULATION, seed) if seed is not None or healthy else None
-    _copied(src, dst, {} if emulation is None else {EMULATION: emulation})
+    texts = {} if emulation is None else {EMULATION: emulation}
+    _copied(src, dst, texts if redactor is None else _hidden(src, texts, redactor))
+
+
+def _hidden(src: Path, texts: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
+    """The text of every file of ``src`` that is to be copied, by its name there, without secrets."""
+    some = (*filter(_belongs, src.iterdir()), *own_code.files(src))
+    found = {str(file.relative_to(src)): text_of(file) for file in some} | dict(texts)
+    return {name: hidden(text, redactor) for name, text in found.items() if text}
 
 
 def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
@@ -104,12 +117,12 @@ def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
         for file in filter(_belongs, sorted(src.iterdir())):  # not all that lies there: archives and data sets do, too
             check_own(file)
             copy(file, dst / file.name, texts.get(file.name))
-        for name in texts.keys() - {file.name for file in src.iterdir()}:
+        for name in texts.keys() - {str(file.relative_to(src)) for file in (*src.iterdir(), *own_code.files(src))}:
             (dst / name).write_text(texts[name], encoding="utf-8")
         for file in (*files(src), *own_code.files(src)):
             target = dst / file.relative_to(src)
             target.parent.mkdir(parents=True, exist_ok=True)
-            copy(file, target)
+            copy(file, target, texts.get(str(file.relative_to(src))))
     except OSError as error:
         raise InputError(f"{src} cannot be copied to {dst}: {error.strerror}; choose another folder") from error
 

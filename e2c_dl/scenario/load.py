@@ -31,6 +31,7 @@ from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import SHAPES, Scenario, Training
 from e2c_dl.scenario.network import read_network
 from e2c_dl.scenario.own_files import check_own
+from e2c_dl.scenario.secret_values import remarks
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import (
     check_code_sent,
@@ -213,7 +214,7 @@ def _scenario(
         schedules=said.schedules,
         prices=said.prices,
         what_if=said.what_if,
-        remarks=tuple(found.remarks),
+        remarks=(*found.remarks, *remarks(path)),
     )
     return _without(scenario, found)
 

@@ -35,6 +35,7 @@ from e2c_dl.testbeds.pids import start_ticks
 RUN_VARIABLE = "E2CDL_RUN"  # carries the run's id in the environment of every process of a run
 STATE_VARIABLE = "E2CDL_STATE"
 _DEFAULT_BASE = "/run/e2c-dl"
+SECRETS = "secrets.json"  # what must be told nowhere of a run, for whoever finishes it
 STATE = "state.json"
 FORMAT = 1  # of state.json
 _IN_NO_FILE = ("id", "directory")  # where a run's directory is says both

@@ -23,12 +23,17 @@ from e2c_dl.archive.records import Doing
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
 from e2c_dl.testbeds.e2clab import upstream
 
+VALIDATE = "workflow-validate.out"
+LAUNCH_VALIDATE = "workflow-launch.out"
+"""The same of a configuration: prepare's own stands beside it."""
+
 
 class Session:
     """E2Clab's three acts on one scenario folder, with our services and, if given, our provider.
 
     A context manager: while in it, this process and E2Clab are as ``upstream.patched`` says. ``scenario_dir`` must be
-    a copy of the run's own: E2Clab writes into it. ``tell`` hears of every Ansible task, host by host.
+    a copy of the run's own: E2Clab writes into it; what the workflow fetches goes below ``fetch_dir``. ``tell`` hears
+    of every Ansible task, host by host.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Session:
         *,
         scenario_dir: Path,
         artifacts_dir: Path,
+        fetch_dir: Path,
         state_dir: Path,
         hosts: int,
         provider: type[Any] | None,
@@ -45,7 +51,8 @@ class Session:
         current_repeat: int = 1,
     ) -> None:
         self._app_conf, self._current_repeat = app_conf, current_repeat
-        self._scenario_dir, self._artifacts_dir = scenario_dir, artifacts_dir
+        self._scenario_dir, self._artifacts_dir, self._fetch_dir = scenario_dir, artifacts_dir, fetch_dir
+        self._log_dir = fetch_dir
         places = {"ANSIBLE_SSH_CONTROL_PATH_DIR": "ssh", "ANSIBLE_LOCAL_TEMP": "ansible"}
         self._patched = upstream.patched(
             directory=scenario_dir,
@@ -68,6 +75,7 @@ class Session:
             self._experiment = Experiment(
                 scenario_dir=self._scenario_dir, artifacts_dir=self._artifacts_dir, repeat=self._current_repeat
             )
+            self._part_logs()
             self._stack = stack.pop_all()
         return self
 
@@ -85,6 +93,19 @@ class Session:
     def finalize_dir(self) -> Path:
         """Where the workflow's finalize writes."""
         return self.output_dir / self._app_conf if self._app_conf else self.output_dir
+
+    @property
+    def log_dir(self) -> Path:
+        """Where E2Clab's logs are, which hold whatever secrets the scenario has."""
+        return self._log_dir
+
+    def _part_logs(self) -> None:
+        """Have what the workflow fetches in ``fetch_dir``; E2Clab's logs, and what it dumps, stay in its scenario."""
+        self._log_dir = Path(self._experiment.experiment_dir)
+        self._experiment.experiment_dir = self._fetch_dir / self._log_dir.name
+        for folder, log in {self.finalize_dir: LAUNCH_VALIDATE, self.output_dir: VALIDATE}.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / VALIDATE).symlink_to(self._log_dir / log)  # what it writes there holds the tasks' results
 
     def infrastructure(self) -> None:
         """Reserve hosts and deploy services. Raises: TestbedError."""

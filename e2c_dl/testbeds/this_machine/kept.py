@@ -3,6 +3,7 @@
 ::
 
     RUN/state.json              so that the run is known: `e2c-dl collect RUN`, `e2c-dl destroy RUN`
+    RUN/secrets.json            what must not stand in that archive
     RUN/hosts/HOST/work         of the hosts to keep
 """
 
@@ -12,7 +13,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from e2c_dl.testbeds.registry import STATE
+from e2c_dl.testbeds.registry import SECRETS, STATE
 
 HOSTS, WORK = "hosts", "work"
 
@@ -38,4 +39,4 @@ def _others(directory: Path, keep: Collection[str]) -> list[Path]:
     hosts = [path for path in (directory / HOSTS).glob("*") if path.name in keep]
     inside = [path for host in hosts for path in host.iterdir() if path.name != WORK]
     strangers = [path for path in (directory / HOSTS).glob("*") if path.name not in keep]
-    return [*inside, *strangers, *(path for path in directory.iterdir() if path.name not in (STATE, HOSTS))]
+    return [*inside, *strangers, *(path for path in directory.iterdir() if path.name not in (STATE, SECRETS, HOSTS))]

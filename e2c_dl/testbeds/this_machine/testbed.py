@@ -22,7 +22,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.archive import layout
 from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation import compute, tc
 from e2c_dl.emulation.backend import Backend
@@ -185,10 +184,9 @@ class ThisMachineRun(ClaimedRun):
 
     def _seen(self) -> tuple[Path, ...]:
         """Directories of this machine that the scenario names, which its hosts see at the same paths."""
-        copy = Path(self._run.archive) / layout.E2CLAB  # the workflow's ``scenario_dir``
         trained = self._scenario.trained
         data = None if trained is None else trained.data_dir
-        named = (self._artifacts, copy, Path(data or "").expanduser())
+        named = (self._artifacts, Path(data or "").expanduser())
         return tuple(path for path in named if path is not None and path.is_absolute() and path.is_dir())
 
     def _choose(self) -> None:

@@ -1,0 +1,85 @@
+"""Secrets taken out of an archive's files, before it is reported and sealed.
+
+Text that others' programs left (logs, what workers told and the workflow fetched) and the scenario are written anew,
+with REDACTED in place of what is known to be secret, and, but for the scenario, of what looks like it. Of this
+program's own records the texts are, never the keys. A fetched file that is no text and holds a secret is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from e2c_dl.archive import layout, manifest
+from e2c_dl.beneath import LARGE_BYTES, Place
+from e2c_dl.redaction import Redactor, without_found
+
+LOGS = (f"{layout.LOGS}/", f"{layout.FETCHED}/")
+"""Where others' programs tell what they like."""
+
+CONSOLE = f"{layout.LOGS}/{layout.CONSOLE_LOG}"
+_HEAD_BYTES = 8192
+
+
+def redact(root: Path, redactor: Redactor) -> tuple[str, ...]:
+    """Sentences about files that had to be left out; all others in ``root`` hold no secret. Raises: ArchiveError."""
+    return tuple(
+        f"{name} held a secret and is no text: it was left out of the archive"
+        for name in _names(root)
+        if not _redacted(root, name, redactor)
+    )
+
+
+def redacted(data: bytes, redactor: Redactor, *, log: bool) -> bytes | None:
+    """``data`` of a file without secrets; None if it is no text and holds one."""
+    if b"\0" in data[:_HEAD_BYTES]:
+        return None if redactor.holds(data) else data
+    text = data.decode("utf-8", "surrogateescape")
+    return redactor.data((without_found(text) if log else text).encode("utf-8", "surrogateescape"))
+
+
+def _names(root: Path) -> Sequence[str]:
+    return [name for name in manifest.files(root) if (Place(root) / name).is_plain()]
+
+
+def _redacted(root: Path, name: str, redactor: Redactor) -> bool:
+    """Whether the file ``name`` may stay; it holds no secret then."""
+    place = Place(root) / name
+    # the console's log is written still, and was told nothing secret
+    log = name.endswith(f"/{layout.WORKER_LOG}") or (name.startswith(LOGS) and name != CONSOLE)
+    if log and place.path.stat().st_size > LARGE_BYTES:
+        return _kept_whole(place, redactor)
+    if log or (redactor and name.startswith(f"{layout.SCENARIO}/")):
+        clean = redacted(data := place.read(LARGE_BYTES), redactor, log=log)
+    elif redactor and name.endswith(".json") and redactor.holds(data := place.read()):
+        clean = _of_record(data, redactor)
+    else:
+        return True
+    if clean is None:
+        place.path.unlink()
+        return False
+    if clean != data:
+        with place.replaced() as file:
+            file.write(clean)
+    return True
+
+
+def _of_record(data: bytes, redactor: Redactor) -> bytes:
+    """``data`` of a record without secrets; as it is, if it cannot be read: then its reader says so."""
+    try:
+        return json.dumps(redactor.value(json.loads(data)), indent=1).encode()
+    except ValueError:
+        return data
+
+
+def _kept_whole(place: Place, redactor: Redactor) -> bool:
+    """Whether what is too large to be rewritten holds no secret; else it is removed."""
+    tail = b""
+    with place.opened() as file:
+        while chunk := file.read(manifest.CHUNK_BYTES):
+            if redactor.holds(tail + chunk):
+                place.path.unlink()
+                return False
+            tail = chunk[-_HEAD_BYTES:]  # a secret may lie across two chunks
+    return True

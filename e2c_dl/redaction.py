@@ -1,0 +1,159 @@
+"""Secrets taken out of text: known values in whatever form they come back, and what looks like one.
+
+::
+
+    found(text)                 what looks like a secret in free text: `export X_TOKEN=...`, `-u me:...`, a private key
+    looks_secret("api_key")     whether a name speaks of one
+    Redactor(values)(data)      ``data`` with REDACTED in place of every value, also as URL, base64, JSON, HTML, hex
+
+Short values are words that stand elsewhere by chance: of 4 to 7 characters they are replaced where they stand alone,
+shorter ones only where their own key or variable names them. What is compressed or encrypted cannot be seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+REDACTED = "REDACTED"
+LONG = 8  # characters: such a value is replaced wherever it stands
+SHORT = 4  # and one shorter than this nowhere but at its own name
+
+_NAME = (
+    r"(?:[\w-]*?(?:passw(?:or)?d|passwd|passphrase|secret|credentials?|tokens?|api[_-]?key|apikey|access[_-]?key|"
+    r"private[_-]?key|(?:account|storage|client|master|session|signing|encryption|license|jwt|hmac|wandb|hf|ssh)[_-]?key|"
+    r"g5k_pass|(?<![a-z])(?:pwd|pass|auth))(?:[_-](?:value|string|default|\d+))?)"
+)
+_LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
+_COUNTS = re.compile(
+    r"(?:max|min|num|n|new|total)_(?:\w+_)?tokens?$|tokens?_(?:id|count|size|len|per)|tokeni[sz]e|public_",
+    re.IGNORECASE,
+)
+_VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"
+_QUOTED = rf"(?![\"']?\{{\{{)(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|{_VALUE})"
+_FORMS = tuple(
+    re.compile(pattern, flags)
+    for pattern, flags in (
+        (rf"(?<![\w-])[\"']?(?P<name>{_NAME})\\?[\"']?\s*(?::=|=|:)\s*\\?{_QUOTED}", re.IGNORECASE),  # NAME=, "name":
+        (rf"--(?P<name>{_NAME})(?:\s+|=){_QUOTED}", re.IGNORECASE),
+        (rf"\b(?:docker|podman|helm|oras)\b[^\n|;&]*\blogin\b[^\n|;&]*?\s-p\s*{_QUOTED}", 0),
+        (rf"\bsshpass\s+-p\s*{_QUOTED}", 0),
+        (rf"\b(?:wandb|huggingface-cli|hf)\s+(?:auth\s+)?login\s+(?:--\S+\s+)*(?!-){_QUOTED}", 0),
+        (rf"(?:echo|printf)\s+(?:-n\s+|%s\s+)?{_QUOTED}\s*\|[^\n]*--password-stdin", 0),
+        (r"(?:\s-u|--user)[\s=]*[\"']?[\w.@+-]+:(?!\{\{)(?P<value>[^\s\"']+)", 0),
+        (r"\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:(?!\{\{)(?P<value>[^\s/@\"']+)@", re.IGNORECASE),
+        (r"\b(?:Bearer|Basic|Token)\s+(?P<value>[\w.~+/=-]{8,})", 0),
+        (r"(?P<value>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----)", re.DOTALL),
+        (
+            r"(?<![\w-])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt)-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|"
+            r"sk-[\w-]{20,}|A[KS]IA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}|npm_\w{30,}|pypi-[\w-]{30,}|"
+            r"dckr_pat_[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)",
+            0,
+        ),
+    )
+)
+_ELSEWHERE = re.compile(r"\{\{.*\}\}|\$\{?\w+\}?.*|\$\(.*|env:\w+|file:.+|<[\w -]+>|\*+|\.{3,}", re.DOTALL)
+_NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online|{REDACTED}", re.IGNORECASE)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a key, option or variable of this ``name`` holds a secret."""
+    return _LOOKS_SECRET.fullmatch(name) is not None and _COUNTS.search(name) is None
+
+
+def is_secret(value: str) -> bool:
+    """Whether what stands at such a name is one: not empty, a switch, or a word for where the secret is."""
+    text = value.strip()
+    return not (_NO_SECRETS.fullmatch(text) or _ELSEWHERE.fullmatch(text))
+
+
+def found(text: str) -> Iterator[tuple[int, int]]:
+    """Where in ``text`` a value begins and ends that looks like a secret; in no order, and they may overlap."""
+    for form in _FORMS:
+        for match in form.finditer(text):
+            group = next(name for name in ("value", "double", "single") if match.groupdict().get(name) is not None)
+            name = match.groupdict().get("name")
+            if is_secret(match[group]) and (name is None or _COUNTS.search(name) is None):
+                yield match.span(group)
+
+
+def without_found(text: str) -> str:
+    """``text`` with REDACTED in place of what looks like a secret."""
+    return without_spans(text, found(text))
+
+
+def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """``text`` with REDACTED in place of each of ``spans``, and once for those that overlap."""
+    end, kept = 0, []
+    for begin, until in sorted(spans):
+        if begin >= end:
+            kept += [text[end:begin], REDACTED]
+        end = max(end, until)
+    return "".join([*kept, text[end:]])
+
+
+class Redactor:
+    """Replaces known secrets. The empty one changes nothing."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self.values = tuple(sorted({value for value in values if len(value.strip()) >= SHORT}))
+        forms = {form for value in self.values for form in _written(value)}
+        patterns = [
+            re.escape(form) if len(form) >= LONG else rb"(?<![\w.-])" + re.escape(form) + rb"(?![\w.-])"
+            for form in sorted(forms, key=len, reverse=True)  # a value may begin another
+        ]
+        self._pattern = re.compile(b"|".join(patterns)) if patterns else None
+
+    def __bool__(self) -> bool:
+        return self._pattern is not None
+
+    def data(self, data: bytes) -> bytes:
+        """``data`` without any of the secrets."""
+        return data if self._pattern is None else self._pattern.sub(REDACTED.encode(), data)
+
+    def text(self, text: str) -> str:
+        """``text`` without any of the secrets."""
+        return (
+            text
+            if self._pattern is None
+            else self.data(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+        )
+
+    def holds(self, data: bytes) -> bool:
+        """Whether any of the secrets stands in ``data``."""
+        return self._pattern is not None and self._pattern.search(data) is not None
+
+    def value(self, value: object) -> object:
+        """``value`` of lists, mappings and text, without any of the secrets in its text."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.value(inner) for key, inner in value.items()}
+        return [self.value(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _written(value: str) -> Iterator[bytes]:
+    """``value`` in the forms in which programs write it."""
+    text = value.strip()
+    raw = text.encode(errors="surrogateescape")
+    plain = {text, quote(text, safe=""), quote_plus(text), quote(text), html.escape(text), json.dumps(text)[1:-1]}
+    plain |= {json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], shlex.quote(text), text.replace("'", "''")}
+    plain |= {form.replace("\\", "\\\\") for form in plain}  # JSON within JSON, as Ansible's results
+    plain |= {re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in plain if "%" in form}
+    yield from (form.encode(errors="surrogateescape") for form in plain)
+    lines = text.splitlines()
+    if len(lines) > 1:  # a key may be indented, or its line ends changed
+        yield from (line.strip().encode() for line in lines if len(line) >= LONG and not line.startswith("-----"))
+    if len(raw) >= LONG:
+        yield from (raw.hex().encode(), raw.hex().upper().encode())
+        for ahead in range(3):  # base64 of anything that the value stands in, wherever it begins in a group of three
+            shifted = base64.b64encode(b"\0" * ahead + raw)
+            begin, end = (0, 2, 3)[ahead], len(shifted) - (0 if (ahead + len(raw)) % 3 == 0 else 4)
+            if end - begin >= LONG:
+                whole = shifted[begin + (1 if ahead else 0) : end] if ahead else shifted[:end]
+                yield from (whole, whole.translate(bytes.maketrans(b"+/", b"-_")))
