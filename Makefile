@@ -38,6 +38,10 @@ setup-horovod: setup ## setup, and a wheel of Horovod in your cache and in .venv
 	@$(BIN)/e2c-dl horovod build
 	@$(BIN)/e2c-dl horovod install
 
+.PHONY: setup-flower
+setup-flower: setup ## an environment for Flower, .venv-flower: it does not fit beside E2Clab (300 MB)
+	@[ -x .venv-flower/bin/flwr ] || { $(BIN)/python -m venv .venv-flower && .venv-flower/bin/python -m pip install --quiet 'flwr>=1.20,<2'; }
+
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
 	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
@@ -77,5 +81,5 @@ bench: setup-uml setup-browser ## side-by-side measurements, as root (about two 
 
 .PHONY: clean
 clean: ## remove environments, caches and builds from this tree (archives of runs stay)
-	rm -rf .venv .venv-lint build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-lint .venv-flower build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find e2c_dl layers_services tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

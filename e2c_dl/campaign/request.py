@@ -36,6 +36,8 @@ class Request:
     keep: bool = False  # leaves the hosts up when the run has ended
     app_conf: str | None = None  # E2Clab's: which configuration of the workflow is launched
     current_repeat: int = 1
+    duration_s: float = 0.0  # between launch and finalize
+    image: str | None = None  # of the services' containers, in place of the scenario's: a name, or docker save's file
     command: tuple[str, ...] = ()  # what was typed; kept in the archive
 
 

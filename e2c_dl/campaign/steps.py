@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,7 @@ def deploy(campaign: Campaign) -> None:
         tell=campaign.console.doing,
         app_conf=campaign.request.app_conf,
         current_repeat=campaign.request.current_repeat,
+        image=campaign.request.image,
     )
     campaign.session = campaign.scope.enter_context(session)
     with campaign.hosts_up():
@@ -153,6 +155,7 @@ def train(campaign: Campaign) -> None:
             campaign.hosts_up(),
         ):
             campaign.the_session.workflow("launch")
+            time.sleep(campaign.request.duration_s)  # what ends a step raises in it
     finally:
         campaign.asked_to_stop = campaign.asked_to_stop or interrupts.ended is not None
     if campaign.events:

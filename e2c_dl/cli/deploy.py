@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 @click.option(
     "--app_conf", "app_confs", metavar="A,B", help="The workflow's configurations, as for E2Clab: a run for each."
 )
+@click.option(
+    "--duration",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait so long between launch and finalize, as E2Clab does: for what the workflow starts and leaves.",
+)
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="How often to run each.")
 @click.option(
     "--keep", is_flag=True, help="Leave the hosts up afterwards, for `shell` and `logs`; `destroy RUN` ends them."
@@ -35,8 +43,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print what would be done, with every command; start nothing.")
 @options.as_json("Print the report as JSON on standard output, nothing else.")
 def deploy(
-    asked: Asked, *, app_confs: str | None, repeat: int, keep: bool, detach: bool, dry_run: bool, as_json: bool
-) -> None:
+    asked: Asked, *, app_confs: str | None, duration: float, repeat: int, keep: bool, detach: bool, dry_run: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Deploy SCENARIO's layers, emulate its network, train, collect everything, and say what slowed it down.
 
     ARTIFACTS is E2Clab's folder of things that the workflow copies to hosts; leave it out where it takes nothing.
@@ -47,7 +56,11 @@ def deploy(
     options.one_of(json=as_json, dry_run=dry_run)
     options.one_of(detach=detach, dry_run=dry_run)
     options.one_of(json=as_json, detach=detach)
-    each = several(asked.request(keep=keep), app_confs, repeat)
+    image = None if asked.testbed == "docker" else asked.image  # there, it is the hosts'
+    if image is not None:
+        asked, image = replace(asked, image=None), os.path.abspath(image) if os.path.isfile(image) else image
+    request = replace(asked.request(keep=keep), image=image, duration_s=duration)
+    each = several(request, app_confs, repeat)
     if len(each) > 1 and (as_json or detach or keep):
         raise click.UsageError(f"{len(each)} runs: --json, --detach and --keep are for one; name one configuration")
     if dry_run:

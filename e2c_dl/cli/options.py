@@ -21,7 +21,11 @@ HEALTHY = click.option("--healthy", is_flag=True, help="Leave the injected slow-
 
 _OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it takes them
     ("inventory", "FILE", "For --on static: the YAML file that lists the hosts."),
-    ("image", "NAME", "For --on docker: the image of the hosts [default: built once]."),
+    (
+        "image",
+        "NAME",
+        "For --on docker: of the hosts [default: built once]; else of services with docker: true.",
+    ),
     ("memory", "SIZE", "For --on docker: what a host may use at most, such as 1GiB."),
 )
 

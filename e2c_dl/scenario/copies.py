@@ -23,12 +23,12 @@ from e2c_dl.scenario import own_code
 from e2c_dl.scenario.bandwidth_traces import files
 from e2c_dl.scenario.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
-from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES
+from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES, WORKFLOW
 from e2c_dl.scenario.own_files import check_own, copy
 from e2c_dl.scenario.secret_values import hidden, text_of
 from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.what_if import Changed
-from e2c_dl.scenario.workflow import PROFILE
+from e2c_dl.scenario.workflow import PROFILE, sent_places
 
 SCHEMA = "emulation.schema.json"
 
@@ -119,7 +119,7 @@ def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
             copy(file, dst / file.name, texts.get(file.name))
         for name in texts.keys() - {str(file.relative_to(src)) for file in (*src.iterdir(), *own_code.files(src))}:
             (dst / name).write_text(texts[name], encoding="utf-8")
-        for file in (*files(src), *own_code.files(src)):
+        for file in (*files(src), *own_code.files(src), *_sent(src)):
             target = dst / file.relative_to(src)
             target.parent.mkdir(parents=True, exist_ok=True)
             copy(file, target, texts.get(str(file.relative_to(src))))
@@ -194,3 +194,29 @@ def _belongs(file: Path) -> bool:
     if file.name in FILES:
         return True
     return file.suffix == ".yaml" and stat.S_ISREG((entry := file.lstat()).st_mode) and entry.st_size <= MAX_BYTES
+
+
+def _sent(src: Path) -> tuple[Path, ...]:
+    """Files of the scenario in ``src`` that its workflow sends to hosts, beside those that every copy has.
+
+    Raises: ScenarioError, if one leads out of it, or they are too large together.
+    """
+    if not (src / WORKFLOW).is_file():
+        return ()
+    found: list[Path] = []
+    for place in sent_places(read(src / WORKFLOW)):
+        path = src / place
+        if ".." in Path(place).parts or not os.path.lexists(path):  # what is not there, its task misses by name
+            continue
+        inside = sorted(path.rglob("*")) if path.is_dir() and not path.is_symlink() else [path]
+        found += [file for file in inside if file.is_file()]
+    for file in found:
+        check_own(file)
+    size = sum(file.stat().st_size for file in found)
+    if size > own_code.MAX_BYTES:
+        what = (
+            f"names {size >> 20} MiB below scenario_dir, and at most {own_code.MAX_BYTES >> 20} MiB go into an archive"
+        )
+        raise ScenarioError(WORKFLOW, "", what, "move them to the folder of artifacts: {{ artifacts_dir }}")
+    own = {src / PROFILE, *files(src), *own_code.files(src), *filter(_belongs, src.iterdir())}
+    return tuple(file for file in dict.fromkeys(found) if file not in own)

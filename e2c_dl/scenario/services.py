@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from e2c_dl.scenario.environment import texts
 from e2c_dl.scenario.field import Field, Findings
 from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
 
@@ -38,6 +39,7 @@ _CONTAINER = Keys(
     registry_password=Key(_TEXT),
     wandb_api_key=Key(_TEXT),
     wandb_mode=Key(_TEXT),
+    volumes=Key(Kind(read=texts, schema={"type": "array"}), "What of the host the container sees: /data:/data:ro."),
 )
 
 

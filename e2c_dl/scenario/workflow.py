@@ -31,6 +31,7 @@ _ANSIBLE = (
 )  # fmt: skip
 _PLAY = ("hosts", *STEPS, "depends_on", *_ANSIBLE)
 _WORKER_BEFORE = "e2c_dl.host"  # in workflows that were written by 0.1's first scenarios
+_OF_SCENARIO = re.compile(r"\{\{\s*scenario_dir\s*\}\}/([\w./-]+)")
 _OF_DEPENDS_ON = {
     "grouping": one_of(("round_robin", "asarray", "aggregate", "address_match")).read,
     "prefix": Field.text,
@@ -98,6 +99,12 @@ def check_worker_is_there(document: Document, found: Findings) -> None:
         remedy = "copy workflow.yaml of 'e2c-dl init', or write e2c_dl.drivers.live"
         problem = f"starts workers by {_WORKER_BEFORE}, which is there no more"
         found.errors.append(Field(document=document, value=document.value).error(problem, remedy))
+
+
+def sent_places(document: Document) -> tuple[str, ...]:
+    """What the workflow's tasks name below ``{{ scenario_dir }}``, as far as it is spelled out: ``vars/vars.yaml``."""
+    found = (match[1] for text in _texts(document.value) for match in _OF_SCENARIO.finditer(text))
+    return tuple(sorted({place.strip("/") for place in found} - {""}))
 
 
 def uses_variable(document: Document, name: str) -> bool:

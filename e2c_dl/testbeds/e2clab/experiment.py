@@ -22,6 +22,7 @@ from typing import Any
 from e2c_dl.archive.records import Doing
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
 from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.own_programs import IMAGE_VARIABLE
 
 VALIDATE = "workflow-validate.out"
 LAUNCH_VALIDATE = "workflow-launch.out"
@@ -49,6 +50,7 @@ class Session:
         tell: Callable[[Doing], None] = lambda _: None,
         app_conf: str | None = None,
         current_repeat: int = 1,
+        image: str | None = None,
     ) -> None:
         self._app_conf, self._current_repeat = app_conf, current_repeat
         self._scenario_dir, self._artifacts_dir, self._fetch_dir = scenario_dir, artifacts_dir, fetch_dir
@@ -59,7 +61,8 @@ class Session:
             provider=provider,
             service_dirs=service_dirs,
             hosts=hosts,
-            environ={name: str(state_dir / place) for name, place in places.items()},
+            environ={name: str(state_dir / place) for name, place in places.items()}
+            | ({IMAGE_VARIABLE: image} if image else {}),
         )
         self._tell = tell
         self._stack = ExitStack()
@@ -138,6 +141,7 @@ _SAYING_NOTHING = (
     "See stdout/stderr for the exact error",  # Ansible, of a module that broke
     "Error is not recoverable: exiting now",  # tar
     "Exiting with failure status due to previous errors",
+    "--help' for more information",  # docker
 )
 
 _OF_THE_SYSTEM = tuple(

@@ -22,7 +22,8 @@ from e2c_dl.resources import playbooks_dir
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.e2clab import trainer
 from e2c_dl.testbeds.horovod import recipe, wheels
-from e2c_dl.testbeds.own_programs import KEY
+from e2c_dl.testbeds.own_programs import IMAGE_VARIABLE, KEY
+from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.testbeds.own_programs.wrappers import MASTER_PORT, Member, Place, port_of, recorded
 from e2c_dl.testbeds.shaping import DIRECTORY_VARIABLE
 
@@ -33,8 +34,6 @@ def prepare(hosts: Sequence[Any], metadata: Mapping[str, Any], *, horovod: bool 
     ``metadata`` is the service's entry of layers_services.yaml. ``horovod``: it needs Horovod's wheel.
     Raises: TestbedError; enoslib.errors.EnosFailedHostsError if a host could not be prepared.
     """
-    if metadata.get("docker"):
-        raise TestbedError(f"{metadata['name']}: docker: true is not honoured yet; write false, and train on the hosts")
     trainer.install(list(hosts))
     if horovod:
         _install_horovod(hosts)
@@ -47,7 +46,8 @@ def prepare(hosts: Sequence[Any], metadata: Mapping[str, Any], *, horovod: bool 
         ).decode()  # of JSON, Ansible makes something else
         host.set_extra(e2cdl_python=place.python, e2cdl_run_dir=place.run_dir, e2cdl_place=request)
     with _key(run_id) as key:
-        _play("own_programs.yaml", hosts, e2cdl_key=str(key))
+        image = os.environ.get(IMAGE_VARIABLE, "")
+        _play("own_programs.yaml", hosts, e2cdl_key=str(key), e2cdl_image=image if Path(image).is_file() else "")
     more = {"backend": metadata.get("backend", "gloo")}
     return [_published(one, place) | more for one, place in zip(told, places, strict=True)]
 
@@ -63,6 +63,7 @@ def _published(told: Mapping[str, Any], place: Place) -> dict[str, Any]:
             **place.exported,
             "PATH": f"{place.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         },
+        **({} if place.container is None else {"container_name": place.container.name}),
         "node_rank": place.node_rank,
         "nodes": len(place.members),
         "slots": place.slots,
@@ -85,7 +86,22 @@ def _place(
         members=tuple(Member(**each) for each in members),
         port=port_of(run_id),
         slots=int(metadata.get("slots", 1)),
+        container=_container(told, metadata, run_id),
         environ={name: value for name, value in marks.items() if value},
+    )
+
+
+def _container(told: Mapping[str, Any], metadata: Mapping[str, Any], run_id: str) -> Container | None:
+    if not metadata.get("docker"):
+        return None
+    given = os.environ.get(IMAGE_VARIABLE) or metadata.get("image") or None
+    archive = f"{told['run_dir']}/image.tar" if given is not None and Path(given).is_file() else None
+    return Container(
+        name=f"e2cdl-{run_id or 'run'}-{told.get('host') or told['address']}",
+        image=Path(given).stem if given is not None and archive else given,
+        archive=archive,
+        gpu=bool(metadata.get("gpu")),
+        volumes=tuple(metadata.get("volumes") or ()),
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2c_dl import atomic_write
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.testbeds.followed import Tell, followed
 from e2c_dl.testbeds.horovod import recipe
@@ -26,6 +27,8 @@ from e2c_dl.testbeds.horovod.wheels import Interpreter, find
 _PROGRAMS = {"cmake": "cmake", "make": "make", "c++": "g++"}  # program -> Debian package
 _LEAST_FREE_BYTES = 1 << 30  # objects and libraries that are not yet stripped
 _KEPT_LINES = 200
+_PREFIX = "building-horovod-"
+_PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
 _FAULT = re.compile(r"\berror\b|\bfatal\b", re.IGNORECASE)
 _OFFLINE = ("Failed to establish a new connection", "No matching distribution", "Temporary failure in name resolution")
 _OF_PIP = ("error: subprocess-exited-with-error", "note:", "error: metadata-generation-failed", "ERROR: Failed")
@@ -46,13 +49,27 @@ def build(
         if found is not None:
             return found
         check(of, os.environ)
-        for left in place.glob(".building-*"):  # by one that was killed
-            shutil.rmtree(left)
-        with tempfile.TemporaryDirectory(prefix=".building-", dir=place) as scratch:  # on the cache's own disk
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch_place(cache)) as scratch:
             wheel = _built(of, Path(scratch), tell, jobs, source)
             tell("trying what was built")
             _try(of, wheel, Path(scratch) / "tried")
-            return Path(shutil.move(wheel, place / wheel.name))
+            with atomic_write.whole(place / wheel.name) as fresh:
+                shutil.copyfile(wheel, fresh)
+        return place / wheel.name
+
+
+def scratch_place(cache: Path) -> Path:
+    """Where to build: in ``cache``, else where temporary files are. Raises: InputError if neither will do.
+
+    Horovod's CMake files take the path of its source for a regular expression: with a plus sign in it, as in the name
+    of most builds of torch, the library ends up where no wheel has it.
+    """
+    place = next((path for path in (cache, Path(tempfile.gettempdir())) if _PLAIN.fullmatch(str(path))), None)
+    if place is None:
+        raise InputError(
+            f"{cache}: Horovod builds only below paths of letters, digits and '/._-'; name one with --cache"
+        )
+    return place
 
 
 def check(of: Interpreter, environ: Mapping[str, str]) -> None:

@@ -176,7 +176,7 @@ def claim(run: str, device: str, segments_before: int | None) -> None:
 
 def end(run: str, run_dir: str, device: str, commands: str, keep: str = "") -> list[str]:
     """What was removed, one line each. Whatever is gone already is passed over; ``keep``, if any, stays."""
-    removed = end_processes(run, run_dir)
+    removed = remove_containers(run) + end_processes(run, run_dir)
     if device and claimed_by(device) == run:
         unshape(device, json.loads(commands), json.loads(content(os.path.join(run_dir, SEGMENTS)) or "null"))
         gone_too(CLAIM + device)
@@ -187,6 +187,13 @@ def end(run: str, run_dir: str, device: str, commands: str, keep: str = "") -> l
             gone_too(path)
         removed += ["directory " + path for path in gone]
     return removed
+
+
+def remove_containers(run: str) -> list[str]:
+    """Containers that a service started for the run, where there is docker at all."""
+    found = said("docker", "ps", "--all", "--quiet", "--filter", "label=e2cdl.run=" + run)[1].split()
+    said("docker", "rm", "--force", *found)  # of none it fails, which is as well
+    return ["container " + name for name in found]
 
 
 def gone_too(path: str) -> None:

@@ -2,3 +2,6 @@
 
 KEY = "ranks.key"
 """In the run's directory on the controller: the key between its hosts."""
+
+IMAGE_VARIABLE = "E2CDL_IMAGE"
+"""The image of the services' containers, in place of the scenario's: a name, or a file of `docker save`, NAME.tar."""

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.own_programs import containers
 from e2c_dl.testbeds.own_programs.wrappers import KEY, Place, place_of
 
 _OVERLAY = "overlayfs"
@@ -28,7 +29,14 @@ def set_up(place: Place) -> dict[str, object]:
     folder = Path(place.run_dir)
     _write(folder / "bin", place.programs(), executable=True)
     _let_in(place, folder)
-    return {"bin": place.bin, "on_path": _lead_there(place)}
+    disposable = _is_disposable()
+    if disposable:
+        _lead_there(place)
+    if place.container is not None:
+        dockerd = shutil.which("dockerd", path=_search()) if disposable else None
+        run_id = place.environ.get("E2CDL_RUN", "")
+        containers.start(place.container, _program("docker"), dockerd, run_id, place.run_dir, place.exported)
+    return {"bin": place.bin, "on_path": disposable}
 
 
 def _let_in(place: Place, folder: Path) -> None:
@@ -44,17 +52,19 @@ def _let_in(place: Place, folder: Path) -> None:
     _ran([sshd, "-f", str(folder / "ssh/sshd_config"), "-E", str(folder / "ssh/log")], environ)
 
 
-def _lead_there(place: Place) -> bool:
-    """Whether logins find the wrappers by name; only where nobody misses the machine as it was: files are its own."""
-    if _ran(["stat", "--file-system", "--format=%T", "/etc"]).strip() != _OVERLAY or not os.access("/etc", os.W_OK):
-        return False
+def _is_disposable() -> bool:
+    """Whether nobody misses the host as it was: its files are its own, and go with it."""
+    return _ran(["stat", "--file-system", "--format=%T", "/etc"]).strip() == _OVERLAY and os.access("/etc", os.W_OK)
+
+
+def _lead_there(place: Place) -> None:
+    """Every login finds the wrappers by name."""
     _PROFILE.parent.mkdir(exist_ok=True)
     _PROFILE.write_text(f"PATH={place.bin}:$PATH\nexport PATH\n", encoding="utf-8")
     for name in place.programs():
         link = Path("/usr/local/bin", name)
         link.unlink(missing_ok=True)
         link.symlink_to(f"{place.bin}/{name}")
-    return True
 
 
 def _write(folder: Path, texts: dict[str, str], *, executable: bool) -> None:
@@ -65,10 +75,15 @@ def _write(folder: Path, texts: dict[str, str], *, executable: bool) -> None:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_SEARCH}")
+    found = shutil.which(name, path=_search())
     if found is None:
-        raise TestbedError(f"there is no {name} here; apt-get install openssh-server openssh-client")
+        package = "docker.io" if name == "docker" else "openssh-server openssh-client"
+        raise TestbedError(f"there is no {name} here; apt-get install {package}")
     return found
+
+
+def _search() -> str:
+    return f"{os.environ.get('PATH', '')}:{_SEARCH}"
 
 
 def _ran(argv: list[str], environ: dict[str, str] | None = None) -> str:

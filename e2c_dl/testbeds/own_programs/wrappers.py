@@ -20,9 +20,14 @@ import shlex
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from e2c_dl.testbeds.own_programs.containers import Container
 
 KEY = "run.key"  # as of every run directory: it is never packed
 MASTER_PORT = 29500
+_PATIENT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600", "HOROVOD_START_TIMEOUT": "600"}
+"""Horovod gives ranks 30 s to meet: on hosts that share processors, importing torch alone may take longer."""
 
 _HOROVODRUN = """\
 #!/bin/sh
@@ -106,6 +111,7 @@ class Place:
     members: tuple[Member, ...]
     port: int  # of the run's sshd, the same on all hosts
     slots: int = 1
+    container: Container | None = None  # None: the host itself trains
     environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
 
     @property
@@ -119,7 +125,7 @@ class Place:
     @property
     def exported(self) -> dict[str, str]:
         """What a program reads that is started without these wrappers; published as ``_self.environment``."""
-        return {**self.environ, "GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
+        return {**_PATIENT, **self.environ, "GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
 
     def programs(self) -> dict[str, str]:
         """File below RUN_DIR/bin -> its text; to be made executable."""
@@ -159,12 +165,16 @@ class Place:
 def place_of(told: Mapping[str, object]) -> Place:
     """The Place that ``recorded`` wrote."""
     members = tuple(Member(**each) for each in told["members"])  # type: ignore[attr-defined]
-    return Place(**{**told, "members": members})  # type: ignore[arg-type]
+    asked: Any = told["container"]
+    container = None if asked is None else Container(**{**asked, "volumes": tuple(asked["volumes"])})
+    return Place(**{**told, "members": members, "container": container})  # type: ignore[arg-type]
 
 
 def recorded(place: Place) -> dict[str, object]:
     """``place`` as JSON carries it."""
-    return {**vars(place), "members": [vars(each) for each in place.members], "environ": dict(place.environ)}
+    container = None if place.container is None else vars(place.container)
+    members = [vars(each) for each in place.members]
+    return {**vars(place), "members": members, "container": container, "environ": dict(place.environ)}
 
 
 def port_of(run_id: str) -> int:

@@ -11,6 +11,7 @@ from e2c_dl.campaign.request import Request
 from e2c_dl.cli.deploy import several
 from e2c_dl.emulation import compute
 from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.scenario import copies
 from e2c_dl.scenario.load import check_app_conf, load, problems
 from e2c_dl.scenario.services import TRAINING
 from tests.small_scenario import writer
@@ -130,3 +131,25 @@ def test_each_configuration_is_run_as_often_as_asked() -> None:
 
 def test_every_service_that_trains_has_its_file(repository: Path) -> None:
     assert {path.stem for path in (repository / "layers_services").glob("*.py")} == set(TRAINING)
+
+
+def test_what_the_workflow_sends_goes_into_the_copy(
+    write: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    text = (
+        "- hosts: '*.horovod.*'\n  prepare:\n  - include_vars: '{{ scenario_dir }}/vars/vars.yaml'\n"
+        "  - copy: {src: '{{scenario_dir}}/scripts', dest: /root}\n"
+        "  - copy: {src: '{{ scenario_dir }}/../secret', dest: /}\n"
+        "  - copy: {src: '{{ scenario_dir }}/absent.sh', dest: /}\n"
+    )
+    path = write(layers("name: Horovod"), workflow=text)
+    for name in ("vars/vars.yaml", "scripts/a/b.sh", "other/big.tar"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("x")
+    made = tmp_path_factory.mktemp("copy")
+    copies.overridden(path, made)
+    found = {str(each.relative_to(made)) for each in made.rglob("*") if each.is_file()}
+    assert found == {"layers_services.yaml", "network.yaml", "workflow.yaml", "vars/vars.yaml", "scripts/a/b.sh"}
+    (path / "scripts/link").symlink_to("/etc/passwd")
+    with pytest.raises(ScenarioError, match="leads out of the scenario"):
+        copies.overridden(path, tmp_path_factory.mktemp("other"))

@@ -92,7 +92,7 @@ def test_another_source_is_refused_before_anything_is_compiled(tmp_path: Path) -
         build.build(of(), tmp_path / "cache", print, jobs=1, source=source)
     with pytest.raises(InputError, match="cannot be read"):
         build.build(of(), tmp_path / "cache", print, jobs=1, source=tmp_path / "absent")
-    assert not list((tmp_path / "cache").rglob(".building-*"))
+    assert not list((tmp_path / "cache").rglob("building-horovod-*"))
 
 
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypa
     monkeypatch.setattr(recipe, "SHA256", build.hashlib.sha256(source.read_bytes()).hexdigest())
     with pytest.raises(TestbedError, match="building Horovod failed: .*fatal: it has no mind to"):
         build.build(of(), tmp_path / "cache", lambda _: None, jobs=1, source=source)
-    assert not list((tmp_path / "cache").rglob("*.whl")) and not list((tmp_path / "cache").rglob(".building-*"))
+    assert not list((tmp_path / "cache").rglob("*.whl")) and not list((tmp_path / "cache").rglob("building-horovod-*"))
 
 
 def test_what_does_not_start_is_not_kept(tmp_path: Path) -> None:
@@ -124,3 +124,12 @@ def test_the_recipe_leaves_out_settings_of_other_builds() -> None:
     found = recipe.environment(Path("/t.cmake"), 3, {"HOROVOD_WITH_MPI": "1", "CMAKE_ARGS": "-G Ninja", "HOME": "/h"})
     assert found["HOME"] == "/h" and found["MAKEFLAGS"] == "-j3" and found["HOROVOD_WITHOUT_MPI"] == "1"
     assert "HOROVOD_WITH_MPI" not in found and "CMAKE_ARGS" not in found
+
+
+def test_the_source_stands_where_its_path_is_no_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "+" in str(of().key)
+    assert build.scratch_place(tmp_path) == tmp_path
+    assert build.scratch_place(tmp_path / "a+b") == Path(build.tempfile.gettempdir())
+    monkeypatch.setattr(build.tempfile, "tempdir", str(tmp_path / "c++"))
+    with pytest.raises(InputError, match="--cache"):
+        build.scratch_place(tmp_path / "a+b")

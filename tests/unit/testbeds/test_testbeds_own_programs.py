@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from e2c_dl.errors import TestbedError
+from e2c_dl.testbeds.own_programs.containers import Container, arguments, start
 from e2c_dl.testbeds.own_programs.wrappers import Member, Place, place_of, port_of, recorded
 
 MEMBERS = (Member(name="edge-1", address="10.0.0.1"), Member(name="cloud-1", address="10.0.0.2"))
@@ -94,3 +96,46 @@ def test_a_place_is_read_as_it_was_written() -> None:
 def test_two_runs_have_ports_of_their_own() -> None:
     ports = {port_of(f"{number:08x}") for number in range(100)}
     assert len(ports) > 95 and all(20000 <= port < 32000 for port in ports)
+
+
+def test_a_container_is_the_runs_and_in_its_hosts_network() -> None:
+    wanted = Container(name="c", image="i:1", gpu=True, volumes=("/data:/data:ro", "/dev/shm:/dev/shm"))
+    argv = arguments(wanted, "ab12", "/run/x", {"A": "b c"})
+    assert argv[-3:] == ["--entrypoint=sleep", "i:1", "infinity"]
+    assert {"--label=e2cdl.run=ab12", "--network=host", "--env=A=b c", "--gpus=all"} < set(argv)
+    assert [each for each in argv if each.startswith("--volume")] == [
+        "--volume=/run/x:/run/x", "--volume=/dev/shm:/dev/shm", "--volume=/data:/data:ro",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answers", "dockerd", "said"),
+    [
+        ("version) exit 1", None, "no docker daemon answers"),
+        (
+            "image) exit 1;; pull) echo denied >&2; exit 1",
+            None,
+            "cannot be had: denied; name",
+        ),
+        (
+            "run) (echo no device; echo \"Run 'docker run --help'\") >&2; exit 1",
+            None,
+            "does not start: no device",
+        ),
+        ("version) exit 1", "echo cannot mount; exit 1", "did not start: cannot mount"),
+    ],
+)
+def test_why_there_is_no_container_is_said(tmp_path: Path, answers: str, dockerd: str | None, said: str) -> None:
+    docker = tmp_path / "client"
+    docker.write_text(f"#!/bin/sh\ncase $1 in {answers};; esac\n")
+    daemon = tmp_path / "dockerd"
+    daemon.write_text(f"#!/bin/sh\n{dockerd}\n")
+    for program in (docker, daemon):
+        program.chmod(0o755)
+    with pytest.raises(TestbedError, match=said):
+        start(Container(name="c", image="i"), str(docker), str(daemon) if dockerd else None, "r", str(tmp_path), {})
+
+
+def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
+    whole = place(container=Container(name="c", image=None, volumes=("/a:/a",)))
+    assert place_of(json.loads(json.dumps(recorded(whole)))) == whole

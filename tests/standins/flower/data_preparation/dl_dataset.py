@@ -1,0 +1,1 @@
+print("the stand-in makes its own samples")
