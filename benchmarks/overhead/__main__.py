@@ -98,7 +98,10 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
     seconds = measured["seconds"]
     iteration_ms = 1e3 * float(np.median(seconds["off"]))
     on, kineto = interval(seconds["off"], seconds["on"]), interval(seconds["off"], seconds["kineto"])
-    own_us, allowed_us = measured["own_us"] + measured["threads_us"], OWN_US + SPAN_US * measured["spans"]
+    own_us, allowed_us = (
+        measured["own_us"] + measured["threads"] * SHORTEST_MS * 1e3,
+        OWN_US + SPAN_US * measured["spans"],
+    )
     where = f"{framework} {model}"
     missed = []
     if on[2] > LONGEST_PERCENT:
@@ -111,7 +114,8 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
         missed.append(f"{where}: iterations of {iteration_ms:.0f} ms are too short to judge by")
     return {
         "model": model, "framework": framework, "iteration_ms": round(iteration_ms, 1), "on": on, "kineto": kineto,
-        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1), "spans": round(measured["spans"], 1),
+        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1), "hooks_us": round(measured["own_us"], 1),
+        "threads": round(measured["threads"], 5), "spans": round(measured["spans"], 1),
         "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]), "missed": missed,
         "seconds": seconds,
     }  # fmt: skip

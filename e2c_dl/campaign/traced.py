@@ -47,7 +47,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     layer: str = "all"
     versions: dict[str, str] = {}
     limitations: tuple[str, ...] = ()
-    wrote: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()  # by the script itself
+    directory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,25 @@ def collected(folders: Sequence[Path], target: Path, scenario: Path | None = Non
     finally:
         archive.let_go()
     return target
+
+
+def keep_written(folder: Path, since_s: float) -> tuple[str, ...]:
+    """Copy the traces that the script itself has written since then (Unix time) beside its ranks'; what could not be.
+
+    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in the working directory.
+    """
+    problems = []
+    for name, each in told(folder).items():
+        reports = Path(each.directory).glob("*.nsys-rep") if each.directory else ()
+        for path in [*map(Path, each.wrote), *reports]:
+            target = folder / layout.HOSTS / name / path.name
+            try:
+                if path.stat().st_mtime < since_s or target.exists():
+                    continue
+                shutil.copyfile(path, target)
+            except OSError as error:
+                problems.append(f"{path}: is not in the archive: {error.strerror}")
+    return tuple(problems)
 
 
 def missing(found: Mapping[str, Told]) -> tuple[int, ...]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from e2c_dl.cli.options import PATH
+
+if TYPE_CHECKING:
+    from e2c_dl.campaign.traced import Ran
 
 STILL_WRITING_S = 10.0  # how long ranks may take to end after the command has
 
@@ -27,6 +32,7 @@ def trace(archive: Path | None, layer: str, scenario: Path | None, command: tupl
     main.py`. Its output and its exit code are its own. If all ranks ran here, the report follows; else `e2c-dl collect`
     makes one archive of what each host has.
     """
+    from e2c_dl.campaign import traced
     from e2c_dl.scenario.load import load
     from e2c_dl.tracing import launch
     from e2c_dl.tracing.settings import Settings
@@ -38,13 +44,14 @@ def trace(archive: Path | None, layer: str, scenario: Path | None, command: tupl
         load(scenario)
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
+    begun_s = time.time()
     code = launch.run(command, Settings(archive=place, layer=layer).environment(os.environ))
     sys.stdout.flush()
-    _conclude(place, scenario, command, code, made)
+    _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made, begun_s)
     sys.exit(code)
 
 
-def _conclude(place: Path, scenario: Path | None, command: tuple[str, ...], code: int, made: bool) -> None:
+def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s: float) -> None:
     """Make one archive of it, if all ranks are here; say where it is, or what is missing."""
     from e2c_dl.campaign import traced
     from e2c_dl.errors import E2cDlError
@@ -57,6 +64,8 @@ def _conclude(place: Path, scenario: Path | None, command: tuple[str, ...], code
                 place.rmdir()
             _say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
+        for problem in traced.keep_written(place, begun_s):
+            _say(problem)
         alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
         elsewhere = [each for each in found.values() if each.machines != 1]
         gone = traced.missing(found)
@@ -64,7 +73,6 @@ def _conclude(place: Path, scenario: Path | None, command: tuple[str, ...], code
             why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
             _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
             return
-        ran = traced.Ran(command=traced.redacted(command), exit_code=code)
         traced.collected([place], place, scenario, ran)
         for line in traced.headline(place):
             _say(line)

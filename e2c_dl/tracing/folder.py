@@ -77,6 +77,7 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
         "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
         "directory": os.getcwd(),
+        "clocks": {"own_ns": time.monotonic_ns(), "unix_ns": time.time_ns()},  # for traces that carry times of a day
         "versions": versions(),
         **told,
     }

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,29 @@ def phases(rank: RankTrace) -> Counter[str]:
     return Counter(Phase(phase).name for phase in rank.spans["phase"])
 
 
-def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untraced(tmp_path: Path) -> None:
-    script = str(SCRIPTS / "ddp_cnn.py")
+STEPS = """
+import os, sys, torch
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.Adam(model.parameters())
+for number in range(6):
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+os.write(1, bytes(range(256)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--accumulate", "2", "--amp", "--epochs", "1", "--workers", "1")])
+def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untraced(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    script, steps = str(SCRIPTS / "ddp_cnn.py"), 2 if options else 8
     plain_model, model = (tmp_path / name / "model.pt" for name in ("plain", "traced"))  # a file holds its own name
     for path in (plain_model, model):
         path.parent.mkdir()
-    plain = run(*torchrun(script, "--out", str(plain_model)))
-    done = traced(tmp_path / "archive", *torchrun(script, "--out", str(model)))
+    plain = run(*torchrun(script, *options, "--out", str(plain_model)))
+    done = traced(tmp_path / "archive", *torchrun(script, *options, "--out", str(model)))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines()), "to the digit"
     assert plain_model.read_bytes() == model.read_bytes(), "to the bit"
@@ -61,9 +78,9 @@ def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untrac
     assert all(rank.complete for rank in trace.ranks)
     for rank in trace.ranks:
         found = phases(rank)
-        assert found["ITERATION"] == found["STEP"] == 8
+        assert found["ITERATION"] == found["STEP"] == steps
         assert found["TRAINING"] == 1
-        assert min(found["DATA"], found["FORWARD"], found["BACKWARD"], found["AWAIT_COLLECTIVE"]) >= 8
+        assert min(found["DATA"], found["FORWARD"], found["BACKWARD"], found["AWAIT_COLLECTIVE"]) >= steps
     assert phases(trace.ranks[0])["CHECKPOINT"] == 1
     seqs = [[tuple(s) for s in r.spans[r.spans["phase"] == Phase.COLLECTIVE][["seq", "kind"]]] for r in trace.ranks]
     assert seqs[0] == seqs[1], "ranks number their collectives alike"
@@ -79,3 +96,66 @@ def test_python_processes_that_do_not_train_leave_nothing(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (0, "0\n")
     assert "nothing was traced" in done.stderr
     assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        ("sys.exit(3)", 3, "the command exited with 3"),
+        ("raise ValueError('no such thing')", 1, "ValueError: no such thing"),
+        ("os._exit(7)", 7, "its process ended without a word"),
+        ("os.kill(os.getpid(), 9)", 137, "its process ended without a word"),
+    ],
+)
+def test_however_a_script_ends_its_exit_code_is_its_own(tmp_path: Path, ending: str, code: int, said: str) -> None:
+    archive = tmp_path / "archive"
+    words = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", "trace", "--archive", str(archive)]
+    script = f"{STEPS}\nimport time; time.sleep(0.6)\n{ending}\n"
+    done = subprocess.run(
+        [*words, "--", sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (code, bytes(range(256))), done.stderr
+    assert said in done.stderr.decode()
+    (rank,) = open_archive(archive).trace().ranks
+    assert phases(rank)["ITERATION"] == 6
+    assert "archive" in done.stderr.decode()
+
+
+def test_folders_of_several_hosts_become_one_archive(tmp_path: Path) -> None:
+    for rank in range(2):
+        place, told = tmp_path / str(rank), {"E2CDL_RANK": str(rank), "E2CDL_WORLD_SIZE": "2", "E2CDL_HOST": f"h{rank}"}
+        done = traced(place, sys.executable, "-c", STEPS.replace("os.write(1, bytes(range(256)))", ""), **told)
+        assert "are not here; `e2c-dl collect" in done.stderr
+    command = "from e2c_dl.cli.main import main; main()"
+    folders = [str(tmp_path / str(rank)) for rank in range(2)]
+    done = run(sys.executable, "-c", command, "collect", *folders, "--archive", str(tmp_path / "all"))
+    assert done.returncode == 0, done.stderr
+    assert [rank.host for rank in open_archive(tmp_path / "all").trace().ranks] == ["h0", "h1"]
+    again = run(sys.executable, "-c", command, "collect", folders[0], folders[0], "--archive", str(tmp_path / "twice"))
+    assert again.returncode == 2
+    assert "is there twice" in again.stderr
+
+
+@pytest.mark.slow
+def test_two_ranks_of_horovod_compute_what_they_compute_untraced(tmp_path: Path) -> None:
+    if find_spec("horovod") is None:
+        pytest.skip("Horovod is not installed: make setup-horovod")
+    program = "from horovod.runner.launch import run_commandline; run_commandline()"
+    script = (sys.executable, str(SCRIPTS / "horovod_mlp.py"), "--out")
+    launched = (sys.executable, "-c", program, "-np", "2", "--gloo", *script)
+    plain_model, model = (tmp_path / name / "model.pt" for name in ("plain", "traced"))
+    for path in (plain_model, model):
+        path.parent.mkdir()
+    plain = run(*launched, str(plain_model), HOROVOD_FUSION_THRESHOLD="0")
+    assert plain.returncode == 0, plain.stderr
+    timeline = tmp_path / "timeline.json"
+    environment = {"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_TIMELINE": str(timeline)}
+    done = traced(tmp_path / "archive", *launched, str(model), **environment)
+    assert done.returncode == 0, done.stderr
+    assert plain_model.read_bytes() == model.read_bytes(), "to the bit"
+    archive = open_archive(tmp_path / "archive")
+    for rank in archive.trace().ranks:
+        found = phases(rank)
+        assert found["ITERATION"] == found["STEP"] == 8
+        assert min(found["BACKWARD"], found["COLLECTIVE"]) >= 16, "in buckets"
+    assert list((archive.path / "hosts").glob("*/timeline.json"))
