@@ -28,6 +28,7 @@ from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
 from e2c_dl.trace.warm_up import warm_up
 
+WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share their machines, and some rank always lost a little
 MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
 MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05
@@ -56,7 +57,9 @@ def analyse(
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
     departures = with_stalls(slow, stalled.found, observed.windows, design)
-    found = findings([each for each in departures if each.excess_s >= WORTH * replay.measured_ns / 1e9], predictor)
+    is_undesigned = observed.collectives is not None and not design.some
+    least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
+    found = findings([each for each in departures if each.excess_s >= least_s], predictor)
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     elements, groups = ((), ()) if missing else speed_ups(predictor, carried, design)
@@ -86,7 +89,7 @@ def analyse(
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
         least_visible=_least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
-        reference=EXPECTED if observed.collectives is not None and not observed.design.some else DESIGN,
+        reference=EXPECTED if is_undesigned else DESIGN,
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         concerned={each.sentence: each.names for each in limitations if each.names},

@@ -14,7 +14,7 @@ where it tells one, else the time that it was busy, which is more where single c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,12 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.collectives import flow_spans
 from e2c_dl.trace.connections import LinkTraffic
 from e2c_dl.trace.model import Phase, Spans, Trace
+from e2c_dl.trace.warm_up import warm_up
 
 Doubles = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
 
-DATA_SHARE = 0.02  # of the bytes of the link that carried most: what carries less, carries no gradients
+DATA_SHARE = 0.02  # of an iteration's bytes of the link that carries most: what is less, is no gradients
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +45,7 @@ class ObservedFlow:
     min_rtt_s: Doubles  # NaN: not told
     retransmissions: Doubles
     segments: Doubles  # that left; 0: not told
+    least_bytes: float = 0.0  # in an iteration: so few are replies, or a set-up
     spans: int = 0  # FLOW spans of it
     busy_span_s: float = 0.0  # their median
 
@@ -53,19 +55,25 @@ class ObservedFlow:
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
-        """In which iterations it was busy with something."""
-        return (self.busy_s > 0) & (self.acked_bytes > 0)
+        """In which iterations it was busy with more than replies."""
+        return (self.busy_s > 0) & (self.acked_bytes > self.least_bytes)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it carried something in most iterations after warm-up."""
+        after = self.known[warm_up(len(self.known)) :]
+        return 2 * int(after.sum()) > len(after)
 
     @property
     def need_s(self) -> Doubles:
-        """What each iteration's bytes took, shape (iterations,); its median where that is not known."""
+        """What each iteration's bytes took, shape (iterations,); their median where that is not known but usual."""
         told = self.known & (self.delivery_bps > 0)  # False of NaN
         by_rate = 2 * told.sum() > self.known.sum()
         known = told if by_rate else self.known
         took_s = self.busy_s
         if by_rate:
             took_s = np.divide(8 * self.acked_bytes, self.delivery_bps, out=np.zeros(len(known)), where=told)
-        usual_s = float(np.median(took_s[known])) if known.any() else 0.0
+        usual_s = float(np.median(took_s[known])) if self.is_usual else 0.0  # a broadcast before all else is not
         return np.where(known, took_s, usual_s)
 
     @property
@@ -103,11 +111,9 @@ def observed_flows(trace: Trace, iterations: int) -> tuple[ObservedFlow, ...]:
         ]
     else:
         found = [*_of_spans(trace, hosts, iterations)]
-    found = [each for each in found if each.known.any()]
-    most = max((each.total_bytes for each in found), default=0)
-    return tuple(sorted(
-        (each for each in found if each.total_bytes >= DATA_SHARE * most), key=lambda each: each.ranks
-    ))  # fmt: skip
+    most = max((float(np.median(each.acked_bytes)) for each in found), default=0.0)
+    found = [replace(each, least_bytes=DATA_SHARE * most) for each in found]
+    return tuple(sorted((each for each in found if each.known.any()), key=lambda each: each.ranks))
 
 
 def _own_flows(trace: Trace, src: int, dst: int) -> Spans:

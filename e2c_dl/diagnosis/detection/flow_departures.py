@@ -64,7 +64,7 @@ class _Judged:
 def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Design) -> Judgement:
     """Which of ``flows`` depart, and what could not be judged."""
     series = {flow: made for flow in flows if (made := _series(flow, windows, design)) is not None}
-    unjudged = [str(flow.element) for flow in flows if flow not in series]
+    unjudged = [str(flow.element) for flow in flows if flow not in series and flow.is_usual]
     limitations = []
     if unjudged:
         few = f"fewer than {LEAST_ITERATIONS} iterations after warm-up tell it"
@@ -132,7 +132,7 @@ def _busy_bps(flow: ObservedFlow, series: Series, design: Design) -> Doubles:
 
 def _late(flows: Sequence[ObservedFlow]) -> dict[ObservedFlow, float]:
     """Those whose round trips are longer than their peers' -> the peers' usual delay, one way."""
-    told = [flow for flow in flows if flow.delay_s > 0]
+    told = [flow for flow in flows if flow.delay_s > 0 and flow.is_usual]
     found = {}
     if len(told) >= LEAST_LINKS:
         for flow in told:

@@ -118,7 +118,8 @@ def loads(of: Collectives, flows: Sequence[ObservedFlow], service_ns: Doubles) -
     for group in np.unique(groups):
         own = np.flatnonzero(groups == group)
         ranks = {*of.parts["rank"][of.parts["group"] == group].tolist()}
-        links = np.array([row for row, each in enumerate(flows) if {*each.ranks} <= ranks], dtype=np.int64)
+        theirs = [row for row, each in enumerate(flows) if each.is_usual and {*each.ranks} <= ranks]
+        links = np.array(theirs, dtype=np.int64)
         if len(links):
             rows, others_ns[own] = _of_group(of, own, links, flows)
             found.append(rows)

@@ -144,3 +144,21 @@ def test_flows_are_drawn_as_what_links_carried() -> None:
     assert set(activity.by_link) == {(name(rank), name((rank + 1) % 4)) for rank in range(4)}
     heat = heat_of(observe(trace, library_reference(trace, facts)))
     assert [str(each) for each in heat.elements[4:]] == [str(link(rank)) for rank in range(4)]
+
+
+def test_what_cost_little_is_nobodys_beside_what_cost_much() -> None:
+    little = replace(NOISY, extra_s={(2, Phase.BACKWARD): 0.2, (1, Phase.STEP): 0.006})
+    assert [finding.element.src for finding in report_of(simulate(little)).culprits] == [name(2)]
+
+
+def test_a_link_of_a_broadcast_before_training_has_no_part_in_its_collectives() -> None:
+    trace = simulate(NOISY)
+    first = trace.connections.links[0]
+    rows = first.per_iteration.copy()
+    rows["acked_bytes"][1:], rows["busy_ns"][1:] = 600.0, 1e8
+    once = replace(first, src=0, dst=2, per_iteration=rows)
+    found = report_of(replace(trace, connections=replace(trace.connections, links=(*trace.connections.links, once))))
+    assert not found.culprits
+    assert not any("node-1 -> node-3" in each for each in found.limitations)
+    whole = report_of(trace)
+    assert found.bottlenecks[0].saved_s == pytest.approx(whole.bottlenecks[0].saved_s, rel=1e-6)

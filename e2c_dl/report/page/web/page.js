@@ -86,13 +86,13 @@ async function plot(place) {
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   await Plotly.newPlot(place, figure.data, figure.layout, config);
   await Plotly.relayout(place, themed(place.layout));
-  const fit = () => fitted(place);
+  const fit = () => relabelled(place);
   window.addEventListener("resize", fit);
   await fit();
 }
 
 // Labels that would cover each other on a narrow page are shown where there is room; the table beside the figure has them, too.
-async function fitted(place) {
+async function relabelled(place) {
   for (const [index, trace] of place.data.entries()) {
     if (!trace.meta || !trace.meta.least_px) continue;
     const visible = place.clientWidth >= trace.meta.least_px;
