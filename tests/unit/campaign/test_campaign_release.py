@@ -19,21 +19,32 @@ def full_disk(*_):
 
 @pytest.mark.parametrize("what", ["logs are kept", "E2Clab's log is closed"])
 def test_hosts_are_released_though_the_disk_is_full(tmp_path, monkeypatch, what):
-    campaign = Campaign(console=Mock(), request=Mock(keep=False), archive=Mock(path=tmp_path), testbed=Mock())
+    campaign = Campaign(
+        console=Mock(),
+        request=Mock(keep=False),
+        archive=Mock(path=tmp_path),
+        testbed=Mock(state_dir=tmp_path / "state"),
+    )
     campaign.session = Mock()
     monkeypatch.setattr(collect, "keep_logs", full_disk if what == "logs are kept" else Mock())
     if what == "E2Clab's log is closed":
         campaign.scope.callback(full_disk)
-    campaign.work_dir.mkdir()
+    campaign.work_dir.mkdir(parents=True)
+    campaign.fetch_dir.mkdir()
     (tmp_path / layout.RUN).touch()
     with pytest.raises(OSError, match="No space left"):
         release(campaign)
     campaign.testbed.release.assert_called_once_with(frozenset())
-    assert not campaign.work_dir.exists()
+    assert not campaign.work_dir.exists() and not campaign.fetch_dir.exists()
 
 
 def test_hosts_are_released_though_their_keys_cannot_be_read(tmp_path):
-    campaign = Campaign(console=Mock(), request=Mock(keep=False), archive=Mock(path=tmp_path), testbed=Mock())
+    campaign = Campaign(
+        console=Mock(),
+        request=Mock(keep=False),
+        archive=Mock(path=tmp_path),
+        testbed=Mock(state_dir=tmp_path / "state"),
+    )
     campaign.testbed.secrets.side_effect = PermissionError(errno.EACCES, "Permission denied")
     with pytest.raises(OSError, match="Permission denied"):
         release(campaign)
