@@ -20,6 +20,12 @@ def until(spans: Spans, at_s: float, since_s: float = -1.0) -> Spans:
     return found
 
 
+def began(traced: list[Spans]) -> int:
+    """The iteration of the link's sender with which it became slow."""
+    iterations = traced[0][traced[0]["phase"] == Phase.ITERATION]
+    return int(iterations["iteration"][(iterations["start_ns"] >= SLOW_S * 1e9).argmax()])
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("routing")
@@ -43,9 +49,7 @@ def test_a_slow_link_is_named_within_seconds_and_forgotten_when_it_is_well_again
     assert all(LINK in slow for at_s, slow in named.items() if SLOW_S + 4 <= at_s < WELL_S)
     assert named[max(named)] == {}
     found = named[min(at_s for at_s, slow in named.items() if slow)][LINK]
-    iterations = traced[0][traced[0]["phase"] == Phase.ITERATION]
-    began = iterations["iteration"][(iterations["start_ns"] >= SLOW_S * 1e9).argmax()]
-    assert abs(found.since - began) <= 2
+    assert abs(found.since - began(traced)) <= 2
     assert {ranks for slow in named.values() for ranks in slow} == {LINK}
 
 
@@ -81,6 +85,20 @@ def test_a_link_that_is_left_alone_stays_named(traced: list[Spans]) -> None:
     later = judge.look()
     assert later is not None
     assert later.factor(*LINK) == verdict.factor(*LINK)
+
+
+def test_an_hour_later_a_verdict_is_as_soon(traced: list[Spans]) -> None:
+    judge = judge_of(scenario())
+    for rank, spans in enumerate(traced):
+        early, late = until(spans, 1.5), until(spans, SLOW_S + 3, since_s=1.5).copy()
+        for name in ("posted_ns", "start_ns", "end_ns"):
+            late[name] += 3600 * 10**9
+        judge.add(rank, framed(early))
+        judge.add(rank, framed(late, number=len(early)))
+    verdict = judge.look()
+    assert verdict is not None
+    assert verdict.factor(*LINK) == pytest.approx(SLOWER, rel=0.2)
+    assert abs(verdict.slow[0].since - began(traced)) <= 2
 
 
 def test_of_too_few_iterations_or_nothing_new_nothing_is_said(traced: list[Spans]) -> None:

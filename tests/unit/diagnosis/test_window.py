@@ -56,6 +56,13 @@ def test_a_departure_shows_within_five_iterations_of_its_onset(changed: dict[str
     assert found.when.onset_iteration == 16 - (21 - last)
 
 
+def test_late_in_a_long_run_a_window_names_as_it_does_early() -> None:
+    cut = window(changing(RING, replace(RING, slow_links={2: 0.25}, iterations=10), 12), 12, 22)
+    hours_later = replace(cut, facts={BEGAN: began_ns(cut) - 3600 * 10**9})
+    (found,) = analyse(hours_later, RING.reference()).culprits
+    assert str(found.element) == "edge-3 -> edge-4"
+
+
 def test_schedules_count_from_when_training_began() -> None:
     """A host that is slow by design from the middle of the run on is no culprit of a window there."""
     trace = changing(RING, replace(RING, slow_hosts={1: 3.0}, iterations=10), 12)
