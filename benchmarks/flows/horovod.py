@@ -1,7 +1,7 @@
 """A rank of Horovod over gloo: some iterations of a small model; spans and sockets are recorded.
 
 ``python -m benchmarks.flows.horovod ITERATIONS PARAMETERS``, with torchrun's environment, HOST and HOST_DIR. Rank 0
-starts the rendezvous that horovodrun would, at MASTER_PORT.
+starts the rendezvous that horovodrun would, and tells the others its port at MASTER_PORT.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -57,17 +58,17 @@ def main(iterations: int, parameters: int) -> None:
 
 def meet(rank: int, size: int) -> None:
     """Serve, or wait for, the rendezvous; set what Horovod reads."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    address, meeting = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if rank == 0:
         from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
         from horovod.runner.http.http_server import RendezvousServer
 
-        server = RendezvousServer()
-        served = server.start(port=port)
+        server = RendezvousServer(verbose=False)
+        port = server.start()  # wherever it finds room
         server.init(get_host_assignments(parse_hosts(",".join(f"h{number}:1" for number in range(size))), size))
-        if served != port:
-            raise RuntimeError(f"{port}: the rendezvous listens on {served}")
-    _await_listening(address, port)
+        threading.Thread(target=_tell, args=((address, meeting), port, size - 1), daemon=True).start()
+    else:
+        port = _told((address, meeting))
     slots = {"RANK": rank, "SIZE": size, "LOCAL_RANK": 0, "LOCAL_SIZE": 1, "CROSS_RANK": rank, "CROSS_SIZE": size}
     os.environ.update({f"HOROVOD_{name}": str(value) for name, value in slots.items()})
     os.environ.update({
@@ -77,12 +78,21 @@ def meet(rank: int, size: int) -> None:
     })  # fmt: skip
 
 
-def _await_listening(address: str, port: int) -> None:
+def _tell(at: tuple[str, int], port: int, others: int) -> None:
+    with socket.create_server(at) as server:
+        for _ in range(others):
+            asking, _ = server.accept()
+            with asking:
+                asking.sendall(str(port).encode())
+
+
+def _told(at: tuple[str, int]) -> int:
+    """The port of the rendezvous, from rank 0, which may still be starting."""
     deadline_s = time.monotonic() + REACHED_WITHIN_S
     while True:
         try:
-            socket.create_connection((address, port), timeout=5).close()
-            return
+            with socket.create_connection(at, timeout=5) as asking:
+                return int(asking.makefile().read())
         except OSError:
             if time.monotonic() > deadline_s:
                 raise
