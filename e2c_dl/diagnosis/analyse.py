@@ -11,7 +11,7 @@ from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
-from e2c_dl.diagnosis.detection.stalls import stalled_iterations, with_stalls
+from e2c_dl.diagnosis.detection.stalls import with_stalls
 from e2c_dl.diagnosis.library import about_library, flow_summaries
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import DESIGN, EXPECTED, ElementKind, HostSummary, Limitation, LinkSummary, Report
@@ -48,7 +48,7 @@ def analyse(
     observed = observed or observe(trace, reference)
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
-    hosts = host_departures(prefix, design, stalled_iterations(prefix, stalled), observed.untrusted.within)
+    hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
     world = None if retraining is None or retraining.problem(trace) else observed.world(retraining)
     predictor = replay if world is None else world
     half_error = replay.half_error(iterations, warm_up(iterations))

@@ -13,7 +13,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
 from e2c_dl.diagnosis.detection.flow_departures import flow_departures
 from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
-from e2c_dl.diagnosis.detection.stalls import stalls
+from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
 from e2c_dl.diagnosis.links import ObservedLink
@@ -47,6 +47,14 @@ class Observed:
     stalled: Stalls
     collectives: Collectives | None = None  # of a library that hides its messages; None: none hides any
     flows: tuple[ObservedFlow, ...] = ()  # of such a library's links
+
+    @cached_property
+    def left_out(self) -> dict[str, list[int]]:
+        """Host -> iterations whose lengths say nothing of its speed: it stalled in them, or its clock stepped."""
+        found = stalled_iterations(self.trace, self.stalled)
+        for host, iterations in self.untrusted.iterations.items():
+            found[host] = [*found.get(host, ()), *iterations]
+        return found
 
     @cached_property
     def delays_ns(self) -> Mapping[tuple[int, int], int | Longs]:

@@ -26,7 +26,6 @@ from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import WORTH
-from e2c_dl.diagnosis.detection.stalls import stalled_iterations
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
@@ -140,8 +139,7 @@ class Judge:
         """Who departs in the last window of what was ``observed``."""
         trace, design = observed.trace, observed.design
         throttled = self._scenario.schedules.thermal  # slow by design when hot, which nobody tells while training
-        stalled = stalled_iterations(trace, observed.stalled)
-        hosts = host_departures(trace, design, stalled, {*observed.untrusted.within, *throttled})
+        hosts = host_departures(trace, design, observed.left_out, {*observed.untrusted.within, *throttled})
         least_s = WORTH * (observed.windows.until_s - _begin_s(observed))
         for each in (*hosts.departures, *observed.links.departures):
             if each.excess_s >= least_s and each.when.ends_s[-1] > observed.windows.begins_s[-1]:

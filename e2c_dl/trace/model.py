@@ -178,12 +178,32 @@ class ClockAlignment:
 
     def uncertainties_ns(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How far each of these times, aligned, may be off."""
-        usual_ns = self.uncertainty_ns if self.usual_uncertainty_ns is None else self.usual_uncertainty_ns
-        uncertain = np.full(len(own_ns), usual_ns, dtype=np.int64)
-        for step in self.steps:
+        return self._uncertain(own_ns, self.steps)
+
+    def aligned_uncertainties_ns(self, reference_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The same of times that are aligned."""
+        return self._uncertain(reference_ns, self.aligned_steps)
+
+    @property
+    def usual_ns(self) -> int:
+        """The uncertainty outside of steps."""
+        return self.uncertainty_ns if self.usual_uncertainty_ns is None else self.usual_uncertainty_ns
+
+    def _uncertain(self, own_ns: npt.NDArray[np.int64], steps: tuple[ClockStep, ...]) -> npt.NDArray[np.int64]:
+        uncertain = np.full(len(own_ns), self.usual_ns, dtype=np.int64)
+        for step in steps:
             within = (own_ns >= step.from_ns) & (own_ns <= step.to_ns)
             uncertain[within] = np.maximum(uncertain[within], step.uncertainty_ns)
         return uncertain
+
+    @property
+    def aligned_steps(self) -> tuple[ClockStep, ...]:
+        """Its steps on the reference clock."""
+        ends = np.array([(step.from_ns, step.to_ns) for step in self.steps], dtype=np.int64).reshape(-1, 2)
+        return tuple(
+            ClockStep(from_ns=int(begin), to_ns=int(end), uncertainty_ns=step.uncertainty_ns)
+            for (begin, end), step in zip(self.align(ends.ravel()).reshape(-1, 2), self.steps, strict=True)
+        )
 
     def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Times of this rank's clock on the reference clock."""

@@ -14,8 +14,9 @@ straightened the clock out, yet leave open more of a time than MOST_OPEN of what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.formatting import seconds
-from e2c_dl.trace.model import GRADIENT, RankTrace, Trace
+from e2c_dl.trace.certainty import in_steps
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 4.0  # of the designed jitter: by so much a normally distributed delay may be less
@@ -37,6 +39,8 @@ class Untrusted:
 
     between: frozenset[str] = frozenset()  # beside those of other hosts
     within: frozenset[str] = frozenset()  # nor lengths of time on their own clock
+    iterations: Mapping[str, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
+    """Host -> iterations in which its clock stepped, as exchanges tell: lengths of others are to be believed."""
     limitations: tuple[Limitation, ...] = ()
 
 
@@ -50,7 +54,7 @@ def untrusted_clocks(trace: Trace, carried: Sequence[ObservedLink], windows: Win
     }  # fmt: skip
     stepped = {host for pair in wrong for host in _blamed(pair, early)}
     bent = {rank.host for rank in trace.ranks if _is_bent(rank)}
-    limitations = []
+    limitations = [*_about_steps(trace)]
     if stepped:
         by_s = seconds(-min(least[pair] for pair in wrong) / 1e9)
         void = f"Clocks of {{}} contradict the others' by up to {by_s}: no verdict on what these compute"
@@ -60,6 +64,7 @@ def untrusted_clocks(trace: Trace, carried: Sequence[ObservedLink], windows: Win
         limitations.append(Limitation.of(sentence, "host", sorted(bent - stepped)))
     return Untrusted(
         between=frozenset(stepped | {*trace.facts.get("hosts_without_clock", ())}), within=frozenset(stepped | bent),
+        iterations={rank.host: _iterations_in_steps(rank) for rank in trace.ranks if rank.clock.steps},
         limitations=tuple(limitations),
     )  # fmt: skip
 
@@ -105,4 +110,19 @@ def _is_bent(rank: RankTrace) -> bool:
     spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
     iterations = max(1, len(np.unique(spans["iteration"])))
     computed_ns = float((spans["end_ns"] - spans["start_ns"]).sum()) / iterations
-    return rank.clock.uncertainty_ns > MOST_OPEN * computed_ns
+    return rank.clock.usual_ns > MOST_OPEN * computed_ns
+
+
+def _iterations_in_steps(rank: RankTrace) -> list[int]:
+    found = np.unique(rank.spans["iteration"][in_steps(rank) & (rank.spans["phase"] != Phase.TRAINING)])
+    return [int(each) for each in found if each >= 0]
+
+
+def _about_steps(trace: Trace) -> Iterator[Limitation]:
+    """What is left out, or stays uncertain, since clocks were seen to step."""
+    stepped = [rank for rank in trace.ranks if rank.clock.steps]
+    if stepped:
+        most_s = seconds(max(rank.clock.uncertainty_ns for rank in stepped) / 1e9)
+        left = sum(len(_iterations_in_steps(rank)) for rank in stepped)
+        what = f"up to {most_s} while nobody asked them; {left} iterations in which they did are not judged"
+        yield Limitation.of(f"Clocks of {{}} stepped by {what}.", "host", [rank.host for rank in stepped])
