@@ -184,7 +184,7 @@ class Archive:
         for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
             self._replace(raw, SPANS, functools.partial(convert, raw.parent, began_ns))
         for raw in sorted((self.path / HOSTS).glob(f"*/{CONNECTIONS_RAW}")):
-            self._replace(raw, CONNECTIONS, functools.partial(convert_samples, raw.parent))
+            self._replace(raw, CONNECTIONS, functools.partial(convert_samples, raw.parent, began_ns))
         self._run_file.release()
         try:
             # The reserve is gone by now: the manifest would list it.

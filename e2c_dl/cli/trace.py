@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.options import PATH
 
 if TYPE_CHECKING:
     from e2c_dl.campaign.traced import Ran
 
+LEAST_CAP_BYTES = 1 << 16
 STILL_WRITING_S = 10.0  # how long ranks may take to end after the command has
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--archive", type=PATH, help="Where the traces are kept [default: runs/traced-TIME-RUN].")
 @click.option("--layer", default="all", show_default=True, help="Layer that this host's ranks are of.")
+@click.option(
+    "--cap",
+    help="Size that a rank's trace may have: from half of it on, only slow iterations are kept [default: 1GiB].",
+)
 @click.option("--scenario", type=PATH, help="The scenario that designed the network and the hosts, to compare with.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def trace(archive: Path | None, layer: str, scenario: Path | None, command: tuple[str, ...]) -> None:
+def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | None, command: tuple[str, ...]) -> None:
     """Run COMMAND, a training script as it is, and trace every rank that it starts on this host.
 
     COMMAND is `python main.py ...`, or a launcher's: `torchrun --nproc-per-node 2 main.py`, `horovodrun -np 2 python
@@ -42,13 +48,27 @@ def trace(archive: Path | None, layer: str, scenario: Path | None, command: tupl
         raise click.UsageError(f"{place}: is an archive already; name a new directory with --archive")
     if scenario is not None:
         load(scenario)
+    settings = Settings(archive=place, layer=layer, cap_bytes=LARGE_BYTES if cap is None else _size(cap))
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     begun_s = time.time()
-    code = launch.run(command, Settings(archive=place, layer=layer).environment(os.environ))
+    code = launch.run(command, settings.environment(os.environ))
     sys.stdout.flush()
     _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made, begun_s)
     sys.exit(code)
+
+
+def _size(cap: str) -> int:
+    """Raises: click.UsageError for no size, or one that holds no trace."""
+    from e2c_dl.units import parse_size
+
+    try:
+        size_bytes = parse_size(cap)
+    except ValueError as error:
+        raise click.UsageError(f"--cap {cap}: {error}") from error
+    if not LEAST_CAP_BYTES <= size_bytes <= LARGE_BYTES:
+        raise click.UsageError(f"--cap {cap}: a trace has {LEAST_CAP_BYTES >> 10} KiB to {LARGE_BYTES >> 30} GiB")
+    return size_bytes
 
 
 def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s: float) -> None:

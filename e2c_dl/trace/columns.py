@@ -32,7 +32,7 @@ from e2c_dl.trace.warm_up import warm_up
 VERSION = 2
 METADATA = b"e2c_dl"
 TIMES = ("posted_ns", "start_ns", "end_ns")
-_NAMES = pa.dictionary(pa.int32(), pa.string())
+NAMES = pa.dictionary(pa.int32(), pa.string())
 _WITH_BYTES = (Phase.SEND, Phase.RECEIVE, Phase.COLLECTIVE, Phase.FLOW, Phase.COPY, Phase.CHECKPOINT)
 _WITH_KIND = (Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE)
 
@@ -57,10 +57,10 @@ _SINCE = "ns since training began, reference clock"
 _OWN = "ns, the host's own clock"
 COLUMNS = (
     Column("rank", pa.int32(), "", "number of the worker in its run, from 0"),
-    Column("host", _NAMES, "", "name of the host that the worker ran on"),
-    Column("layer", _NAMES, "", "layer of the host, such as edge, fog or cloud"),
-    Column("phase", _NAMES, "", "what the span is of: forward, backward, send, await_message, iteration ..."),
-    Column("kind", _NAMES, "", "which collective: all_reduce, broadcast ...; null: none", 0),
+    Column("host", NAMES, "", "name of the host that the worker ran on"),
+    Column("layer", NAMES, "", "layer of the host, such as edge, fog or cloud"),
+    Column("phase", NAMES, "", "what the span is of: forward, backward, send, await_message, iteration ..."),
+    Column("kind", NAMES, "", "which collective: all_reduce, broadcast ...; null: none", 0),
     Column("iteration", pa.int32(), "", "number of the iteration, from 0; null: outside of iterations", -1),
     Column("warm_up", pa.bool_(), "", "of one of the first two iterations, which averages leave out"),
     Column("bucket", pa.int16(), "", "number of the piece of the gradient; null: none", -1),

@@ -15,6 +15,7 @@ an iteration after its end goes where the others went.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import threading
 from collections import deque
@@ -28,6 +29,7 @@ REMEMBERED = 101  # iterations
 DECIDED = 64  # iterations whose late spans still find their way
 MOST_HELD = 20_000  # spans in memory: 3 MB; more of an iteration than that are not kept
 SPAN_BYTES = RECORD_BYTES + 2 * HEAD.size + 8  # alone in its frame, after one that tells of dropped ones
+_ITERATION = int(Phase.ITERATION)  # compared faster than the enum
 _END_BYTES = 8192  # for headers, the TRAINING span, the last count
 
 
@@ -36,22 +38,28 @@ class SlowOnly:
 
     def __init__(self, cap_bytes: int, keep: Callable[[bytes], None], drop: Callable[[int], None]) -> None:
         self._most = max(0, cap_bytes - _END_BYTES) // SPAN_BYTES  # spans
+        self._half = self._kept = self._most // 2  # the first half is kept by whoever asks free()
         self._keep, self._drop = keep, drop
-        self._kept = 0
+        self._numbers = itertools.count()  # of the spans recorded: its next is atomic
+        self._choosing = False  # the first half is over
         self._held: dict[int, list[bytes]] = {}
         self._waiting = 0  # spans in _held
         self._lasted: deque[int] = deque(maxlen=REMEMBERED)
         self._slow: dict[int, bool] = {}  # the last iterations that ended -> whether they are kept
         self._turn = threading.Lock()
 
+    def free(self, phase: int) -> bool:
+        """Whether a span of ``phase``, recorded now, is kept whatever it is, and need not be offered. Takes no lock."""
+        if next(self._numbers) >= self._half:
+            self._choosing = True
+        return not self._choosing and phase != _ITERATION
+
     def offer(self, record: bytes, phase: int, iteration: int, lasted_ns: int) -> None:
-        """A span that was recorded."""
+        """A span that is not :meth:`free`."""
         with self._turn:
             if phase == Phase.ITERATION:
                 self._lasted.append(lasted_ns)
-            if 2 * self._kept < self._most:
-                self._take(record)
-            elif phase == Phase.TRAINING:  # by it a trace is complete
+            if (phase == Phase.ITERATION and not self._choosing) or phase == Phase.TRAINING:
                 self._keep(record)
             elif phase == Phase.ITERATION:
                 self._take(record)

@@ -92,7 +92,7 @@ class Recorder:
             iteration, task, peer_task, bucket, src, dst, staleness, phase, kind,
         )
         # fmt: on
-        if self._keeping is None:
+        if self._keeping is None or self._keeping.free(phase):
             self._log.append(SPANS, record)
         else:
             self._keeping.offer(record, phase, iteration, end_ns - start_ns)

@@ -33,16 +33,18 @@ from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace import connection_columns
+from e2c_dl.trace.clock import read_alignment
 from e2c_dl.trace.log import read_log
-from e2c_dl.trace.model import MOST_NS
+from e2c_dl.trace.model import MOST_NS, ClockAlignment
 
-RAW, PARQUET = "connections.bin", "connections.parquet"
+RAW, PARQUET, CLOCK = "connections.bin", "connections.parquet", "clock.json"
 SAMPLE_KIND, CONNECTION_KIND = 1, 2
 SAMPLE = struct.Struct("<qQiHHI")
 VERSION = 1
 _METADATA = b"e2c_dl"
 _MOST_RAW = 1024  # a struct tcp_info has some 300 bytes
-_COLUMNS = {"time_ns": "int64", "cookie": "uint64", "iteration": "int32", "family": "uint16", "raw": "binary"}
+_COLUMNS = ("own_time_ns", "cookie", "iteration", "family", "raw")  # of the table, from which the others were made
 _Row = tuple[int, int, int, int, bytes]
 
 
@@ -65,6 +67,8 @@ class SamplesFacts(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     version: int = VERSION
     connections: tuple[Connection, ...] = ()
+    clock: ClockAlignment | None = None  # by which a table's times were made
+    origin_ns: int | None = None  # when training began, on the reference clock
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,23 +115,30 @@ def read_samples(folder: Place | Path) -> Samples | None:
     return _read_raw(place / RAW) if (place / RAW).exists() else None
 
 
-def convert_samples(host_dir: Path) -> Path:
+def convert_samples(host_dir: Path, origin_ns: int | None = None) -> Path:
     """Writes ``host_dir``/connections.parquet from its connections.bin, reads it back and compares; the raw file stays.
 
+    ``origin_ns``: when the run's training began, on the reference clock; times are aligned by the host's clock.json.
     Raises: ArchiveError, if there is none, it cannot be read, or what was written is not what was read.
     """
     samples = _read_raw(Place(host_dir) / RAW)
+    clock = read_alignment(Place(host_dir) / CLOCK) if (host_dir / CLOCK).exists() else None
     facts = SamplesFacts(
         rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost,
-        connections=tuple(samples.connections.values()),
+        connections=tuple(samples.connections.values()), version=connection_columns.VERSION, origin_ns=origin_ns,
+        clock=clock,
     )  # fmt: skip
-    columns = {name: getattr(samples, name) for name in _COLUMNS if name != "raw"}
-    table = pa.table({**columns, "raw": pa.array(samples.raw, type=pa.binary())})
+    own = {name: getattr(samples, name) for name in ("time_ns", "cookie", "iteration", "family", "raw")}
+    ends = [samples.connections[cookie] for cookie in samples.cookie.tolist()]
+    try:
+        table = connection_columns.to_table(samples.rank, samples.host, own, ends, clock=clock, origin_ns=origin_ns)
+    except (pa.ArrowException, OverflowError) as error:  # a rank or a family that is none
+        raise ArchiveError(f"{host_dir / RAW}: cannot be a table: {error}; {codec.DAMAGED}") from error
     table = table.replace_schema_metadata({_METADATA: msgspec.json.encode(facts)})
     target = host_dir / PARQUET
     try:
         with whole(target) as place:
-            pq.write_table(table, place, compression="zstd")
+            pq.write_table(table, place, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
     again = _read_parquet(Place(target.parent) / PARQUET)
@@ -196,20 +207,21 @@ def _samples(facts: SamplesFacts, rows: list[_Row], connections: dict[int, Conne
 def _read_parquet(place: Place) -> Samples:
     with placed(place).opened() as content:
         try:
-            file = pq.ParquetFile(content)
+            file = pq.ParquetFile(content, page_checksum_verification=True)
             if file.metadata.num_rows * SAMPLE.size > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} samples, as no run does; remove it")
-            table = file.read()
+            read = file.read()
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read it: {reason}; run e2c-dl verify on the archive") from error
-    text = (table.schema.metadata or {}).get(_METADATA, b"")
+    text = (read.schema.metadata or {}).get(_METADATA, b"")
     facts = codec.decode(text, SamplesFacts, f"{place}: its metadata")
-    if {column.name: str(column.type) for column in table.schema} != _COLUMNS or facts.version != VERSION:
+    if facts.version != connection_columns.VERSION or not read.schema.equals(connection_columns.SCHEMA):
         raise ArchiveError(f"{place}: its columns are not those of samples; {codec.DAMAGED}")
-    if any(table.column(name).null_count for name in _COLUMNS):
+    told = [read.column(name).fill_null(-1) if name == "iteration" else read.column(name) for name in _COLUMNS]
+    if any(column.null_count for column in told):
         raise ArchiveError(f"{place}: a value is missing in a sample; {codec.DAMAGED}")
-    rows = list(zip(*(table.column(name).to_pylist() for name in _COLUMNS), strict=True))
+    rows = list(zip(*(column.to_pylist() for column in told), strict=True))
     known = [_connection(json.dumps(msgspec.to_builtins(one)).encode()) for one in facts.connections]
     described: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
     return _samples(facts, rows, described, facts.lost + len(known) - len(described))

@@ -95,8 +95,9 @@ class Session:
         self.ranks = ranks
         self._folder = folder.make(self.settings.archive, ranks)
         self._recorder = Recorder(
-            self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer
-        )
+            self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer,
+            cap_bytes=self.settings.cap_bytes,
+        )  # fmt: skip
         folder.begin(self._folder, ranks, self.settings.layer)
         while self._early:
             args, fields = self._early.popleft()

@@ -7,19 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2c_dl.beneath import LARGE_BYTES
+
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
 TRACE = "E2CDL_TRACE"
 LAYER = "E2CDL_LAYER"
+CAP = "E2CDL_TRACE_CAP"
+"""Bytes that the file of a rank may have; unless said otherwise what a reader takes."""
 RANK_PROCESS = "E2CDL_RANK_PROCESS"
 """Of a rank's children: who began them. They are none, whatever they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where the traces of a run are left on this host, and which layer of the run it is."""
+    """Where the traces of a run are left on this host, how large each may get, and which layer of the run it is."""
 
     archive: Path
     layer: str = "all"
+    cap_bytes: int = LARGE_BYTES
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Settings | None:
@@ -28,10 +33,12 @@ class Settings:
         began = environment.get(RANK_PROCESS)
         if not archive or (began is not None and began != str(os.getpid())):
             return None
-        return cls(archive=Path(archive), layer=environment.get(LAYER) or "all")
+        cap = environment.get(CAP, "")
+        cap_bytes = min(int(cap), LARGE_BYTES) if cap.isascii() and cap.isdigit() else LARGE_BYTES
+        return cls(archive=Path(archive), layer=environment.get(LAYER) or "all", cap_bytes=cap_bytes)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` for a command all of whose Python processes attach by themselves."""
         path = os.pathsep.join([str(BOOTSTRAP), *filter(None, [base.get("PYTHONPATH")])])
         kept = {name: value for name, value in base.items() if name != RANK_PROCESS}
-        return {**kept, "PYTHONPATH": path, TRACE: str(self.archive), LAYER: self.layer}
+        return {**kept, "PYTHONPATH": path, TRACE: str(self.archive), LAYER: self.layer, CAP: str(self.cap_bytes)}
