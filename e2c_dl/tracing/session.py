@@ -46,6 +46,7 @@ class Session:
         self.iteration = -1
         self.iterations_done = 0
         self.forwarded = False  # in this iteration
+        self.preparing = False  # a library makes steps that train nothing, as Horovod does to find an optimizer's state
         self.explicit = False  # the script itself says where iterations begin and end
         self._early: deque[tuple[tuple[Any, ...], dict[str, Any]]] = deque(maxlen=EARLY)
         self._recorder: Recorder | None = None

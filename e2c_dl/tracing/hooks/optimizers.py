@@ -51,7 +51,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     def began(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
-        if session is None or session.task() != 0:
+        if session is None or session.preparing or session.task() != 0:
             return
         steps.depth += 1
         session.active()
@@ -59,7 +59,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     def ended(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
-        if session is None or not steps.depth or session.task() != 0:
+        if session is None or session.preparing or not steps.depth or session.task() != 0:
             return
         steps.depth -= 1
         session.lane.leave()

@@ -211,12 +211,12 @@ class Called:
                     return original(*args, **kwargs)
                 seq = session.next_seq()
                 nbytes = nbytes_of(args[0]) if args else 0
-                self._within = True
+                self._within = session.preparing = True
                 start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq)
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    self._within = False
+                    self._within = session.preparing = False
                     session.record(
                         Phase.COLLECTIVE, start_ns, start_ns, session.lane.leave(), seq=seq, nbytes=nbytes, kind=kind
                     )

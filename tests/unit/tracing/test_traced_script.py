@@ -156,6 +156,6 @@ def test_two_ranks_of_horovod_compute_what_they_compute_untraced(tmp_path: Path)
     archive = open_archive(tmp_path / "archive")
     for rank in archive.trace().ranks:
         found = phases(rank)
-        assert found["ITERATION"] == found["STEP"] == 8
+        assert found["ITERATION"] == 8, "Horovod's own step, before training, is none"
         assert min(found["BACKWARD"], found["COLLECTIVE"]) >= 16, "in buckets"
     assert list((archive.path / "hosts").glob("*/timeline.json"))
