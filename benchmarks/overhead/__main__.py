@@ -98,10 +98,8 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
     seconds = measured["seconds"]
     iteration_ms = 1e3 * float(np.median(seconds["off"]))
     on, kineto = interval(seconds["off"], seconds["on"]), interval(seconds["off"], seconds["kineto"])
-    own_us, allowed_us = (
-        measured["own_us"] + measured["threads"] * SHORTEST_MS * 1e3,
-        OWN_US + SPAN_US * measured["spans"],
-    )
+    own_us = measured["own_us"] + measured["threads"] * iteration_ms * 1e3
+    allowed_us = OWN_US + SPAN_US * measured["spans"]
     where = f"{framework} {model}"
     missed = []
     if on[2] > LONGEST_PERCENT:

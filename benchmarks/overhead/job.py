@@ -24,6 +24,7 @@ from torch import nn
 
 from benchmarks.overhead.models import MODELS
 from e2c_dl.tracing import attached
+from e2c_dl.tracing.samplers import FLUSH_EVERY_S
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
 
@@ -132,23 +133,24 @@ def measure(
     train(model, optimizer, loader, WARM)
     session = tracer.session
     assert session is not None
-    written_before, done_before, threads_before = size(folder), session.iterations_done, thread_cpu_ns()
-    begun_ns = time.monotonic_ns()
+    written_before, done_before, threads_ns, lasted_ns = size(folder), session.iterations_done, 0, 0
     tracer.detach()
     for kind in order:
         if kind == "on":
             tracer.attach()
         with profiling(kind) as export:
             train(model, optimizer, loader, WARM)
+            begun_ns, threads_before = time.monotonic_ns(), thread_cpu_ns()
             seconds[kind].append(train(model, optimizer, loader, ITERATIONS))
         if kind == "on":
+            threads_ns += thread_cpu_ns() - threads_before
+            lasted_ns += time.monotonic_ns() - begun_ns
             tracer.detach()
         if kind == "kineto":
             kineto_bytes += export()
-    time.sleep(0.5)  # what is in memory is written
+    time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
     traced = session.iterations_done - done_before
-    on_disk, threads_ns = size(folder) - written_before, thread_cpu_ns() - threads_before
-    lasted_ns = time.monotonic_ns() - begun_ns
+    on_disk = size(folder) - written_before
     own_ns, spans = counted(tracer, lambda: train(model, optimizer, loader, WARM + ITERATIONS))
     profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
     return {

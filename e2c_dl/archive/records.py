@@ -189,6 +189,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     emulation: dict[str, Any] = {}  # what became of it: agent, clock, ...
     congestion_control: dict[str, Any] = {}  # asked; in_force by peer
     buffers: dict[str, Any] = {}  # limits; at_start by peer
-    gpu: dict[str, Any] = {}  # device: the rank's own; gpus of the host by NVML, or unknown: why there are none
+    gpu: (
+        dict[str, Any] | None
+    ) = {}  # null in format 1; device: the rank's own; gpus of the host by NVML, or unknown: why there are none
     sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them
     timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony and systemd say

@@ -60,8 +60,13 @@ def _end_emulation(campaign: Campaign) -> None:
 
 
 def _finalize(campaign: Campaign) -> None:
-    """For all hosts at once, or not at all: Ansible would wait for those that do not answer."""
-    if campaign.gone:
+    """For all hosts at once, or not at all: Ansible would wait for those that do not answer.
+
+    Nor where the archive is gone: its folder would be made anew for what is fetched, and half an archive in it.
+    """
+    if not (campaign.archive_path / layout.RUN).is_file():
+        campaign.console.say(f"the workflow's finalize is left out, as {campaign.archive_path} is there no more")
+    elif campaign.gone:
         campaign.console.say(f"the workflow's finalize is left out, as it would wait for {', '.join(campaign.gone)}")
     else:
         with campaign.hosts_up():
@@ -132,6 +137,7 @@ def verify(campaign: Campaign) -> None:
 
 def close(campaign: Campaign) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
+    shutil.rmtree(campaign.fetch_dir, ignore_errors=True)  # of a release that failed: its links lead out of the archive
     left, found = open_archive(campaign.archive_path), list(campaign.events)
     if campaign.launched:
         # A program of the user's says by its exit status alone how it ended, and the workflow's step fails with it.

@@ -38,12 +38,13 @@ def summary(archive: Path, as_json: bool) -> None:
 
     open_archive(archive)  # is one
     ranks, problems = summarize(Place(archive) / layout.HOSTS)
-    for problem in problems:
-        click.echo(f"e2c-dl: {visible(problem, breaks='')}; left out", err=True)
+    left_out = [visible(problem, breaks="") for problem in problems]
     if as_json:
-        click.echo(json.dumps([_values(rank) for rank in ranks], indent=1))
+        click.echo(json.dumps({"ranks": [_values(rank) for rank in ranks], "left_out": left_out}, indent=1))
         return
     _print(ranks)
+    for problem in left_out:
+        click.echo(f"{problem}; left out")
 
 
 def _values(rank: RankTimes) -> dict[str, Any]:

@@ -78,6 +78,9 @@ class Clocks:
             HostRecords(self._recording.folder).amend_facts(timekeeping=self._timekeeping)
             self._timekeeping = None
 
+    def on_rest(self, resting: bool) -> None:
+        """Clocks go on meanwhile, and so do exchanges."""
+
     def on_end(self) -> None:
         """The alignment holds until now; whatever could not be done is said."""
         self._over.set()

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 from e2c_dl.tracing.rendezvous import Ranks
 
+FLUSH_EVERY_S = 0.9
+"""Between two writings of a script's traces: what a kill costs. Rarer than in runs, as it is somebody else's CPU."""
+
 
 class Recording(Protocol):
     """What a sampler may know of the trace that it samples for."""
@@ -44,6 +47,10 @@ class Sampler(Protocol):
 
     def on_iteration(self, iteration: int, ended_ns: int) -> None:
         """An iteration has ended (monotonic clock): take a sample, in microseconds."""
+        ...
+
+    def on_rest(self, resting: bool) -> None:
+        """The hooks are taken away for a while, or are back: threads rest as long."""
         ...
 
     def on_end(self) -> None:

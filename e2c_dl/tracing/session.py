@@ -25,7 +25,7 @@ from e2c_dl.tracing import folder
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
-from e2c_dl.tracing.samplers import Sampler
+from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
 
 EARLY = 10_000  # spans kept until it is known whose they are
@@ -97,7 +97,7 @@ class Session:
         self._folder = folder.make(self.settings.archive, ranks)
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer,
-            cap_bytes=self.settings.cap_bytes,
+            cap_bytes=self.settings.cap_bytes, flush_every_s=FLUSH_EVERY_S,
         )  # fmt: skip
         folder.begin(self._folder, ranks, self.settings.layer)
         while self._early:
@@ -160,6 +160,12 @@ class Session:
     def outside(self) -> None:
         """No iteration is under way."""
         self.iteration, self._begun_ns = -1, None
+
+    def rest(self, resting: bool) -> None:
+        """Nothing is recorded for a while, or it goes on."""
+        self.outside()
+        self.lane.clear()
+        self._each(lambda sampler: sampler.on_rest(resting))
 
     def next_seq(self, group: int = -2) -> int:
         """Number of the next collective in ``group``; -2: all ranks."""
@@ -226,7 +232,7 @@ class Session:
         for sampler in tuple(self._samplers):
             try:
                 act(sampler)
-            except (E2cDlError, OSError) as error:
+            except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
                 self._samplers.remove(sampler)
                 self.limited(f"{type(sampler).__name__} ended early: {error}")
 

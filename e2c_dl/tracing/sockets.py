@@ -17,7 +17,7 @@ from e2c_dl.trace.samples import Connection
 from e2c_dl.trace.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
 from e2c_dl.trace.sockets.sampler import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
-from e2c_dl.tracing.samplers import Recording
+from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Recording
 
 SOCKETS_OF = "E2CDL_SOCKETS_OF"
 """Process ids, with commas between: others of this host that carry the rank's messages, such as a launcher's."""
@@ -40,7 +40,7 @@ class Sockets:
         self._sampler = SocketSampler(
             recording.folder / layout.CONNECTIONS_RAW, rank=ranks.own.rank, host=recording.folder.name,
             more={"machine": ranks.own.host}, source=_source(recording), iteration=recording.iteration,
-            rank_of=_ranks_by_address(ranks),
+            rank_of=_ranks_by_address(ranks), flush_every_s=FLUSH_EVERY_S,
             on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
         )  # fmt: skip
 
@@ -48,6 +48,11 @@ class Sockets:
         """A round, whose samples belong to ``iteration``."""
         if self._sampler is not None:
             self._sampler.iteration(iteration + 1)
+
+    def on_rest(self, resting: bool) -> None:
+        """No rounds meanwhile."""
+        if self._sampler is not None:
+            self._sampler.rest(resting)
 
     def on_end(self) -> None:
         """A last round; what all of them cost is told in facts.json."""

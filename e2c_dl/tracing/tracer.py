@@ -69,13 +69,14 @@ class Tracer:
         for patches in self._installed.values():
             patches.undo()  # what they wrap is put back
         if self.session is not None:
-            self.session.outside()
-            self.session.lane.clear()
+            self.session.rest(True)
 
     def attach(self) -> None:
         """Hooks that were taken away are back."""
         for install in tuple(self._installed):
             self._install(install)
+        if self.session is not None:
+            self.session.rest(False)
 
     def end(self) -> None:
         """The session is over, if there is one."""

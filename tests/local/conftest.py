@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,14 @@ from e2c_dl.testbeds import registry
 
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tun_for_all() -> None:
+    """/dev/net/tun is everybody's, as udev leaves it on Debian: tests of ordinary users make their relay's devices."""
+    tun = Path("/dev/net/tun")
+    if os.geteuid() == 0 and tun.exists() and tun.stat().st_mode & 0o666 != 0o666:
+        tun.chmod(0o666)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,8 +1,11 @@
 """The playbook on a host that has nothing: our wheel and pinned dependencies, offline; a second run changes nothing."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +24,15 @@ pytestmark = [pytest.mark.local, pytest.mark.machine_network, pytest.mark.slow]
 
 
 @pytest.fixture
-def access():
+def seen_by_hosts():
+    """A folder of this machine that its hosts see, too: their /tmp is their own."""
+    folder = Path(tempfile.mkdtemp(prefix="e2cdl-install-", dir="/var/lib"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def access(seen_by_hosts):
     run = registry.begin(registry.new_run_id(), scenario="install", choose_slot=addresses.free_slot)
     tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
     testbed = NamespaceHosts(run, [HostSpec(name="edge-1")], backend=Backend.TC, tcp=tcp)
@@ -31,8 +42,8 @@ def access():
         testbed.down()
 
 
-def test_installs_once_and_changes_nothing_the_second_time(access, tmp_path, monkeypatch):
-    wheel, wheelhouse, venv = wheel_of_this_tree(), tmp_path / "wheelhouse", tmp_path / "venv"
+def test_installs_once_and_changes_nothing_the_second_time(access, seen_by_hosts, tmp_path, monkeypatch):
+    wheel, wheelhouse, venv = wheel_of_this_tree(), seen_by_hosts / "wheelhouse", tmp_path / "venv"
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheelhouse)]
     subprocess.run([*download, "--constraint", str(resources.constraints_file()), str(wheel)], check=True)
     monkeypatch.chdir(tmp_path)

@@ -131,6 +131,8 @@ class Place:
         """File below RUN_DIR/bin -> its text; to be made executable."""
         said = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(self.exported.items()))
         python, interface = shlex.quote(self.python), f"--network-interfaces {shlex.quote(self.device)} "
+        if len(self.members) == 1:
+            interface = ""  # ranks of one host meet over its loopback, and fail if another is named
         path = f"{shlex.quote(self.run_dir)}/ssh:{shlex.quote(self.bin)}"
         plain = _PYTHON.format(exports=said, python=python)
         return {

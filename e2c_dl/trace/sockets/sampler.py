@@ -3,7 +3,10 @@
 ::
 
     main thread   --iteration(i)-------iteration(i+1)-----      a round each: all connections, some 2 us each
-    own thread    ---round----round----round----round-----      at rate_hz; every 0.5 s it looks for new connections
+    own thread    ---round----round----round----round-----      at rate_hz, where iterations are longer than that
+
+New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to every 4 s:
+counters tell all that a connection did since it began.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
@@ -22,12 +25,12 @@ from typing import Any, Protocol
 import msgspec
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.log import Log
+from e2c_dl.trace.log import FLUSH_EVERY_S, Log
 from e2c_dl.trace.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
 from e2c_dl.trace.sockets.own import OwnSockets
 
 RATE_HZ = 10.0
-RESCAN_S = 0.5
+RESCAN_S, RESCAN_MOST_S = 0.5, 4.0
 APART_S = 0.005  # iterations that are shorter share a round
 RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
 """(rank, host) that an (address, port) belongs to, as far as is known."""
@@ -64,7 +67,7 @@ class SocketSampler:
         self, path: Path, *, rank: int, host: str, more: Mapping[str, Any] | None = None, source: Source | None = None,
         clock: Callable[[], int] = time.monotonic_ns, own_ns: Callable[[int], int] | None = None,
         rate_hz: float = RATE_HZ, iteration: int = -1, rank_of: RankOf | None = None, cap_bytes: int | None = None,
-        on_failure: Callable[[TrainingError], None] = lambda _: None,
+        flush_every_s: float = FLUSH_EVERY_S, on_failure: Callable[[TrainingError], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.rounds = 0
         self._source = source or OwnSockets()
@@ -72,13 +75,16 @@ class SocketSampler:
         self._rank_of = rank_of
         self._iteration = iteration
         self._active: set[int] = set()  # cookies of those that have moved since the iteration began
-        self._scan_due_s = self._next_s = 0.0
-        self._main_scans = rate_hz <= 0  # else the thread does, so that no iteration waits for it
+        self._scan_due_s = self._next_s = self._last_s = 0.0
+        self._scan_every_s = RESCAN_S
+        self._resting = False
+        self._main_scans = rate_hz <= 0  # else the thread does, unless iterations are too short for it
         self._used_ns = 0
         self._round = threading.Lock()
         self._process = os.getpid()
         self._closing = threading.Event()
-        self._log = Log(path, header(rank, host, more), cap_bytes=cap_bytes, on_failure=on_failure)
+        told = header(rank, host, more)
+        self._log = Log(path, told, cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=on_failure)
         self._thread = threading.Thread(target=self._sample_for_ever, args=(rate_hz,), name="sockets", daemon=True)
         self._sample(ends=False, then=None, scan=True)
         if rate_hz > 0:
@@ -98,7 +104,12 @@ class SocketSampler:
             self._iteration = number
             return
         self._next_s = now_s + APART_S
-        self._sample(ends=True, then=number, scan=self._main_scans)
+        overdue = now_s >= self._scan_due_s + RESCAN_S
+        self._sample(ends=True, then=number, scan=self._main_scans or overdue)
+
+    def rest(self, resting: bool) -> None:
+        """No more rounds between iterations, or again some."""
+        self._resting = resting
 
     def close(self) -> None:
         """A last round, and the end of the file. A second call does nothing."""
@@ -120,7 +131,8 @@ class SocketSampler:
 
     def _sample_for_ever(self, rate_hz: float) -> None:
         while not self._closing.wait(1 / rate_hz) and self._log.failure is None:
-            self._sample(ends=False, then=None, scan=True)
+            if not self._resting and time.monotonic() >= self._last_s + 1 / rate_hz:  # else an iteration has just ended
+                self._sample(ends=False, then=None, scan=True)
 
     def _sample(self, *, ends: bool, then: int | None, scan: bool) -> None:
         """One round. ``ends``: an iteration is over, and ``then`` begins; ``scan``: look for new connections if due."""
@@ -140,11 +152,14 @@ class SocketSampler:
             if then is not None:
                 self._iteration = then
             self.rounds += 1
+            self._last_s = time.monotonic()
             self._used_ns += time.thread_time_ns() - began_ns
 
     def _rescan(self) -> None:
-        self._scan_due_s = time.monotonic() + RESCAN_S
-        for connection in self._source.rescan():
+        found = self._source.rescan()
+        self._scan_every_s = RESCAN_S if found else min(2 * self._scan_every_s, RESCAN_MOST_S)
+        self._scan_due_s = time.monotonic() + self._scan_every_s
+        for connection in found:
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
             told = msgspec.structs.replace(connection, rank=rank, host=host)
             self._log.append(CONNECTION_KIND, msgspec.json.encode(told))

@@ -54,6 +54,7 @@ def session(tmp_path: Path) -> experiment.Session:
     return experiment.Session(
         scenario_dir=source,
         artifacts_dir=tmp_path / "artifacts",
+        fetch_dir=tmp_path / "fetched",
         state_dir=tmp_path,
         hosts=9,
         provider=upstream.make_provider(lambda: None, lambda: None),
@@ -71,7 +72,8 @@ def test_a_session_that_succeeds_puts_all_back(session, tmp_path):
         _load_our_service()
         os.environ["ANSIBLE_LEFT_BY_A_PLAY"] = "1"
         inside = state()
-        assert (tmp_path / "s" / session.output_dir / "e2clab.log").is_file()
+        assert (session.log_dir / "e2clab.log").is_file() and session.log_dir.is_relative_to(tmp_path / "s")
+        assert session.output_dir.is_relative_to(tmp_path / "fetched")
         assert "Trainer" in importlib.import_module("e2clab.config").get_available_services()
         assert inside["enoslib"]["ansible_forks"] == 9
         assert inside["environment"]["ANSIBLE_SSH_CONTROL_PATH_DIR"] == str(tmp_path / "ssh")

@@ -139,3 +139,8 @@ def test_why_there_is_no_container_is_said(tmp_path: Path, answers: str, dockerd
 def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
     whole = place(container=Container(name="c", image=None, volumes=("/a:/a",)))
     assert place_of(json.loads(json.dumps(recorded(whole)))) == whole
+
+
+def test_ranks_of_one_host_meet_over_its_loopback(tmp_path: Path) -> None:
+    said = ran(tmp_path, "horovodrun", "-np", "2", "python", "main.py", of=place(members=MEMBERS[1:]))
+    assert said == "-m horovod.runner.launch -np 2 python main.py"

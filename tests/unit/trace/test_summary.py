@@ -80,7 +80,7 @@ def test_the_command_prints_it(hosts: Path) -> None:
     (archive / "run.json").write_text(json.dumps({"format": 2, "run_id": "0badcafe", "outcome": "finished"}))
     said = CliRunner().invoke(summary, [str(archive)], catch_exceptions=False).output
     assert "2 ranks, " in said and "forward" in said and "edge-2" in said
-    rows = json.loads(CliRunner().invoke(summary, [str(archive), "--json"], catch_exceptions=False).output)
+    rows = json.loads(CliRunner().invoke(summary, [str(archive), "--json"], catch_exceptions=False).output)["ranks"]
     assert [row["host"] for row in rows] == ["edge-1", "edge-2"]
     assert rows[1]["complete"] is True and rows[1]["lost"] == {"spans": 0, "damaged_bytes": 0, "dropped": 0}
 
