@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from benchmarks import written
-from benchmarks.analysis.sides import SIDES, Side
+from benchmarks.analysis.sides import SIDES, asked
 from benchmarks.analysis.traces import Case
 
 MILLION_S, TEN_MILLION_S, THOUSAND_RANKS_S = 2.0, 20.0, 60.0
@@ -63,7 +63,7 @@ def main(*, iterations: int, ranks: int, repeats: int, write: bool) -> None:
 def measure(case: Case, repeats: int) -> Measured:
     """Both sides of ``case``, in turns."""
     case.folder()
-    with Side("diagnosis", case) as diagnosis, Side("polars", case) as polars:
+    with asked("diagnosis", case) as diagnosis, asked("polars", case) as polars:
         sides = dict(zip(SIDES, (diagnosis, polars), strict=True))
         for side in sides.values():
             side.run()

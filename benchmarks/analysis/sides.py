@@ -10,44 +10,20 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from benchmarks.analysis.traces import Case
+from benchmarks.asked import Asked
 
 SIDES = ("diagnosis", "polars")
 
 
-class Side:
-    """The process of one side, for one case. Use it as a context."""
-
-    def __init__(self, side: str, case: Case) -> None:
-        arguments = [side, case.strategy, str(case.ranks), str(case.iterations)]
-        command = [sys.executable, "-m", "benchmarks.analysis.sides", *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> Side:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
-    def run(self) -> dict[str, float]:
-        """Its work done once: ``wall_s``, ``cpu_s``, ``peak_bytes`` so far, ``spans``."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        answer: dict[str, float] = json.loads(self._process.stdout.readline())
-        return answer
+def asked(side: str, case: Case) -> Asked:
+    """The process of ``side``; it answers wall_s, cpu_s, peak_bytes so far, spans."""
+    return Asked("benchmarks.analysis.sides", side, case.strategy, str(case.ranks), str(case.iterations))
 
 
 def _diagnosis(case: Case, folder: Path) -> int:

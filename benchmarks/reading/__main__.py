@@ -13,7 +13,7 @@ import click
 
 from benchmarks import written
 from benchmarks.reading.made import LAYOUT, Sizes, make
-from benchmarks.reading.sides import SIDES, Side
+from benchmarks.reading.sides import SIDES, asked
 
 MOST_S, MOST_BYTES, MOST_BYTES_PER_ITERATION = 3.0, 2 * 2**30, 10_000
 BAR = "10 million spans summed up in 3 s and 2 GiB; 10 kB per iteration and rank on disk, recording and table together"
@@ -53,7 +53,7 @@ def main(*, spans: int, ranks: int, repeats: int, write: bool) -> None:
 
 def measure(folder: Path, repeats: int) -> list[Measured]:
     """Both sides over ``folder``, in turns; they must agree on every sum."""
-    with Side("summary", folder) as summary, Side("pandas", folder) as pandas:
+    with asked("summary", folder) as summary, asked("pandas", folder) as pandas:
         sides = dict(zip(SIDES, (summary, pandas), strict=True))
         first = {name: side.run()["seconds"] for name, side in sides.items()}
         ours, theirs = first["summary"], first["pandas"]

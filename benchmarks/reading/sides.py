@@ -10,42 +10,19 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+
+from benchmarks.asked import Asked
 
 SIDES = ("summary", "pandas")
 
 
-class Side:
-    """The process of one side, over the hosts of ``folder``. Use it as a context."""
-
-    def __init__(self, side: str, folder: Path) -> None:
-        command = [sys.executable, "-m", "benchmarks.reading.sides", side, str(folder)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> Side:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.communicate()
-
-    def run(self) -> dict[str, Any]:
-        """Its work done once: ``wall_s``, ``cpu_s``, ``peak_bytes`` so far, ``seconds`` by rank and phase."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+def asked(side: str, folder: Path) -> Asked:
+    """The process of ``side``; it answers wall_s, cpu_s, peak_bytes so far, seconds by rank and phase."""
+    return Asked("benchmarks.reading.sides", side, str(folder))
 
 
 def _summary(folder: Path) -> dict[str, float]:
