@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from e2c_dl.tracing.rendezvous import Ranks
 
 FLUSH_EVERY_S = 0.9
-"""Between two writings of a script's traces: what a kill costs. Rarer than in runs, as it is somebody else's CPU."""
+"""Between two writings of what samplers find, which a kill costs. Rarer than spans: counters tell what was lost."""
 
 
 class Recording(Protocol):

@@ -25,7 +25,7 @@ from e2c_dl.tracing import folder
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
-from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
+from e2c_dl.tracing.samplers import Sampler
 from e2c_dl.tracing.settings import Settings
 
 EARLY = 10_000  # spans kept until it is known whose they are
@@ -97,7 +97,7 @@ class Session:
         self._folder = folder.make(self.settings.archive, ranks)
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer,
-            cap_bytes=self.settings.cap_bytes, flush_every_s=FLUSH_EVERY_S,
+            cap_bytes=self.settings.cap_bytes,
         )  # fmt: skip
         folder.begin(self._folder, ranks, self.settings.layer)
         while self._early:
