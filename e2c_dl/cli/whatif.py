@@ -50,10 +50,10 @@ def whatif(
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.campaign.predicting.library import LibraryRun
     from e2c_dl.campaign.predicting.measured import MeasuredRun
     from e2c_dl.campaign.predicting.rerun import RerunRequest, check
     from e2c_dl.campaign.predicting.rerun import rerun as run_again
+    from e2c_dl.campaign.predicting.scripts import ScriptRun
     from e2c_dl.campaign.predicting.whatif import predict
     from e2c_dl.diagnosis.diagnose import read_run
 
@@ -66,7 +66,7 @@ def whatif(
     if known[1] is None:
         if rerun:
             raise click.UsageError("--rerun: a script of its own trained there; change the network and start it again")
-        script = LibraryRun.of(read, known[0], known[2])
+        script = ScriptRun.of(read, known[0], known[2])
         answer = script.predict(script.asked(sets, without))
         click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
         return

@@ -12,7 +12,6 @@ from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import with_stalls
-from e2c_dl.diagnosis.library import about_library, flow_summaries
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import DESIGN, EXPECTED, ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import Observed, observe
@@ -21,6 +20,7 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries
 from e2c_dl.diagnosis.speed_ups import speed_ups
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.messages import Messages, conservation
@@ -71,7 +71,7 @@ def analyse(
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
-        *about_library(observed),
+        *about_scripts(observed),
     )
     return Report(
         iterations=iterations,

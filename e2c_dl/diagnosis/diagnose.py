@@ -22,7 +22,6 @@ from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.heat import Heat, heat_of
-from e2c_dl.diagnosis.library import library_reference
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.panels import Changed, Recorded
@@ -30,6 +29,7 @@ from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
@@ -97,7 +97,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
             emulation = archive.run.emulation
             designed = reference_of(load(archive.scenario), trace, archive.changes(), emulation, archive.host_facts)
             designed = designed if emulation else replace(designed, compute_factors={})  # nobody slowed it
-        return trace, None, library_reference(trace, archive.host_facts, designed)  # no strategy of it was trained
+        return trace, None, script_reference(trace, archive.host_facts, designed)  # no strategy of it was trained
     scenario = load(archive.scenario)
     return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
 

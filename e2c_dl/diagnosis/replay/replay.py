@@ -8,7 +8,7 @@ The model is happens-before with observed durations. A moment follows::
     AWAIT_BUCKET's end  the end of that bucket's BACKWARD
     AWAIT_MESSAGE's end the message's arrival
     AWAIT_SENT's end    the end of that SEND
-    AWAIT_COLLECTIVE's  the collective is done (:mod:`e2c_dl.diagnosis.replay.library`, for a library that hides its
+    AWAIT_COLLECTIVE's  the collective is done (:mod:`e2c_dl.diagnosis.replay.collectives`, for a library that hides its
     end                 messages)
 
 and messages of one directed link are served one after another (:mod:`e2c_dl.diagnosis.replay.queue`), in the order in
@@ -34,11 +34,11 @@ import numpy as np
 
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.replay.collectives import collective_program
 from e2c_dl.diagnosis.replay.columns import NONE, Longs, Moments, Queue, in_order_of_time
 from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
 from e2c_dl.diagnosis.replay.halves import half_error
-from e2c_dl.diagnosis.replay.library import library_program
 from e2c_dl.diagnosis.replay.program import (
     SpanKey,
     causes,
@@ -177,7 +177,7 @@ def prepare_library(trace: Trace, of: Collectives, flows: Sequence[ObservedFlow]
     """
     intervals = _intervals_ns(trace)
     start_ns = int(intervals[:, 0].min())
-    program = library_program(trace, of, flows, start_ns, intervals[:, 1])
+    program = collective_program(trace, of, flows, start_ns, intervals[:, 1])
     none = np.empty(0, dtype=np.int64)
     queue = queue_of(np.empty(0, dtype=MESSAGE), none, none, {}, start_ns)
     links = [each.element for each in flows]

@@ -4,7 +4,7 @@
 
     /sys, covered by a tmpfs of the host's own while its root is built
       root/                     what becomes /, by pivot_root
-      upper/N  work/N           what is written above the machine's N-th directory: overlayfs
+      upper/N  index/N          what is written above the machine's N-th directory: overlayfs
       fresh/N                   /tmp, /var/tmp and homes: empty, as on a machine that was just installed
 
 As root one layer lies over /, one over each file system mounted below it. In a user namespace no layer can lie over a
@@ -52,8 +52,8 @@ _PSEUDO = re.compile(
 _ODD = re.compile(r"[^\w/.@+=-]")  # in options of a mount, commas and colons mean something else
 _TIMEOUT_S = 10.0
 _TRY = (
-    "mount -t tmpfs none /sys && mkdir /sys/lower /sys/upper /sys/work /sys/root && touch /sys/lower/tried"
-    " && mount -t overlay -o lowerdir=/sys/lower,upperdir=/sys/upper,workdir=/sys/work{more} none /sys/root"
+    "mount -t tmpfs none /sys && mkdir /sys/lower /sys/upper /sys/index /sys/root && touch /sys/lower/tried"
+    " && mount -t overlay -o lowerdir=/sys/lower,upperdir=/sys/upper,workdir=/sys/index{more} none /sys/root"
     " && rm /sys/root/tried && mkdir /sys/root/tried"
 )
 
@@ -115,7 +115,7 @@ class PrivateRoot:
         overlaid = [*enumerate((*self.layers, *self.seen))]
         upper = [(BASE / "upper" / str(i), path) for i, path in overlaid]
         fresh = [(BASE / "fresh" / str(i), path) for i, path in enumerate(self.fresh)]
-        made = [ROOT, *(place for place, _ in [*upper, *fresh]), *(BASE / "work" / str(i) for i, _ in overlaid)]
+        made = [ROOT, *(place for place, _ in [*upper, *fresh]), *(BASE / "index" / str(i) for i, _ in overlaid)]
         lines = [f"mount -t tmpfs -o mode=0755 none {BASE}", _words("mkdir", "-p", *made, *map(_at, self.bare))]
         if _TOP in self.bare:
             lines.append(_words("mount", "--bind", ROOT, ROOT))  # pivot_root takes nothing but a mount
@@ -131,7 +131,7 @@ class PrivateRoot:
         """A line of fstab; none for what cannot be written in one: it is shown read-only."""
         if _ODD.search(str(path)):
             return ""
-        options = f"lowerdir={path},upperdir={BASE}/upper/{number},workdir={BASE}/work/{number}{self.options}"
+        options = f"lowerdir={path},upperdir={BASE}/upper/{number},workdir={BASE}/index/{number}{self.options}"
         return f"none {_at(path)} overlay {options},X-mount.mkdir 0 0\n"
 
 

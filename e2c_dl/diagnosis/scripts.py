@@ -27,7 +27,7 @@ TRACED, WORLD_SIZE = "traced", "world_size"
 """Of a run's facts: what is known of the script, and of that how many ranks there were, traced or not."""
 
 
-def library_reference(
+def script_reference(
     trace: Trace, host_facts: Mapping[str, HostFacts | None], designed: Reference | None = None
 ) -> Reference:
     """What is known beforehand of the run that left ``trace``; ``host_facts``: host -> its facts, None if it left none.
@@ -82,7 +82,7 @@ def flow_summaries(flows: Sequence[ObservedFlow]) -> tuple[LinkSummary, ...]:
     )  # fmt: skip
 
 
-def about_library(observed: Observed) -> Iterator[Limitation]:
+def about_scripts(observed: Observed) -> Iterator[Limitation]:
     """What the trace of a library's run leaves open; nothing of any other."""
     if observed.collectives is None:
         return

@@ -85,7 +85,7 @@ class _Sequence:
     over_ns: Doubles  # rising
 
 
-def library_program(
+def collective_program(
     trace: Trace, of: Collectives, flows: Sequence[ObservedFlow], start_ns: int, ends_ns: Longs
 ) -> LibraryProgram:
     """The moments of ``trace`` since ``start_ns``; ``ends_ns``: of each rank. Links are numbered after the ranks."""

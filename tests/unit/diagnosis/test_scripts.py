@@ -12,9 +12,9 @@ from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.activity import from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.heat import heat_of
-from e2c_dl.diagnosis.library import library_reference
 from e2c_dl.diagnosis.model import Element, ElementKind, Part, Report
 from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.words import verdict
@@ -28,7 +28,7 @@ NOISY = Ddp(noise=0.1)
 
 def report_of(trace: Trace) -> Report:
     facts = {rank.host: HostFacts(cpu_model="any", cores=2) for rank in trace.ranks}
-    return analyse(trace, library_reference(trace, facts))
+    return analyse(trace, script_reference(trace, facts))
 
 
 def link(src: int, ranks: int = 4) -> Element:
@@ -142,7 +142,7 @@ def test_flows_are_drawn_as_what_links_carried() -> None:
     trace = simulate(Ddp())
     activity, facts = from_trace(trace), {rank.host: HostFacts(cpu_model="any") for rank in trace.ranks}
     assert set(activity.by_link) == {(name(rank), name((rank + 1) % 4)) for rank in range(4)}
-    heat = heat_of(observe(trace, library_reference(trace, facts)))
+    heat = heat_of(observe(trace, script_reference(trace, facts)))
     assert [str(each) for each in heat.elements[4:]] == [str(link(rank)) for rank in range(4)]
 
 

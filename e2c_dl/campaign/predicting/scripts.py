@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.campaign.predicting.asked import asked
 from e2c_dl.campaign.predicting.whatif import Answer
-from e2c_dl.diagnosis.library import about_library
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -25,6 +24,7 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.whatif import RATE, WAY, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.prediction import Method, Prediction
+from e2c_dl.diagnosis.scripts import about_scripts
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.what_if import Changed, LinkChange
 from e2c_dl.topology import Pair
@@ -33,7 +33,7 @@ from e2c_dl.trace.warm_up import warm_up
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibraryRun:
+class ScriptRun:
     """A script's run as its archive shows it, for predictions."""
 
     archive: ReadArchive
@@ -41,7 +41,7 @@ class LibraryRun:
     observed: Observed
 
     @classmethod
-    def of(cls, archive: ReadArchive, trace: Trace, reference: Reference) -> LibraryRun:
+    def of(cls, archive: ReadArchive, trace: Trace, reference: Reference) -> ScriptRun:
         """Raises: AnalysisError, if there is nothing to replay."""
         return cls(archive=archive, reference=reference, observed=observe(trace, reference))
 
@@ -61,7 +61,7 @@ class LibraryRun:
         iterations = self.observed.iterations
         error = replay.half_error(iterations, warm_up(iterations))
         reach_s = 0.0 if math.isnan(error) else error * predicted_s
-        limitations = tuple(each.sentence for each in about_library(self.observed))
+        limitations = tuple(each.sentence for each in about_scripts(self.observed))
         if math.isnan(error):
             limitations += ("The run is too short to tell how far it predicts itself: there is no interval.",)
         if changed.without:
