@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from synthetic import Ring, simulate
 
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.recording import span_log
 
 NUMBERED = ("seq", "task", "peer_task")  # from 0 in each run, where they are not special
 

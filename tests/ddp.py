@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl.trace.connections import LINK_ITERATION, Connections, LinkTraffic
 from e2c_dl.trace.model import SPAN, ClockAlignment, Collective, Phase, RankTrace, Trace
+from e2c_dl.trace.propagation.connections import LINK_ITERATION, Connections, LinkTraffic
 
 COMPUTED = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.STEP)
 

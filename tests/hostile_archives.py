@@ -28,9 +28,9 @@ from e2c_dl.archive.records import ComputeFacts
 from e2c_dl.archive.write import amend
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity
 from e2c_dl.emulation.measuring.measured import Share
-from e2c_dl.trace import span_log
 from e2c_dl.trace.check import SpansFacts
 from e2c_dl.trace.model import Spans
+from e2c_dl.trace.recording import span_log
 from e2c_dl.trace.store import read_parquet, write_parquet
 
 Edit = dict[str, Any]

@@ -13,7 +13,7 @@ import numpy as np
 from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Setting, Strategy, Vector
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
-from e2c_dl.trace.recorder import Recorder, read_spans
+from e2c_dl.trace.recording.recorder import Recorder, read_spans
 from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.live import IterationDone, LiveWorker, Network, OwnShare, Share, SocketOptions
 

@@ -15,7 +15,7 @@ from typing import Any
 from e2c_dl.errors import ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 
 WORKFLOW = """\
 - hosts: edge.*

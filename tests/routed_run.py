@@ -13,9 +13,9 @@ from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import ClockAlignment, Spans
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording import span_log
+from e2c_dl.trace.recording.recorder import read_spans
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SLOW_S, WELL_S, SLOWER = 6.0, 12.0, 4.0

@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.topology import Host, Link, Topology
-from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.store import CLOCK, OUTCOME, RAW, convert
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InFiles, LinkModel, simulate

@@ -15,7 +15,7 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.model import Phase, Spans
-from e2c_dl.trace.recorder import Recorder, read_spans
+from e2c_dl.trace.recording.recorder import Recorder, read_spans
 from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.live import LiveWorker, Network, OwnShare
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InMemory, LinkModel, simulate

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.clocks.link import slow
-from e2c_dl.trace.clock import EVERY_S, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.clock import EVERY_S, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.skew import Skew, TraceClock
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.skew import Skew, TraceClock
 
 WRONG_S, DRIFT, STEP_S = 0.05, 50e-6, 0.05
 THERE_S, BACK_S = 0.025, 0.005

@@ -17,7 +17,7 @@ from benchmarks.diagnosis.rules import named_by_rules
 from benchmarks.diagnosis.truth import Truth, truth
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.errors import E2cDlError
-from e2c_dl.trace import span_log
+from e2c_dl.trace.recording import span_log
 
 AHEAD = 8  # runs per lane that are begun before the first of them is asked for
 

@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
-from e2c_dl.trace.sockets import SocketSampler
+from e2c_dl.trace.propagation.sockets import SocketSampler
+from e2c_dl.trace.recording.recorder import Recorder
 
 
 def main(iterations: int, parameters: int) -> None:

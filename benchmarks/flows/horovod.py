@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
-from e2c_dl.trace.sockets import SocketSampler
+from e2c_dl.trace.propagation.sockets import SocketSampler
+from e2c_dl.trace.recording.recorder import Recorder
 
 REACHED_WITHIN_S = 60.0
 

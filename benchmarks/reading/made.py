@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import SPAN, Collective, Phase, Spans
+from e2c_dl.trace.recording import span_log
 from e2c_dl.trace.store import PARQUET, RAW, convert
 
 BUCKETS = 8

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.strategies.base import Message
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live import Address, Network, SocketOptions
 from e2c_dl.worlds.live.mailbox import MailKey
 

@@ -36,7 +36,7 @@ from e2c_dl.archive.records import (
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
-from e2c_dl.trace.clock import read_alignment, write_alignment
+from e2c_dl.trace.clocks.clock import read_alignment, write_alignment
 from e2c_dl.trace.model import ClockAlignment
 
 ROWS_FORMAT = 2

@@ -28,7 +28,7 @@ from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.redaction import Redactor
-from e2c_dl.trace.samples import convert_samples
+from e2c_dl.trace.propagation.samples import convert_samples
 from e2c_dl.trace.store import convert as to_parquet
 from e2c_dl.trace.store import training_began
 

@@ -23,8 +23,8 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.collectives import flow_spans
-from e2c_dl.trace.connections import LinkTraffic
 from e2c_dl.trace.model import Phase, Spans, Trace
+from e2c_dl.trace.propagation.connections import LinkTraffic
 from e2c_dl.trace.warm_up import warm_up
 
 Doubles = npt.NDArray[np.float64]

@@ -35,8 +35,8 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Slow, Verdict
 from e2c_dl.strategies.batching import own_pace
-from e2c_dl.trace.growing import GrowingSpans
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.recording.growing import GrowingSpans
 
 FEWEST = 6
 """Iterations of every rank that a verdict needs: the first two warm up, and TCP learns how much links carry."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.scenario.schedule import SAME_S
-from e2c_dl.trace.skew import Skew
+from e2c_dl.trace.clocks.skew import Skew
 
 NumberedFault = tuple[int, Fault]
 

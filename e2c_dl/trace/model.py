@@ -11,7 +11,7 @@ happens-before, from which a run can be replayed with one element made faster::
                                                             \\             /
     rank 1                                               RECEIVE       SEND
 
-While a run goes on, records are appended to a log (:mod:`e2c_dl.trace.span_log`); at rest they are a table
+While a run goes on, records are appended to a log (:mod:`e2c_dl.trace.recording.span_log`); at rest they are a table
 (:mod:`e2c_dl.trace.columns`).
 
 Times are nanoseconds. While recording they are the host's own monotonic clock; in a :class:`Trace` they are aligned
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.trace.connections import NONE, Connections
+from e2c_dl.trace.propagation.connections import NONE, Connections
 
 SPAN: np.dtype[Any] = np.dtype(
     [

@@ -6,7 +6,7 @@
     hosts/HOST/spans.parquet  the same, compressed   /
     hosts/HOST/clock.json     how HOST's clock maps to the reference
     hosts/HOST/outcome.json   how its worker ended
-    hosts/HOST/connections.*  what its sockets told, of which FLOW spans are made (:mod:`e2c_dl.trace.flows`)
+    hosts/HOST/connections.*  what its sockets told, of which FLOW spans are made (``propagation/flows.py``)
 
 What the table holds is said in :mod:`e2c_dl.trace.columns`; what is damaged in a file is left out and counted, group of
 rows by group of rows.
@@ -31,12 +31,12 @@ from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import columns, earlier
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
-from e2c_dl.trace.clock import read_alignment
-from e2c_dl.trace.flows import with_flows
-from e2c_dl.trace.growing import GrowingSpans
+from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, RankTrace, Spans, Trace
-from e2c_dl.trace.samples import Samples, read_samples
-from e2c_dl.trace.span_log import read_spans
+from e2c_dl.trace.propagation.flows import with_flows
+from e2c_dl.trace.propagation.samples import Samples, read_samples
+from e2c_dl.trace.recording.growing import GrowingSpans
+from e2c_dl.trace.recording.span_log import read_spans
 
 RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"

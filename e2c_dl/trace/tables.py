@@ -11,7 +11,7 @@ from e2c_dl import codec
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.columns import SCHEMA, to_table
-from e2c_dl.trace.span_log import read_spans
+from e2c_dl.trace.recording.span_log import read_spans
 from e2c_dl.trace.store import PARQUET, RAW, read_clock, read_parquet
 
 

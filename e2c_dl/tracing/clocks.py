@@ -23,8 +23,8 @@ from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import E2cDlError, TrainingError
-from e2c_dl.trace.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
-from e2c_dl.trace.timekeeping import timekeeping
+from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers import Recording
 

@@ -18,7 +18,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.atomic_write import whole
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.rendezvous import Ranks
 

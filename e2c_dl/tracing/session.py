@@ -20,7 +20,7 @@ from typing import Any
 
 from e2c_dl.errors import E2cDlError
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer

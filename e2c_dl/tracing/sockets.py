@@ -1,7 +1,7 @@
 """What a traced rank's sockets tell while its script trains: connections.bin, whatever library opened them.
 
-Propagation per link is made of it when the archive is read: see :mod:`e2c_dl.trace.flows`. What a library sends past
-TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when collectives moved more than sockets did.
+Propagation per link is made of it when the archive is read: see :mod:`e2c_dl.trace.propagation.flows`. What a library
+sends past TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when collectives moved more than sockets did.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.samples import Connection
-from e2c_dl.trace.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
-from e2c_dl.trace.sockets.sampler import RankOf
+from e2c_dl.trace.propagation.samples import Connection
+from e2c_dl.trace.propagation.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
+from e2c_dl.trace.propagation.sockets.sampler import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Recording
 

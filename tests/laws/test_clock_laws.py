@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from e2c_dl.trace.alignment import GRAIN_NS, MOST_DRIFT, Alignment, Exchange, Stretch, align
+from e2c_dl.trace.clocks.alignment import GRAIN_NS, MOST_DRIFT, Alignment, Exchange, Stretch, align
 from e2c_dl.trace.model import ClockAlignment
 
 S = 10**9

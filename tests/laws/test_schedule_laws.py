@@ -11,7 +11,7 @@ from e2c_dl.dynamics.heat import Heat
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.schedule import RAMP_STEP_S, SAME_S, Schedule
 from e2c_dl.scenario.thermal import Thermal
-from e2c_dl.trace.skew import Skew, TraceClock
+from e2c_dl.trace.clocks.skew import Skew, TraceClock
 
 MOST_STEPS = 200
 

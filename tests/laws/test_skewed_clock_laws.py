@@ -11,10 +11,10 @@ from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.topology import Link
-from e2c_dl.trace.alignment import Exchange, align
-from e2c_dl.trace.certainty import in_steps, shorter_than_uncertainty
+from e2c_dl.trace.clocks.alignment import Exchange, align
+from e2c_dl.trace.clocks.certainty import in_steps, shorter_than_uncertainty
+from e2c_dl.trace.clocks.skew import Skew, TraceClock
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
-from e2c_dl.trace.skew import Skew, TraceClock
 
 S = 10**9
 TIMES = ("posted_ns", "start_ns", "end_ns")

@@ -22,7 +22,7 @@ from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import conservation, join
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 from e2c_dl.worlds.virtual import InFiles, InMemory, LinkModel, SharedRate, simulate
 
 SLOW, FAST = 8e6, 50e6

@@ -11,10 +11,10 @@ from fake_relay import FakeRelay
 from e2c_dl.archive import layout
 from e2c_dl.errors import EmulationError
 from e2c_dl.trace.changes import Change, read_changes
-from e2c_dl.trace.clock import read_alignment
+from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 from e2c_dl.trace.store import read_trace
 
 pytestmark = [pytest.mark.local, pytest.mark.alone]  # alone: paces are checked

@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from e2c_dl.scenario.load import load
-from e2c_dl.trace.clock import read_alignment
+from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 from e2c_dl.training import datasets, models
 from e2c_dl.training.partitions import Stream, parts
 

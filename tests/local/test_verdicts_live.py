@@ -20,8 +20,8 @@ from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.adpsgd import ADPSGD
 from e2c_dl.strategies.base import Verdict
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import ClockAlignment, Spans
+from e2c_dl.trace.recording import span_log
 
 KEY = bytes(range(32))
 WITHIN_S = 60.0

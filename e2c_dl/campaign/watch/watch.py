@@ -36,8 +36,8 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
-from e2c_dl.trace.growing import GrowingSpans
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
+from e2c_dl.trace.recording.growing import GrowingSpans
 
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
 REFRESH_S = 10.0  # clocks and changes are asked for so often

@@ -25,7 +25,7 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.formatting import seconds
-from e2c_dl.trace.certainty import in_steps
+from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that

@@ -30,7 +30,7 @@ from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import EmulationError
 from e2c_dl.scenario.model import SHAPES
 from e2c_dl.trace.changes import Change, ChangeLog
-from e2c_dl.trace.skew import TraceClock
+from e2c_dl.trace.clocks.skew import TraceClock
 
 HEAT_COLUMNS = ("time_ns", "training_s", "temperature_c", "throttled")  # time_ns of the host's own clock
 _NOT_PACED = "not carried out: this host is not paced, so that its speed cannot change"

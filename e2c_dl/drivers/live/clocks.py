@@ -10,9 +10,9 @@ from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.clock import EVERY_S, Clock, ClockServer, ReferenceClock
+from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock
+from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.timekeeping import timekeeping
 
 
 class Clocks:

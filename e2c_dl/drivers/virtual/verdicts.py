@@ -18,8 +18,8 @@ from e2c_dl.diagnosis.verdicts import EVERY_S, Judge
 from e2c_dl.drivers.virtual.inputs import emulation_facts
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Verdict
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import RECORD_BYTES, ClockAlignment
+from e2c_dl.trace.recording import span_log
 from e2c_dl.worlds.virtual import Sink
 
 KNOWN_AFTER_S = 0.7

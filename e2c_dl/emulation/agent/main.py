@@ -37,7 +37,7 @@ from e2c_dl.errors import E2cDlError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.changes import Change, ChangeLog
-from e2c_dl.trace.skew import TraceClock
+from e2c_dl.trace.clocks.skew import TraceClock
 
 _STDIN = 0
 

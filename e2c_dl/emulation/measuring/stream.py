@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from e2c_dl.emulation.measuring.measured import Interval, median_interval
 from e2c_dl.errors import EmulationError
-from e2c_dl.trace import tcp_info
+from e2c_dl.trace.propagation import tcp_info
 
 BLOCKS = 20
 CHUNK = bytes(1 << 16)

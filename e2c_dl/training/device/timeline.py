@@ -5,7 +5,7 @@
     host     set |--------------------------------| seen to be passed
     device                passed at d                   host's clock then: no sooner than set, no later than seen
 
-That is what a clock exchange tells of two hosts, so that :mod:`e2c_dl.trace.alignment` has the rest: marks set while
+That is what a clock exchange tells of two hosts, so :mod:`e2c_dl.trace.clocks.alignment` has the rest: marks set while
 the device is idle bound from below, marks that somebody waited for from above, and drift shows over many. One mark is
 waited for at the start; all later waits are for results that are needed anyway.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from e2c_dl.trace.alignment import Alignment, Exchange
+from e2c_dl.trace.clocks.alignment import Alignment, Exchange
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.training.device.events import Event, Events
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Vector
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
 from e2c_dl.worlds.live.mailbox import Mail, Mailboxes
 from e2c_dl.worlds.live.sockets import readable

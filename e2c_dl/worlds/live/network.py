@@ -21,7 +21,7 @@ from typing import Any
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live import handshake
 from e2c_dl.worlds.live.handshake import Door, Introduction, Refused
 from e2c_dl.worlds.live.incoming import Incoming

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameType, Header, header_of
 from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, writable
 

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from e2c_dl.trace import tcp_info
+from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 
 UNACKNOWLEDGED_MS = round(GIVE_UP_S * 1000)  # TCP_USER_TIMEOUT: how long sent bytes may go unacknowledged

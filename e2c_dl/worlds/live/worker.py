@@ -24,7 +24,7 @@ import numpy as np
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Verdict, Worker
 from e2c_dl.trace.model import MOST_STALENESS, Phase
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live.mailbox import Mail, MailKey
 from e2c_dl.worlds.live.network import Network

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import RECORD_BYTES, SPAN, Spans
+from e2c_dl.trace.recording import span_log
 
 
 class Sink(Protocol):

@@ -12,7 +12,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 
 LINE = '{"iteration": %d, "iterations": 9, "loss": 0.5, "elapsed_s": 1.5}\n'
 

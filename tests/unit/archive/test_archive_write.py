@@ -20,7 +20,7 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive, amend
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 
 STARTED = "2025-01-31T10:00:00+00:00"
 

@@ -12,7 +12,7 @@ from ddp import Ddp, run_s, simulate
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.archive.write import Archive
-from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment, Phase
 from e2c_dl.trace.store import write_parquet
 

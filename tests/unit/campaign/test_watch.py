@@ -32,9 +32,9 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.topology import Link
-from e2c_dl.trace.growing import GrowingSpans
 from e2c_dl.trace.model import Phase, RankTrace, Trace
-from e2c_dl.trace.span_log import read_spans
+from e2c_dl.trace.recording.growing import GrowingSpans
+from e2c_dl.trace.recording.span_log import read_spans
 
 RUN_ID = "0badcafe"
 LAYERS = """\

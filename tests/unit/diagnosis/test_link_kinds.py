@@ -12,8 +12,8 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Finding, Part
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
-from e2c_dl.trace.connections import LINK_ITERATION, Connections, LinkTraffic
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.propagation.connections import LINK_ITERATION, Connections, LinkTraffic
 from e2c_dl.worlds.virtual import LinkModel
 
 SIZE, SLOW = 4, (1, 2)

@@ -19,9 +19,9 @@ from e2c_dl.diagnosis.states import timelines
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.words import verdict
 from e2c_dl.trace.collectives import Collectives, collectives
-from e2c_dl.trace.connections import NONE
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, State, Trace
+from e2c_dl.trace.propagation.connections import NONE
 
 NOISY = Ddp(noise=0.1)
 

@@ -15,7 +15,7 @@ from simulated_scenario import PROFILE, TIMES
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.scenario.load import load
 from e2c_dl.trace.model import Phase, Spans
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 
 ASKED = {"iterations": 6, "evaluate_every": 3, "bucket_bytes": "1MiB"}
 SPEED = 0.1

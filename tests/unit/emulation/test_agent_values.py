@@ -21,9 +21,9 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Bottleneck
 from e2c_dl.trace.changes import Change, ChangeLog, read_changes
-from e2c_dl.trace.clock import write_alignment
+from e2c_dl.trace.clocks.clock import write_alignment
+from e2c_dl.trace.clocks.skew import Skew
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.skew import Skew
 
 FIRST_LIGHT = load(Path(__file__).parents[3] / "experiments" / "first-light")
 EDGE, OTHER = FIRST_LIGHT.topology.names[:2]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.alignment import Exchange, align, telling
-from e2c_dl.trace.clock import ClockServer, ReferenceClock, exchange, read_alignment, write_alignment
+from e2c_dl.trace.clocks.alignment import Exchange, align, telling
+from e2c_dl.trace.clocks.clock import ClockServer, ReferenceClock, exchange, read_alignment, write_alignment
+from e2c_dl.trace.clocks.skew import Skew, TraceClock
 from e2c_dl.trace.model import ClockAlignment, ClockStep
-from e2c_dl.trace.skew import Skew, TraceClock
 
 SECOND = 1_000_000_000
 

@@ -11,11 +11,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from e2c_dl.trace import tcp_info
-from e2c_dl.trace.connection_columns import COUNTERS, SCHEMA
-from e2c_dl.trace.log import Log
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.samples import CONNECTION_KIND, SAMPLE_KIND, convert_samples, header, packed, read_samples
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.trace.propagation.connection_columns import COUNTERS, SCHEMA
+from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, convert_samples, header, packed, read_samples
+from e2c_dl.trace.recording.log import Log
 
 PAGE = (Path(__file__).parents[3] / "docs/trace-format.md").read_text()
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.trace import tcp_info
-from e2c_dl.trace.counters import decoded, united
-from e2c_dl.trace.flows import with_flows
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Spans, Trace
-from e2c_dl.trace.peers import peer_ranks
-from e2c_dl.trace.recorder import Recorder
-from e2c_dl.trace.samples import RAW, Connection, Samples
-from e2c_dl.trace.sockets import SocketSampler
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.trace.propagation.counters import decoded, united
+from e2c_dl.trace.propagation.flows import with_flows
+from e2c_dl.trace.propagation.peers import peer_ranks
+from e2c_dl.trace.propagation.samples import RAW, Connection, Samples
+from e2c_dl.trace.propagation.sockets import SocketSampler
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.trace.store import read_trace
 
 MS = 1_000_000

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed
-from e2c_dl.trace.log import Log, read_log
+from e2c_dl.trace.recording.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed
+from e2c_dl.trace.recording.log import Log, read_log
 
 FACTS = {"rank": 3, "host": "fog-1"}
 
@@ -128,7 +128,7 @@ def test_something_else_is_refused(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from e2c_dl.trace.log import Log
+from e2c_dl.trace.recording.log import Log
 log = Log(Path(sys.argv[1]), {"rank": 0}, flush_every_s=0.05)
 for number in range(100):
     log.append(1, number.to_bytes(2, "little"))

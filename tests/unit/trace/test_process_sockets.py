@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace import tcp_info
-from e2c_dl.trace.sockets import OwnSockets, ProcessSockets
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.trace.propagation.sockets import OwnSockets, ProcessSockets
 
 ANSWERS = """
 import socket, sys

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace import earlier
-from e2c_dl.trace.frames import HEAD, SYNC
-from e2c_dl.trace.keeping import MOST_HELD
 from e2c_dl.trace.model import SPAN, Lost, Phase
-from e2c_dl.trace.recorder import Recorder, read_spans
+from e2c_dl.trace.recording.frames import HEAD, SYNC
+from e2c_dl.trace.recording.keeping import MOST_HELD
+from e2c_dl.trace.recording.recorder import Recorder, read_spans
 
 
 def recorder(path: Path, **options: Any) -> Recorder:

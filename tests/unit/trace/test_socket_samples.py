@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace import tcp_info
-from e2c_dl.trace.log import Log
-from e2c_dl.trace.samples import (
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.trace.propagation.samples import (
     CONNECTION_KIND,
     RAW,
     SAMPLE_KIND,
@@ -27,8 +26,9 @@ from e2c_dl.trace.samples import (
     packed,
     read_samples,
 )
-from e2c_dl.trace.sockets import OwnSockets, SocketSampler
-from e2c_dl.trace.sockets.sampler import APART_S
+from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
+from e2c_dl.trace.propagation.sockets.sampler import APART_S
+from e2c_dl.trace.recording.log import Log
 
 
 @contextmanager

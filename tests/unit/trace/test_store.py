@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.trace.store import ROWS, convert, read_parquet, read_trace, write_parquet
 
 FACTS: Mapping[str, object] = {"rank": 1, "host": "edge-2", "layer": "edge"}

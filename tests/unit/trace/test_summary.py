@@ -15,8 +15,8 @@ from e2c_dl.beneath import Place
 from e2c_dl.cli.summary import summary
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
-from e2c_dl.trace import span_log
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.recording import span_log
 from e2c_dl.trace.store import write_parquet
 from e2c_dl.trace.summary import summarize
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2c_dl.trace import tcp_info
+from e2c_dl.trace.propagation import tcp_info
 
 SENT_BYTES = 100_000
 

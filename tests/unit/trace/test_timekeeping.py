@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.trace.timekeeping import Unknown, chrony, daemons, kernel, ptp, said, systemd, timekeeping
+from e2c_dl.trace.clocks.timekeeping import Unknown, chrony, daemons, kernel, ptp, said, systemd, timekeeping
 
 TRACKING = "C0A80001,192.168.0.1,3,1795355927.9,0.000012,-3e-06,2e-05,-12.345,0.001,0.05,0.0012,0.0003,64.5,Normal\n"
 """As chrony 4.3 prints it."""

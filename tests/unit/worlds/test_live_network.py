@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recorder import read_spans
+from e2c_dl.trace.recording.recorder import read_spans
 from e2c_dl.worlds.live import Network
 from e2c_dl.worlds.live.frames import FrameType, Header
 from e2c_dl.worlds.live.handshake import Introduction, introduce

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.strategies.base import Message, Vector
-from e2c_dl.trace.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live import Address, Network
 from e2c_dl.worlds.live.mailbox import MailKey
 from e2c_dl.worlds.trained import CURVE_RANK, TrainedModel

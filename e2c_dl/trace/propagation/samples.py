@@ -33,10 +33,10 @@ from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace import connection_columns
-from e2c_dl.trace.clock import read_alignment
-from e2c_dl.trace.log import read_log
+from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.model import MOST_NS, ClockAlignment
+from e2c_dl.trace.propagation import connection_columns
+from e2c_dl.trace.recording.log import read_log
 
 RAW, PARQUET, CLOCK = "connections.bin", "connections.parquet", "clock.json"
 SAMPLE_KIND, CONNECTION_KIND = 1, 2

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from e2c_dl.trace.samples import Connection, normalised
-from e2c_dl.trace.tcp_info import LENGTH
+from e2c_dl.trace.propagation.samples import Connection, normalised
+from e2c_dl.trace.propagation.tcp_info import LENGTH
 
 MOST = 4096  # connections that are looked at: a process with more is no rank
 _SO_COOKIE = 57

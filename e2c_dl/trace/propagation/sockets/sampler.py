@@ -25,9 +25,9 @@ from typing import Any, Protocol
 import msgspec
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.log import FLUSH_EVERY_S, Log
-from e2c_dl.trace.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
-from e2c_dl.trace.sockets.own import OwnSockets
+from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
+from e2c_dl.trace.propagation.sockets.own import OwnSockets
+from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
 RATE_HZ = 10.0
 RESCAN_S, RESCAN_MOST_S = 0.5, 4.0

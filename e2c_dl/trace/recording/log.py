@@ -3,7 +3,7 @@
 ::
 
     any thread     append --> records in memory          no lock, no system call
-    one thread     every 0.25 s, or when there are many: frames --> file        see e2c_dl.trace.frames
+    one thread     every 0.25 s, or when there are many: frames --> file        see e2c_dl.trace.recording.frames
     a fork         has the log, but never writes to it: what it appends is let go
     a full disk    is told once; by default every later append raises it, with ``on_failure`` the log is silent from
                    then on: a script that is only watched goes on
@@ -24,7 +24,7 @@ from typing import Any
 
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed, told_dropped
+from e2c_dl.trace.recording.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed, told_dropped
 
 __all__ = ["FLUSH_EVERY_S", "Frames", "Log", "is_log", "read_log"]
 

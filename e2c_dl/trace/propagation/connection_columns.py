@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from e2c_dl.trace.columns import NAMES
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.tcp_info import FIELDS, NO_RTT
+from e2c_dl.trace.propagation.tcp_info import FIELDS, NO_RTT
 
 VERSION = 2  # 1: own time, cookie, iteration, family and raw alone
 _WIDTHS = {"u1": pa.uint8(), "u4": pa.uint32(), "u8": pa.uint64()}

@@ -1,4 +1,4 @@
-"""Spans in a log (:mod:`e2c_dl.trace.log`): its header says whose they are, its frames hold records of SPAN.
+"""Spans in a log (:mod:`e2c_dl.trace.recording.log`): its header says whose they are, its frames hold records of SPAN.
 
 ::
 
@@ -20,8 +20,8 @@ from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import earlier
 from e2c_dl.trace.check import SpansFacts
-from e2c_dl.trace.frames import HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed
 from e2c_dl.trace.model import NOTHING_LOST, RECORD_BYTES, SPAN, Lost, Phase, Spans
+from e2c_dl.trace.recording.frames import HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed
 
 VERSION = 2  # 1: raw records one after another, see e2c_dl.trace.earlier
 SPANS = 1  # kind of their frames

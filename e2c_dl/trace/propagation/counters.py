@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.trace import tcp_info
-from e2c_dl.trace.tcp_info import FIELDS, JIFFY_NS, LENGTH, NO_RTT
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.trace.propagation.tcp_info import FIELDS, JIFFY_NS, LENGTH, NO_RTT
 
 Times = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]

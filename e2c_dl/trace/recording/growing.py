@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace import span_log
 from e2c_dl.trace.check import SpansFacts, check
-from e2c_dl.trace.frames import SYNC, Scanner
 from e2c_dl.trace.model import SPAN, Phase, Spans
+from e2c_dl.trace.recording import span_log
+from e2c_dl.trace.recording.frames import SYNC, Scanner
 
 
 class GrowingSpans:

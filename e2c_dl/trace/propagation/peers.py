@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from e2c_dl.trace.samples import Connection, Samples
+from e2c_dl.trace.propagation.samples import Connection, Samples
 
 _End = tuple[tuple[str, int], tuple[str, int]]
 

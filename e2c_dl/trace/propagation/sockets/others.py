@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.samples import Connection, normalised
-from e2c_dl.trace.sockets.own import moved_part
-from e2c_dl.trace.tcp_info import LENGTH
+from e2c_dl.trace.propagation.samples import Connection, normalised
+from e2c_dl.trace.propagation.sockets.own import moved_part
+from e2c_dl.trace.propagation.tcp_info import LENGTH
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 _REQUEST_DUMP = 0x301  # NLM_F_REQUEST, NLM_F_ROOT, NLM_F_MATCH

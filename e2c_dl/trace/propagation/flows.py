@@ -18,13 +18,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from e2c_dl.trace.connections import Connections, LinkTraffic
-from e2c_dl.trace.counters import Times, at, curves, decoded, united
 from e2c_dl.trace.model import MOST_S, SPAN, Collective, Phase, RankTrace, Spans, Trace
-from e2c_dl.trace.peers import peer_ranks
-from e2c_dl.trace.samples import Samples
-from e2c_dl.trace.tcp_info import JIFFY_NS
-from e2c_dl.trace.traffic import Iterations, Seen, traffic
+from e2c_dl.trace.propagation.connections import Connections, LinkTraffic
+from e2c_dl.trace.propagation.counters import Times, at, curves, decoded, united
+from e2c_dl.trace.propagation.peers import peer_ranks
+from e2c_dl.trace.propagation.samples import Samples
+from e2c_dl.trace.propagation.tcp_info import JIFFY_NS
+from e2c_dl.trace.propagation.traffic import Iterations, Seen, traffic
 
 DATA_SHARE = 0.02
 """Of the bytes of the busiest link: what carries less is no gradient's, but rendezvous and replies."""

@@ -1,6 +1,7 @@
 """Spans of one rank, written while they happen so that a killed process loses at most a quarter of a second of them.
 
-The file is a log: see :mod:`e2c_dl.trace.log` for how it is written, :mod:`e2c_dl.trace.span_log` for what it holds.
+See :mod:`e2c_dl.trace.recording.frames` for how it is written, :mod:`e2c_dl.trace.recording.span_log` for what it
+holds.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.keeping import SlowOnly
-from e2c_dl.trace.log import CAPACITY, FLUSH_EVERY_S, Log
 from e2c_dl.trace.model import RECORD, RECORD_BYTES, Phase
-from e2c_dl.trace.span_log import SPANS, header, read_spans
+from e2c_dl.trace.recording.keeping import SlowOnly
+from e2c_dl.trace.recording.log import CAPACITY, FLUSH_EVERY_S, Log
+from e2c_dl.trace.recording.span_log import SPANS, header, read_spans
 
 __all__ = ["Recorder", "read_spans"]
 
@@ -34,10 +35,10 @@ class Recorder:
     trace that has holes. With ``on_failure`` that is called, once, and the run goes on without a trace.
 
     ``cap_bytes``: the file never gets larger; from half of it on, spans of slow iterations are kept
-    (:mod:`e2c_dl.trace.keeping`), and the file says how many spans were dropped.
+    (:mod:`e2c_dl.trace.recording.keeping`), and the file says how many spans were dropped.
 
     ``clock`` is the machine's: what it shows is what :meth:`record` takes, and differences of it are durations.
-    ``own_ns`` turns it into the host's own time (see :mod:`e2c_dl.trace.skew`), which is what is written.
+    ``own_ns`` turns it into the host's own time (see :mod:`e2c_dl.trace.clocks.skew`), which is what is written.
 
     Raises: TrainingError, if ``path`` cannot be created or written.
     """

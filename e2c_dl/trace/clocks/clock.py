@@ -8,7 +8,7 @@
 
 Whatever the two ways take, the true offset lies within the uncertainty. Arrivals are the kernel's, put on each side's
 own clock: a program that is busy delays neither. Question and answer have one size, so that a slow line takes equally
-long for both, and nobody is answered more than was asked. :mod:`e2c_dl.trace.alignment` has what follows from many.
+long for both, and nobody is answered more than was asked. What follows from many: :mod:`e2c_dl.trace.clocks.alignment`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, TrainingError
-from e2c_dl.trace.alignment import Alignment, Exchange, telling
+from e2c_dl.trace.clocks.alignment import Alignment, Exchange, telling
 from e2c_dl.trace.model import ClockAlignment
 
 FORMAT = 2  # of clock.json; 1 did not say

@@ -21,8 +21,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from e2c_dl.trace.frames import HEAD
 from e2c_dl.trace.model import RECORD_BYTES, Phase
+from e2c_dl.trace.recording.frames import HEAD
 
 SLOW = 1.5
 REMEMBERED = 101  # iterations

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.trace.connections import LINK_ITERATION, LinkTraffic
-from e2c_dl.trace.counters import Curves, Numbers, Times, at, under_way, united
-from e2c_dl.trace.tcp_info import segment_header_bytes
+from e2c_dl.trace.propagation.connections import LINK_ITERATION, LinkTraffic
+from e2c_dl.trace.propagation.counters import Curves, Numbers, Times, at, under_way, united
+from e2c_dl.trace.propagation.tcp_info import segment_header_bytes
 
 Rows = npt.NDArray[np.int64]
 

@@ -1,0 +1,1 @@
+"""Spans on disk while they happen: frames, the log, and who follows it."""
