@@ -1,7 +1,8 @@
 """What a traced rank's sockets tell while its script trains: connections.bin, whatever library opened them.
 
 Propagation per link is made of it when the archive is read: see :mod:`e2c_dl.trace.propagation.flows`. What a library
-sends past TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when collectives moved more than sockets did.
+sends past TCP (shared memory, RDMA, NVLink) no socket tells; the reader notices when collectives moved more than
+sockets did.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spans of one rank, written while they happen so that a killed process loses at most a quarter of a second of them.
 
-See :mod:`e2c_dl.trace.recording.frames` for how it is written, :mod:`e2c_dl.trace.recording.span_log` for what it
-holds.
+The file is a log: see :mod:`e2c_dl.trace.recording.log` for how it is written, and for what it holds
+:mod:`e2c_dl.trace.recording.span_log`.
 """
 
 from __future__ import annotations
