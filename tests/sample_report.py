@@ -16,11 +16,11 @@ import numpy as np
 
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome, Run, StepRecord
-from e2c_dl.diagnosis.activity import DELIVERY, ITERATION, PIECE, Activity, Lane
 from e2c_dl.diagnosis.diagnose import Diagnosis
-from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, HostSummary, LinkSummary, Part, Report, SpeedUp
-from e2c_dl.diagnosis.panels import Changed, Mark, Panel
+from e2c_dl.diagnosis.shown.activity import DELIVERY, ITERATION, PIECE, Activity, Lane
+from e2c_dl.diagnosis.shown.heat import Heat
+from e2c_dl.diagnosis.shown.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import STATES, partition
 from e2c_dl.diagnosis.stretches import throughout
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity

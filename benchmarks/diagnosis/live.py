@@ -29,7 +29,7 @@ from benchmarks.diagnosis.truth import Cost, Truth, onset_iteration
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.campaign.simulated import SimulationRequest
 from e2c_dl.campaign.simulated import run as simulated
-from e2c_dl.cli.console import open_console
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.workflow import PROFILE

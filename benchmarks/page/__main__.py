@@ -18,7 +18,7 @@ from benchmarks import written
 from benchmarks.page.long_run import long_run
 from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.simulated import SimulationRequest, run
-from e2c_dl.cli.console import open_console
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.report.page.html import Source, build, source
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from e2c_dl.diagnosis.activity import DELIVERY, ITERATION, PIECE, Activity, Lane, Rows, Seconds
-from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.shown.activity import DELIVERY, ITERATION, PIECE, Activity, Lane, Rows, Seconds
+from e2c_dl.diagnosis.shown.heat import Heat
 
 COMPUTE_S, TRANSFER_S = 0.05, 0.03
 STATES_OF_ITERATION = np.array([0, 1, 2, 1, 3], dtype=np.uint8)  # compute, propagate, wait, propagate, other

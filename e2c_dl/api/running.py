@@ -11,8 +11,8 @@ from pathlib import Path
 from e2c_dl import errors
 from e2c_dl.api.archived import ArchivedRun, load
 from e2c_dl.campaign import simulated
-from e2c_dl.cli.console import open_console
 from e2c_dl.cli.options import absolute
+from e2c_dl.cli.telling.console import open_console
 
 _PROGRAM = "from e2c_dl.cli.main import main; main()"
 _RAISED: dict[int, type[errors.E2cDlError]] = {

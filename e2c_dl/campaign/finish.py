@@ -29,8 +29,8 @@ from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError, Interrupted
+from e2c_dl.scenario.folder.secret_values import redactor_of
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.secret_values import redactor_of
 from e2c_dl.testbeds import catalogue, own_programs, registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.testbeds.this_machine import processes

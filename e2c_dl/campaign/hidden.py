@@ -16,9 +16,9 @@ from pathlib import Path
 
 from e2c_dl.beneath import Place
 from e2c_dl.redaction import Redactor
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
+from e2c_dl.scenario.folder.secret_values import redactor_of, resolved
 from e2c_dl.scenario.load import LAYERS_SERVICES, WORKFLOW_ENV
-from e2c_dl.scenario.secret_values import redactor_of, resolved
 from e2c_dl.testbeds.registry import SECRETS
 
 WORK = "e2clab"

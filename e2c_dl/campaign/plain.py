@@ -19,9 +19,9 @@ from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError, InputError
 from e2c_dl.report.page.html import write_report
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
+from e2c_dl.scenario.folder.secret_values import redactor_of
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.secret_values import redactor_of
 
 AS_APPLIED = (
     "network as E2Clab applied it: its rules overwrite each other, so believe the measured links, not the requests"

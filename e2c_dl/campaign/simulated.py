@@ -19,10 +19,10 @@ from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.drivers.virtual import hosts, inputs
 from e2c_dl.drivers.virtual.train import SimulatedRun
 from e2c_dl.errors import E2cDlError, InputError
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
+from e2c_dl.scenario.folder.secret_values import redactor_of
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import REAL, SHAPES
-from e2c_dl.scenario.secret_values import redactor_of
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.worlds.trained import model_facts
 from e2c_dl.worlds.virtual.profile import ComputeProfile

@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.report.page.html import write_report
 from e2c_dl.report.words import verdict
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.tracing.folder import FORMAT, TRACING
 

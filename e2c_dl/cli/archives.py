@@ -86,7 +86,7 @@ def verify(archive: Path, seal: bool, as_json: bool) -> None:
 
     if seal:
         from e2c_dl.campaign import finish
-        from e2c_dl.cli.console import open_console
+        from e2c_dl.cli.telling.console import open_console
 
         finish.seal(Path(os.path.abspath(archive)), open_console())
     found = problems(archive)
@@ -135,7 +135,7 @@ def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None)
             "for a folder of E2Clab's name its SCENARIO, too"
         )
     from e2c_dl.campaign import finish
-    from e2c_dl.cli.console import open_console
+    from e2c_dl.cli.telling.console import open_console
 
     print_archive(finish.finish(where[0], open_console(), absolute(archive)))
 
@@ -164,8 +164,8 @@ def print_report(archive: Path, found: Report | None = None) -> None:
     from rich.console import Console
 
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.diagnosis.changes import sentences
     from e2c_dl.diagnosis.diagnose import read_report
+    from e2c_dl.diagnosis.shown.changes import sentences
     from e2c_dl.report.terminal import summary
 
     read = open_archive(archive)

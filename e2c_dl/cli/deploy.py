@@ -14,8 +14,8 @@ import click
 from e2c_dl.archive import layout
 from e2c_dl.cli import options
 from e2c_dl.cli.asked import Asked, of_run
-from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.errors import Interrupted
 from e2c_dl.formatting import count
 
@@ -71,7 +71,7 @@ def deploy(
     tell_broken()
     catalogue.enter(asked.testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
-    from e2c_dl.cli.detached import Transcript, detached
+    from e2c_dl.cli.telling.detached import Transcript, detached
 
     if detach:
         detached(lambda console: run(each[0], console, Transcript()))
@@ -104,7 +104,7 @@ def attach(run: str, as_json: bool) -> None:
 
     Ends with the run's exit code. Ctrl-C ends this alone; the run goes on.
     """
-    from e2c_dl.cli import detached
+    from e2c_dl.cli.telling import detached
 
     found = detached.find(run)
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from e2c_dl.cli import options
-from e2c_dl.cli.progress import told
+from e2c_dl.cli.telling.progress import told
 
 _COMPILED = re.compile(r"^\[ *(\d+)%\] (\w.*)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from e2c_dl.cli.progress import told
+from e2c_dl.cli.telling.progress import told
 
 
 @click.group()

@@ -66,7 +66,7 @@ def destroy(run: str | None, discard: bool) -> None:
     is left alone unless it is named.
     """
     from e2c_dl.campaign import finish
-    from e2c_dl.cli.console import open_console
+    from e2c_dl.cli.telling.console import open_console
     from e2c_dl.errors import E2cDlError, InputError, Interrupted
     from e2c_dl.testbeds import registry
 

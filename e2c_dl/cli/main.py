@@ -16,7 +16,8 @@ from typing import NoReturn
 import click
 
 from e2c_dl import __version__
-from e2c_dl.cli import settings, streams
+from e2c_dl.cli import settings
+from e2c_dl.cli.telling import streams
 from e2c_dl.errors import E2cDlError, InputError, Interrupted  # little of the package: --help answers at once
 from e2c_dl.testbeds.this_machine.system_path import with_system
 
@@ -39,13 +40,21 @@ COMMANDS = {  # name -> (module, attribute, one line for --help), in the order i
     "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
     "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
     "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
-    "summary": ("e2c_dl.cli.summary", "summary", "Time by host and phase, at once; no diagnosis."),
+    "summary": ("e2c_dl.cli.analysis.summary", "summary", "Time by host and phase, at once; no diagnosis."),
     "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
-    "advise": ("e2c_dl.cli.advise", "advise", "Try strategies and settings on measured times, and rank them."),
-    "whatif": ("e2c_dl.cli.whatif", "whatif", "What a run would have taken with something changed."),
-    "compare": ("e2c_dl.cli.analyses", "compare", "Compare runs: how much they differ, how sure that is, and where."),
-    "plot": ("e2c_dl.cli.analyses", "plot", "Draw a figure of runs for a paper."),
-    "stragglers": ("e2c_dl.cli.analyses", "stragglers", "How much slower than with workers alike, and through whom."),
+    "advise": ("e2c_dl.cli.analysis.advise", "advise", "Try strategies and settings on measured times, and rank them."),
+    "whatif": ("e2c_dl.cli.analysis.whatif", "whatif", "What a run would have taken with something changed."),
+    "compare": (
+        "e2c_dl.cli.analysis.analyses",
+        "compare",
+        "How much runs differ, how sure that is, and where.",
+    ),
+    "plot": ("e2c_dl.cli.analysis.analyses", "plot", "Draw a figure of runs for a paper."),
+    "stragglers": (
+        "e2c_dl.cli.analysis.analyses",
+        "stragglers",
+        "How much slower than if workers were alike.",
+    ),
     "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
     "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),
     "collect": (

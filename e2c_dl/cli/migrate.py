@@ -34,8 +34,8 @@ def migrate(
     """
     from e2c_dl.migration.migrate import migrate as migrated
     from e2c_dl.migration.model import Asked, Loss
+    from e2c_dl.scenario.folder.secret_values import remarks
     from e2c_dl.scenario.load import load, local_problems, problems
-    from e2c_dl.scenario.secret_values import remarks
     from e2c_dl.testbeds.e2clab.schemas import refusals
 
     asked = Asked(loss=Loss(loss) if loss else None, environment=environment, env_name=env_name, fix=fix)

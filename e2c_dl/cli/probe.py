@@ -10,8 +10,8 @@ import click
 
 from e2c_dl.cli import options
 from e2c_dl.cli.asked import Asked, of_run
-from e2c_dl.cli.console import open_console
 from e2c_dl.cli.machine import tell_broken
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.errors import FidelityError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def probe(asked: Asked, as_json: bool) -> None:
     tell_broken()
     catalogue.enter(asked.testbed)  # before anything exists: it may start this program again, inside namespaces
     from e2c_dl.campaign.run import run
-    from e2c_dl.cli.detached import Transcript
+    from e2c_dl.cli.telling.detached import Transcript
 
     found = _found(run(request, open_console(quiet=as_json), Transcript()))
     _print(found, as_json)

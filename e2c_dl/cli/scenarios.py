@@ -27,7 +27,7 @@ def init(scenario: Path, example: str | None) -> None:
 
     A scenario is code: what its workflow says runs on the hosts and on this machine, with your rights.
     """
-    from e2c_dl.scenario import copies
+    from e2c_dl.scenario.folder import copies
 
     for path in copies.init(scenario) if example is None else copies.example(example, scenario):
         click.echo(path)

@@ -95,7 +95,7 @@ def _said() -> Mapping[str, Any]:
     if not os.path.lexists(file):
         return {}
     from e2c_dl.errors import ScenarioError
-    from e2c_dl.scenario.document import read  # here: YAML takes a moment, and most people have no such file
+    from e2c_dl.scenario.documents.document import read  # here: YAML takes a moment, and most people have no such file
 
     try:
         value = read(file).value

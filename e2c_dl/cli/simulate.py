@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from e2c_dl.cli import options
-from e2c_dl.cli.console import open_console
 from e2c_dl.cli.deploy import tell
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.scenario.workflow import PROFILE
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.sharing import left_for
+from e2c_dl.diagnosis.shown.sharing import left_for
 from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.scenario.model import LinkSchedule
 from e2c_dl.scenario.schedule import Schedule

@@ -19,17 +19,17 @@ from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.beneath import Place
-from e2c_dl.diagnosis.activity import Activity, from_trace
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.heat import Heat, heat_of
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.observed import observe
-from e2c_dl.diagnosis.panels import Changed, Recorded
 from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.scripts import script_reference
+from e2c_dl.diagnosis.shown.activity import Activity, from_trace
+from e2c_dl.diagnosis.shown.heat import Heat, heat_of
+from e2c_dl.diagnosis.shown.panels import Changed, Recorded
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario

@@ -11,7 +11,7 @@ which posts late, is not in it::
 Whether that departs, since when and of which kind, :mod:`e2c_dl.diagnosis.detection` tells.
 
 Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
-on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.sharing`.
+on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.shown.sharing`.
 """
 
 from __future__ import annotations

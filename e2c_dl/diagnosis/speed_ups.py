@@ -2,7 +2,7 @@
 
 The *bottleneck* is the element that would save most if it were twice as fast; it always exists, whatever is wrong. A
 link that passes a shared bottleneck gains only what the others leave it there, and a bottleneck gives each of its links
-only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.sharing`, with everyone busy as observed::
+only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.shown.sharing`, with everyone busy as observed::
 
     twice as fast   scale of a link's services = sum of expected services then / now
 

@@ -19,7 +19,7 @@ from e2c_dl.migration.model import Asked, Kind, Said
 from e2c_dl.migration.network import migrate_network
 from e2c_dl.migration.text import Source
 from e2c_dl.migration.workflow import migrate_workflow
-from e2c_dl.scenario.document import read
+from e2c_dl.scenario.documents.document import read
 from e2c_dl.scenario.load import LAYERS_SERVICES, NETWORK, WORKFLOW
 
 _MOST_FILES = 2000

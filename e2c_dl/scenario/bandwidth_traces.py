@@ -29,7 +29,7 @@ from pathlib import Path
 
 from e2c_dl import units
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.field import Field, described
+from e2c_dl.scenario.documents.field import Field, described
 from e2c_dl.scenario.schedule import Schedule
 
 FOLDER = "traces"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import matching, one_of
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import matching, one_of
 
 G5K = "g5k"
 OTHER_ENVIRONMENTS = ("iotlab", "chameleoncloud", "chameleonedge", "scalewayinstances")

@@ -23,9 +23,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from e2c_dl.scenario.document import Document
+from e2c_dl.scenario.documents.document import Document
+from e2c_dl.scenario.documents.field import Field, Findings, described, instead
 from e2c_dl.scenario.environment import G5K, MANAGERS, check_environment, check_manager, named, only_g5k, texts
-from e2c_dl.scenario.field import Field, Findings, described, instead
 from e2c_dl.scenario.services import TRAINER, TRAINING, check_keys, check_trains
 from e2c_dl.topology import Host
 

@@ -21,17 +21,18 @@ from types import MappingProxyType
 
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.resources import layers_services_dir
-from e2c_dl.scenario import devices, own_code
-from e2c_dl.scenario.document import Document, read
+from e2c_dl.scenario import devices
+from e2c_dl.scenario.documents.document import Document, read
+from e2c_dl.scenario.documents.field import Field, Findings
 from e2c_dl.scenario.emulation.file import Emulation, OtherFiles, names_traces, read_emulation
 from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.fewer_ranks import training_without
-from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.folder import own_code
+from e2c_dl.scenario.folder.own_files import check_own
+from e2c_dl.scenario.folder.secret_values import remarks
 from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import SHAPES, Scenario, Training
 from e2c_dl.scenario.network import read_network
-from e2c_dl.scenario.own_files import check_own
-from e2c_dl.scenario.secret_values import remarks
 from e2c_dl.scenario.training import read_training
 from e2c_dl.scenario.workflow import (
     check_code_sent,

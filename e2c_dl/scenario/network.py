@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from e2c_dl import units
-from e2c_dl.scenario.document import Document
+from e2c_dl.scenario.documents.document import Document
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed, unread
+from e2c_dl.scenario.documents.patterns import between, both_ways, select
 from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, check_jitter
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed, unread
-from e2c_dl.scenario.patterns import between, both_ways, select
 from e2c_dl.topology import Distribution, Host, Link, Pair
 
 

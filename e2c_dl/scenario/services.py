@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
 from e2c_dl.scenario.environment import texts
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
 
 TRAINER = "Trainer"
 MAX_SLOTS = 64

@@ -14,8 +14,8 @@ from e2c_dl import strategies, units
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.data import IN_FOLDERS, is_import_path, parse_dataset, parse_partition
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import integer, number, one_of
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import integer, number, one_of
 from e2c_dl.scenario.model import REAL, SHAPES, Training
 from e2c_dl.strategies import batching
 from e2c_dl.strategies.base import Setting

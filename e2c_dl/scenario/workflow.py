@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from e2c_dl.scenario.bandwidth_traces import FOLDER
-from e2c_dl.scenario.document import Document
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import one_of
-from e2c_dl.scenario.own_code import CODE
-from e2c_dl.scenario.patterns import select
+from e2c_dl.scenario.documents.document import Document
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import one_of
+from e2c_dl.scenario.documents.patterns import select
+from e2c_dl.scenario.folder.own_code import CODE
 from e2c_dl.topology import Host
 
 STEPS = ("prepare", "launch", "finalize")

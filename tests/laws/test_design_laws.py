@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Report
 from e2c_dl.diagnosis.piecewise import Piecewise, least
-from e2c_dl.diagnosis.sharing import left_for
+from e2c_dl.diagnosis.shown.sharing import left_for
 from e2c_dl.scenario.model import LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce

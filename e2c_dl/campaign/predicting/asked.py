@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from e2c_dl import units
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.field import instead
+from e2c_dl.scenario.documents.field import instead
 from e2c_dl.scenario.what_if import Changed, LinkChange, together
 from e2c_dl.topology import Host, Pair
 

@@ -18,7 +18,7 @@ from e2c_dl.campaign import simulated
 from e2c_dl.campaign.request import Console, Request
 from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.errors import InputError
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE

@@ -22,13 +22,13 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
 from e2c_dl.campaign.watch.tails import Tail, tail_of
-from e2c_dl.diagnosis.activity import from_trace
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.diagnose import Diagnosis
-from e2c_dl.diagnosis.heat import heat_of
 from e2c_dl.diagnosis.model import Element, Finding, Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import reference_of
+from e2c_dl.diagnosis.shown.activity import from_trace
+from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.window import BEGAN, window
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.live import Now

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.shown.heat import Heat
 from e2c_dl.report.page import sections
 from e2c_dl.report.page.packed import Columns, packed
 

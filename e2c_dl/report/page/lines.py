@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.activity import Rows, Seconds
+from e2c_dl.diagnosis.shown.activity import Rows, Seconds
 from e2c_dl.report.page.packed import Columns, lengths, ticks
 
 MIXED = 254  # code of a step of which several kinds have a share

@@ -25,7 +25,7 @@ from plotly.subplots import make_subplots
 
 from e2c_dl.atomic_write import written
 from e2c_dl.diagnosis.carried import Points
-from e2c_dl.diagnosis.panels import Changed, Mark, Panel
+from e2c_dl.diagnosis.shown.panels import Changed, Mark, Panel
 from e2c_dl.diagnosis.states import State
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import colours

@@ -22,8 +22,8 @@ from types import MappingProxyType
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.activity import Activity, Lane, Rows
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
+from e2c_dl.diagnosis.shown.activity import Activity, Lane, Rows
 from e2c_dl.diagnosis.states import STATES, Phase, partition
 from e2c_dl.report.page import sections
 from e2c_dl.report.page.lines import (

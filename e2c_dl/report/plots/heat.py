@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import ElementKind
+from e2c_dl.diagnosis.shown.heat import Heat
 from e2c_dl.errors import InputError
 from e2c_dl.report import colours
 from e2c_dl.report.page.heat import worst

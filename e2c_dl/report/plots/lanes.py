@@ -10,8 +10,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from e2c_dl.diagnosis.activity import Activity
 from e2c_dl.diagnosis.comparing.figures import Run
+from e2c_dl.diagnosis.shown.activity import Activity
 from e2c_dl.diagnosis.states import STATES, State
 from e2c_dl.errors import InputError
 from e2c_dl.report import colours

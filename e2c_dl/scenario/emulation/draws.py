@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from e2c_dl import units
-from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.patterns import both_ways, shown
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.scenario.patterns import both_ways, shown
 from e2c_dl.topology import Host, Pair
 
 T = TypeVar("T")

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2c_dl import units
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, needed, unread
+from e2c_dl.scenario.documents.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of
 from e2c_dl.scenario.emulation.draws import Ground, Moment, Place, Planned, Repeat, drawn
 from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn, rated_pairs
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, needed, unread
 from e2c_dl.scenario.model import Fault, FaultKind
-from e2c_dl.scenario.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of
 from e2c_dl.topology import Host, Pair
 
 MAX_TIMES = 1000

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from e2c_dl.scenario.document import Document
+from e2c_dl.scenario.documents.document import Document
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import Key, Keys, Schema, listed, needed
 from e2c_dl.scenario.emulation import faults, hosts, injection, prices, schedules, what_if
 from e2c_dl.scenario.emulation.draws import Ground
 from e2c_dl.scenario.emulation.links import BOTTLENECK, ENTRY, read_bottlenecks, read_links
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import Key, Keys, Schema, listed, needed
 from e2c_dl.scenario.model import ComputeEmulation, Injected, Schedules, Tcp
 from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed
 from e2c_dl.topology import Bottleneck, Host, Link, Pair

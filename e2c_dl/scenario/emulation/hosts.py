@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, matching, number, one_of
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, matching, number, one_of
+from e2c_dl.scenario.documents.patterns import hosts_of
 from e2c_dl.scenario.model import ComputeEmulation, Tcp
-from e2c_dl.scenario.patterns import hosts_of
 from e2c_dl.topology import Host
 
 MAX_FACTOR = 1000.0

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import Keys, integer, needed, number
+from e2c_dl.scenario.documents.patterns import PLACE, RANDOM, hosts_of, pairs_of, shown
 from e2c_dl.scenario.emulation.draws import draw
 from e2c_dl.scenario.emulation.hosts import MAX_FACTOR
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import Keys, integer, needed, number
 from e2c_dl.scenario.model import Injected
-from e2c_dl.scenario.patterns import PLACE, RANDOM, hosts_of, pairs_of, shown
 from e2c_dl.topology import Host, Link, Pair
 from e2c_dl.units import RATE_MIN_BPS, format_rate
 

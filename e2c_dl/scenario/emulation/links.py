@@ -27,9 +27,9 @@ from typing import Any
 
 from e2c_dl import units
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SHARE, Key, Keys, Kind, listed, matching, needed, one_of
-from e2c_dl.scenario.patterns import LINKS, pairs_of, shown
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import DELAY, LOSS, RATE, SHARE, Key, Keys, Kind, listed, matching, needed, one_of
+from e2c_dl.scenario.documents.patterns import LINKS, pairs_of, shown
 from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Host, Link, Pair
 
 DISCIPLINES = tuple(discipline.value for discipline in Discipline)

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import Key, Keys, matching, needed, number
-from e2c_dl.scenario.patterns import HOST, hosts_of, pairs_of
-from e2c_dl.scenario.patterns import LINKS as PLACES
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import Key, Keys, matching, needed, number
+from e2c_dl.scenario.documents.patterns import HOST, hosts_of, pairs_of
+from e2c_dl.scenario.documents.patterns import LINKS as PLACES
 from e2c_dl.topology import Host, Pair
 
 MOST = 1e9

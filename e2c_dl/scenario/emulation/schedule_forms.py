@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2c_dl.scenario.bandwidth_traces import NAME_PATTERN, read_trace
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import DELAY, LOSS, RATE, SPAN, Key, Keys, Kind, Schema, needed, unread
 from e2c_dl.scenario.emulation.hosts import CORES, FACTOR
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import DELAY, LOSS, RATE, SPAN, Key, Keys, Kind, Schema, needed, unread
 from e2c_dl.scenario.schedule import Schedule
 
 EXAMPLE = "write e.g. {steps: {0s: ..., 20s: ...}}"

@@ -24,13 +24,13 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from e2c_dl.errors import InputError
+from e2c_dl.scenario.documents.field import Field, Findings, described, instead
+from e2c_dl.scenario.documents.keys import SPAN, Key, Keys, Kind, listed, needed, number
+from e2c_dl.scenario.documents.patterns import HOST, LINKS, hosts_of, pairs_of, shown
 from e2c_dl.scenario.emulation.hosts import FACTOR, MAX_CORES, MAX_FACTOR
 from e2c_dl.scenario.emulation.links import check_jitter
 from e2c_dl.scenario.emulation.schedule_forms import CORES_OVER_TIME, DELAYS, FACTORS, LOSSES, RATES, Forms
-from e2c_dl.scenario.field import Field, Findings, described, instead
-from e2c_dl.scenario.keys import SPAN, Key, Keys, Kind, listed, needed, number
 from e2c_dl.scenario.model import ComputeEmulation, LinkSchedule, Schedules
-from e2c_dl.scenario.patterns import HOST, LINKS, hosts_of, pairs_of, shown
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Bottleneck, Host, Link, Pair

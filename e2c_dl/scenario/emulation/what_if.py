@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from e2c_dl.scenario.field import Field, Findings
-from e2c_dl.scenario.keys import DELAY, RATE, Key, Keys, listed, needed, number
-from e2c_dl.scenario.patterns import HOST, hosts_of, pairs_of
-from e2c_dl.scenario.patterns import LINKS as PLACES
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.keys import DELAY, RATE, Key, Keys, listed, needed, number
+from e2c_dl.scenario.documents.patterns import HOST, hosts_of, pairs_of
+from e2c_dl.scenario.documents.patterns import LINKS as PLACES
 from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed, LinkChange, together
 from e2c_dl.topology import Host
 

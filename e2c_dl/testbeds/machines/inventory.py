@@ -39,8 +39,8 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.document import read
-from e2c_dl.scenario.field import Field, Findings, spelled
+from e2c_dl.scenario.documents.document import read
+from e2c_dl.scenario.documents.field import Field, Findings, spelled
 from e2c_dl.testbeds.host_keys import KNOWN, UNCHECKED
 from e2c_dl.topology import Host, Topology
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from e2c_dl.archive.write import Archive
 from e2c_dl.cli.main import cli
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
 from e2c_dl.testbeds.registry import STATE_VARIABLE
 
 

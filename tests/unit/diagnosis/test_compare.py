@@ -13,7 +13,7 @@ import simulated_scenario
 import virtual_world
 from commands import said
 
-from e2c_dl.cli.analyses import METRICS
+from e2c_dl.cli.analysis.analyses import METRICS
 from e2c_dl.diagnosis.comparing.compare import Comparison, Difference, Group, Metric, compare
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, iterations_of, run_s
 from e2c_dl.errors import InputError

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from synthetic import Ring, simulate
 
-from e2c_dl.diagnosis.activity import from_trace
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
+from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.report.page.packed import unpacked
 from e2c_dl.report.page.timeline import timeline
 from e2c_dl.topology import Link

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from synthetic import Ring, simulate
 
-from e2c_dl.diagnosis.heat import Heat, heat_of
 from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.shown.heat import Heat, heat_of
 from e2c_dl.report.page.heat import SHADES, shaded, worst
 from e2c_dl.topology import Link
 

@@ -9,12 +9,12 @@ import pytest
 from ddp import Ddp, name, simulate
 
 from e2c_dl.archive.records import HostFacts
-from e2c_dl.diagnosis.activity import from_trace
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.heat import heat_of
 from e2c_dl.diagnosis.model import Element, ElementKind, Part, Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.scripts import script_reference
+from e2c_dl.diagnosis.shown.activity import from_trace
+from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.words import verdict

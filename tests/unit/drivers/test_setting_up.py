@@ -13,8 +13,8 @@ from rich.console import Console as Terminal
 
 from e2c_dl.archive.host_records import HostRecords, parsed_report
 from e2c_dl.archive.records import Doing, Progress
-from e2c_dl.cli import console as consoles
-from e2c_dl.cli.console import LiveConsole, PlainConsole, QuietConsole
+from e2c_dl.cli.telling import console as consoles
+from e2c_dl.cli.telling.console import LiveConsole, PlainConsole, QuietConsole
 from e2c_dl.drivers.live.calibrating import in_turns
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.coordinator import Coordinator

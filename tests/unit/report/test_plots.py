@@ -11,11 +11,11 @@ import pytest
 import simulated_scenario
 from commands import said
 
-from e2c_dl.cli.analyses import FIGURES
-from e2c_dl.diagnosis.activity import DELIVERY, ITERATION, Activity, Lane
+from e2c_dl.cli.analysis.analyses import FIGURES
 from e2c_dl.diagnosis.comparing.figures import Run
-from e2c_dl.diagnosis.heat import Heat
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.shown.activity import DELIVERY, ITERATION, Activity, Lane
+from e2c_dl.diagnosis.shown.heat import Heat
 from e2c_dl.diagnosis.states import State
 from e2c_dl.errors import InputError
 from e2c_dl.report import colours

@@ -16,9 +16,9 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
-from e2c_dl.diagnosis.activity import Activity
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, HostSummary, LinkSummary, Report
+from e2c_dl.diagnosis.shown.activity import Activity
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import images, rows
 from e2c_dl.report.page import figures, html, style

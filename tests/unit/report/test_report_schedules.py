@@ -15,9 +15,9 @@ from rich.console import Console
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Run
-from e2c_dl.diagnosis import changes as changing
-from e2c_dl.diagnosis import panels
 from e2c_dl.diagnosis.diagnose import changed_in
+from e2c_dl.diagnosis.shown import changes as changing
+from e2c_dl.diagnosis.shown import panels
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import colours, terminal
 from e2c_dl.report.page import html, schedules

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import Ring, simulate
 
-from e2c_dl.diagnosis.activity import ITERATION, Activity, from_trace
+from e2c_dl.diagnosis.shown.activity import ITERATION, Activity, from_trace
 from e2c_dl.diagnosis.states import STATES
 from e2c_dl.report.page import timeline
 from e2c_dl.report.page.lines import LAST, MIXED, WHOLE, Line, stepped

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from ddp import Ddp, name, simulate
 
-from e2c_dl.diagnosis.activity import from_trace
+from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.report.page.packed import unpacked
 from e2c_dl.report.page.timeline import Drawn, section, timeline
 from e2c_dl.report.plots import lanes

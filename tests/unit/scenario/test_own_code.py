@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from e2c_dl.cli.main import cli
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.scenario import copies, own_code
+from e2c_dl.scenario.folder import copies, own_code
 from e2c_dl.scenario.load import load, problems
 from e2c_dl.training.imported import call
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from small_scenario import LAYERS, SERVICES, STRATEGIES, found, replaced, writer
 
-from e2c_dl.scenario.copies import overridden
+from e2c_dl.scenario.folder.copies import overridden
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind
 

@@ -9,7 +9,7 @@ import yaml
 
 from e2c_dl.errors import InputError
 from e2c_dl.resources import template_dir
-from e2c_dl.scenario.copies import init
+from e2c_dl.scenario.folder.copies import init
 from e2c_dl.scenario.load import load, local_problems, problems
 
 FIRST_LIGHT = Path(__file__).parents[3] / "experiments" / "first-light"

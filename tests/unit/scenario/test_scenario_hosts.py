@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.document import read
-from e2c_dl.scenario.field import Field, Findings
+from e2c_dl.scenario.documents.document import read
+from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.patterns import select
 from e2c_dl.scenario.layers import read_layers
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.patterns import select
 
 LAYERS = """\
 environment: {g5k: {cluster: c}}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.scenario.copies import overridden
+from e2c_dl.scenario.folder.copies import overridden
 from e2c_dl.scenario.load import load
 
 LAYERS = """\

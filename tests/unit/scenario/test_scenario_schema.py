@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from small_scenario import SERVICES, STRATEGIES, writer
 
 from e2c_dl.resources import template_dir
-from e2c_dl.scenario.copies import init
 from e2c_dl.scenario.emulation.file import schema
+from e2c_dl.scenario.folder.copies import init
 from e2c_dl.scenario.load import problems
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -11,7 +11,7 @@ from e2c_dl.campaign.request import Request
 from e2c_dl.cli.deploy import several
 from e2c_dl.emulation import compute
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.scenario import copies
+from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import check_app_conf, load, problems
 from e2c_dl.scenario.services import TRAINING
 from tests.small_scenario import writer

@@ -4,7 +4,7 @@ import pytest
 from small_scenario import SERVICES, STRATEGIES, found, writer
 
 from e2c_dl.resources import template_dir
-from e2c_dl.scenario.copies import overridden
+from e2c_dl.scenario.folder.copies import overridden
 from e2c_dl.scenario.load import load, local_problems
 
 FRAME_BITS = 1514 * 8

@@ -10,7 +10,7 @@ from planted_secrets import KINDS, SERVICE, TASKS
 
 from e2c_dl.errors import ScenarioError
 from e2c_dl.redaction import REDACTED, Redactor
-from e2c_dl.scenario.secret_values import hidden, planted, redactor_of, remarks, resolved
+from e2c_dl.scenario.folder.secret_values import hidden, planted, redactor_of, remarks, resolved
 
 LAYERS = f"layers:\n- name: cloud\n  services:\n  - name: Horovod{SERVICE}"
 WORKFLOW = f"- hosts: cloud.*\n  prepare:{TASKS}"

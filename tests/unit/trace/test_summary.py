@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from synthetic import Ring, simulate
 
 from e2c_dl.beneath import Place
-from e2c_dl.cli.summary import summary
+from e2c_dl.cli.analysis.summary import summary
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, Trace

@@ -18,8 +18,8 @@ from e2c_dl.campaign.predicting.advice.ranking import Objective, Ranking, rankin
 from e2c_dl.campaign.predicting.advice.trial import Tried
 from e2c_dl.campaign.predicting.advice.workers import Trial, in_processes, most_workers, on_cluster
 from e2c_dl.errors import InputError
-from e2c_dl.scenario import copies
 from e2c_dl.scenario.budget import Unit
+from e2c_dl.scenario.folder import copies
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies.batching import own_pace
 

@@ -16,7 +16,7 @@ import yaml
 
 from e2c_dl import strategies
 from e2c_dl.errors import InputError
-from e2c_dl.scenario.field import instead
+from e2c_dl.scenario.documents.field import instead
 from e2c_dl.scenario.model import Training
 from e2c_dl.strategies.base import Setting
 from e2c_dl.strategies.batching import CONTROLLERS

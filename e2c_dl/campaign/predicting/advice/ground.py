@@ -19,9 +19,9 @@ from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.drivers.virtual import inputs
 from e2c_dl.errors import AnalysisError, InputError
 from e2c_dl.scenario.bandwidth_traces import FOLDER
+from e2c_dl.scenario.folder.own_files import check_own
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.scenario.own_files import check_own
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.strategies.base import any_pair
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from e2c_dl.archive.records import Doing
 from e2c_dl.archive.records import Progress as Where
-from e2c_dl.cli import streams
+from e2c_dl.cli.telling import streams
 from e2c_dl.errors import E2cDlError
 from e2c_dl.formatting import visible
 

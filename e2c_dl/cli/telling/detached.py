@@ -33,8 +33,8 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.run import read_run
 from e2c_dl.beneath import Place
 from e2c_dl.campaign.underway import ENDED
-from e2c_dl.cli import streams
-from e2c_dl.cli.console import PlainConsole
+from e2c_dl.cli.telling import streams
+from e2c_dl.cli.telling.console import PlainConsole
 from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.errors import ArchiveError, E2cDlError, InputError
 from e2c_dl.formatting import visible

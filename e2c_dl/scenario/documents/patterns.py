@@ -25,8 +25,8 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from e2c_dl.scenario.field import Field, Findings, described
-from e2c_dl.scenario.keys import BOOLEAN, Key, Keys, Kind, needed
+from e2c_dl.scenario.documents.field import Field, Findings, described
+from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, needed
 from e2c_dl.topology import Host, Pair
 
 RANDOM = "random"

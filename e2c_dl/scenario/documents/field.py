@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.document import Document, KeyPath
+from e2c_dl.scenario.documents.document import Document, KeyPath
 
 T = TypeVar("T")
 P = ParamSpec("P")

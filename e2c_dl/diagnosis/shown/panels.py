@@ -37,7 +37,7 @@ from e2c_dl.diagnosis.carried import (
     shares,
     together,
 )  # fmt: skip
-from e2c_dl.diagnosis.changes import Stretch, in_order, naming, sentences, steps, stretches, whom
+from e2c_dl.diagnosis.shown.changes import Stretch, in_order, naming, sentences, steps, stretches, whom
 from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Link, Pair

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli import options
-from e2c_dl.cli.console import open_console, stepping
+from e2c_dl.cli.telling.console import open_console, stepping
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -22,7 +22,7 @@ import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.redaction import LONG, REDACTED, Redactor, found, is_secret, looks_secret, without_spans
-from e2c_dl.scenario.document import MAX_BYTES
+from e2c_dl.scenario.documents.document import MAX_BYTES
 
 Span = tuple[int, int]
 _GIVEN = re.compile(r"(?P<how>env|file):(?P<what>.+)")

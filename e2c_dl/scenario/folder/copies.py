@@ -19,13 +19,13 @@ import yaml
 from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.redaction import Redactor
 from e2c_dl.resources import experiments_dir, template_dir
-from e2c_dl.scenario import own_code
 from e2c_dl.scenario.bandwidth_traces import files
-from e2c_dl.scenario.document import MAX_BYTES, read
+from e2c_dl.scenario.documents.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
+from e2c_dl.scenario.folder import own_code
+from e2c_dl.scenario.folder.own_files import check_own, copy
+from e2c_dl.scenario.folder.secret_values import hidden, text_of
 from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES, WORKFLOW
-from e2c_dl.scenario.own_files import check_own, copy
-from e2c_dl.scenario.secret_values import hidden, text_of
 from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE, sent_places

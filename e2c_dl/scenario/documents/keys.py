@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from e2c_dl import units
-from e2c_dl.scenario.field import Field, Findings, described
+from e2c_dl.scenario.documents.field import Field, Findings, described
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from e2c_dl.cli import options
-from e2c_dl.cli.console import open_console, stepping
+from e2c_dl.cli.telling.console import open_console, stepping
 
 if TYPE_CHECKING:
     from e2c_dl.campaign.predicting.whatif import Answer

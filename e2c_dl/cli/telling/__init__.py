@@ -1,0 +1,1 @@
+"""What commands tell while they work: consoles, transcripts, streams that may break."""

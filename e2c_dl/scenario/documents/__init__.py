@@ -1,0 +1,1 @@
+"""YAML files as documents whose keys know their lines."""

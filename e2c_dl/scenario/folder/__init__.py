@@ -1,0 +1,1 @@
+"""A scenario's folder: its own files and code, copies of it, its secrets."""
