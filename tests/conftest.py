@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,20 @@ LANES = {
 def repository() -> Path:
     """The checkout's root."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def deterministic_torch() -> Iterator[None]:
+    """While in it, torch is deterministic and on one thread, as where hosts train."""
+    import torch  # here: most tests need none
+
+    from e2c_dl.training.compute import make_deterministic
+
+    threads = torch.get_num_threads()
+    make_deterministic()
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

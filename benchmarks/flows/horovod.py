@@ -11,22 +11,17 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 import torch
 
-from e2c_dl.trace.model import Phase
-from e2c_dl.trace.propagation.sockets import SocketSampler
-from e2c_dl.trace.recording.recorder import Recorder
+from benchmarks.flows.recorded import trained
 
 REACHED_WITHIN_S = 60.0
 
 
 def main(iterations: int, parameters: int) -> None:
     """Train, and leave what was recorded in HOST_DIR."""
-    rank, size, host = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["HOST"]
-    own = Path(os.environ["HOST_DIR"])
-    meet(rank, size)
+    meet(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     import horovod.torch as hvd  # reads the environment that meet has set
 
     hvd.init()
@@ -36,23 +31,7 @@ def main(iterations: int, parameters: int) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(side, side, bias=False))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    with (
-        Recorder(own / "spans.bin", rank=rank, host=host, layer="all") as recorder,
-        SocketSampler(own / "connections.bin", rank=rank, host=host) as sampler,
-    ):
-        begin_ns = recorder.clock()
-        for iteration in range(iterations):
-            start_ns = recorder.clock()
-            sampler.iteration(iteration)
-            optimizer.zero_grad()
-            model(torch.randn(4, side)).square().mean().backward()
-            optimizer.step()
-            recorder.record(Phase.ITERATION, start_ns, start_ns, recorder.clock(), iteration=iteration)
-        recorder.record(Phase.TRAINING, begin_ns, begin_ns, recorder.clock())
-        hvd.allreduce(torch.zeros(1))  # all are done before anybody's connections end
-        sampler.close()
-        print(f"{sampler.rounds} rounds, {sampler.cpu_s / (recorder.clock() - begin_ns) * 1e9:.2%} of a core")
-    hvd.allreduce(torch.zeros(1))
+    trained(model, optimizer, iterations, lambda: hvd.allreduce(torch.zeros(1)))
     hvd.shutdown()
 
 

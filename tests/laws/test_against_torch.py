@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,10 @@ from e2c_dl import strategies
 from e2c_dl.scenario.model import Training
 from e2c_dl.scenario.training import default_training
 from e2c_dl.training import datasets, models
-from e2c_dl.training.compute import TorchCompute, make_deterministic
+from e2c_dl.training.compute import TorchCompute
 from e2c_dl.training.partitions import Stream, parts
+
+pytestmark = pytest.mark.usefixtures("deterministic_torch")
 
 TRAINING = dataclasses.replace(
     default_training("localsgd"), model="mlp", dtype="float64", iterations=20, bucket_bytes=65536
@@ -38,15 +39,6 @@ inner = st.sampled_from([
     {"optimizer": "adamw", "learning_rate": 0.002, "weight_decay": 0.01},
 ])  # fmt: skip
 PARTITIONS = st.sampled_from(["iid", "classes:5", "sizes:5"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def deterministic() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    make_deterministic()
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
 
 
 class Rank:

@@ -7,7 +7,6 @@ batches for real ones.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,20 +23,15 @@ from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.collectives import split
 from e2c_dl.trace.model import COMPUTE, Phase, Spans
 from e2c_dl.training import datasets, models
-from e2c_dl.training.compute import TorchCompute, make_deterministic
+from e2c_dl.training.compute import TorchCompute
 from e2c_dl.training.partitions import Stream, parts
+
+pytestmark = pytest.mark.usefixtures("deterministic_torch")
 
 TRAINING = Training(
     strategy="allreduce", model="cnn", dataset="digits", iterations=20, batch_sizes=(8, 8, 8, 8), learning_rate=0.05,
     momentum=0.9, seed=1, dtype="float32", evaluate_every=0, bucket_bytes=131072,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def deterministic() -> Iterator[None]:
-    make_deterministic()
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def single_process(training: Training) -> torch.nn.Module:

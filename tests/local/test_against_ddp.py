@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import live_world
 import numpy as np
 import pytest
-import torch
 import torch_programs
 
 from e2c_dl import strategies
 from e2c_dl.scenario.training import default_training
-from e2c_dl.training.compute import TorchCompute, make_deterministic
+from e2c_dl.training.compute import TorchCompute
 
-pytestmark = pytest.mark.local
+pytestmark = [pytest.mark.usefixtures("deterministic_torch"), pytest.mark.local]
 
 CLOSE = 1e-11
 """Relative: the order of sums differs, and nothing else may."""
@@ -27,15 +26,6 @@ TRAINING = dataclasses.replace(
     default_training("allreduce"), model="mlp", dtype="float64", iterations=40, batch_sizes=(8, 8, 8, 8), momentum=0.9,
     bucket_bytes=65536,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def deterministic() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    make_deterministic()
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
 
 
 def trained(

@@ -18,9 +18,9 @@ from typing import Any
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.drivers.live.agent import AgentProcess
+from e2c_dl.drivers.live.beside.agent import AgentProcess
+from e2c_dl.drivers.live.beside.watched import watched
 from e2c_dl.drivers.live.members import Assignment
-from e2c_dl.drivers.live.watched import watched
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.heat import Heat
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed

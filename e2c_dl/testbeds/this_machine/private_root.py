@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from pathlib import Path
 
 import e2c_dl
 from e2c_dl.testbeds.this_machine import rootless
-from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH
 
 BASE = Path("/sys")  # any directory that is there: nothing below it is needed while a root is built
 ROOT = BASE / "root"
@@ -165,22 +163,7 @@ def problem() -> str | None:
     there = rootless.rights()
     more = "" if os.geteuid() == 0 and there else ",userxattr"
     into = () if there else (*rootless.NAMESPACES, "--")
-    argv = [*into, "unshare", "--mount", "--propagation=private", "sh", "-ec", _TRY.format(more=more)]
-    try:
-        done = subprocess.run(
-            argv,
-            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    if done.returncode == 0:
-        return None
-    return (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[0]
+    return rootless.refused([*into, "unshare", "--mount", "--propagation=private", "sh", "-ec", _TRY.format(more=more)])
 
 
 def interpreter() -> tuple[Path, ...]:

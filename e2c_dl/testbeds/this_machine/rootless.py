@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from e2c_dl.errors import TestbedError
@@ -99,22 +101,24 @@ def _own_network() -> None:
 
 def problem() -> str | None:
     """Why an ordinary user cannot have hosts here, in a line with its remedy; None if he can. It is tried."""
+    if shutil.which(NAMESPACES[0], path=with_system(os.environ.get("PATH"))) is None:
+        return f"{NAMESPACES[0]} is not on this machine; apt-get install util-linux, or run as root"
+    said = refused([*NAMESPACES, "--", *_TRY])
+    return None if said is None else f"{said}; {remedy()}"
+
+
+def refused(argv: Sequence[str]) -> str | None:
+    """Why ``argv``, a program that tries something, does not succeed, in a line; None if it does."""
     try:
         done = subprocess.run(
-            [*NAMESPACES, "--", *_TRY],
-            env={"PATH": with_system(os.environ.get("PATH")), "LANG": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+            argv, env={"PATH": with_system(os.environ.get("PATH")), "LANG": "C.UTF-8"}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{error}; apt-get install util-linux, or run as root"
+        return str(error)
     if done.returncode == 0:
         return None
-    said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[0]
-    return f"{said}; {remedy()}"
+    return (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[0]
 
 
 def remedy(root: Path = Path("/proc/sys")) -> str:

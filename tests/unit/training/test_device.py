@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -17,26 +17,19 @@ import torch
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Training
 from e2c_dl.trace.model import Phase
-from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
+from e2c_dl.training.compute import TorchCompute, torch_facts
 from e2c_dl.training.device.choice import compute_on, cuda_problem, device_facts
 from e2c_dl.training.device.compute import DeviceCompute
 from e2c_dl.training.device.events import Event, HostEvents
 from e2c_dl.training.device.timeline import Timeline
+
+pytestmark = pytest.mark.usefixtures("deterministic_torch")
 
 TRAINING = Training(
     strategy="allreduce", model="cnn", dataset="digits", iterations=1, batch_sizes=(8, 4), learning_rate=0.1,
     momentum=0.9, seed=3, dtype="float64", evaluate_every=0, bucket_bytes=16384,
 )  # fmt: skip
 Segment = tuple[Phase, int, int, int]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def deterministic() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    make_deterministic()
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
 
 
 def wrong_clock() -> int:

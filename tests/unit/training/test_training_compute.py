@@ -6,7 +6,6 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +20,15 @@ from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training
 from e2c_dl.trace.model import Phase
 from e2c_dl.training import datasets, models
-from e2c_dl.training.compute import TorchCompute, make_deterministic, torch_facts
+from e2c_dl.training.compute import TorchCompute, torch_facts
 from e2c_dl.training.partitions import Stream, parts
+
+pytestmark = pytest.mark.usefixtures("deterministic_torch")
 
 TRAINING = Training(
     strategy="allreduce", model="cnn", dataset="digits", iterations=1, batch_sizes=(8, 4), learning_rate=0.1,
     momentum=0.9, seed=3, dtype="float64", evaluate_every=0, bucket_bytes=16384,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def deterministic() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    make_deterministic()
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
 
 
 def nothing(*_: object) -> None:

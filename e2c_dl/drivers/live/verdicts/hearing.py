@@ -10,11 +10,11 @@ import msgspec
 
 from e2c_dl.archive.verdicts import Told
 from e2c_dl.diagnosis.verdicts import EVERY_S
+from e2c_dl.drivers.live.beside.watched import watched
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.verdicts.judging import JudgeProcess
 from e2c_dl.drivers.live.verdicts.lines import News
-from e2c_dl.drivers.live.watched import watched
 from e2c_dl.strategies.base import Strategy, Verdict
 from e2c_dl.trace.model import ClockAlignment
 

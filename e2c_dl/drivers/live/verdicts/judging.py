@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import e2c_dl
 from e2c_dl import codec
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.verdicts import Told, append
 from e2c_dl.diagnosis.references import PACED
+from e2c_dl.drivers.live.beside.serving import READY_WITHIN_S, Serving
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.drivers.live.verdicts.lines import JudgeConfig, line
 from e2c_dl.errors import TrainingError
 
-READY_WITHIN_S = 60.0  # importing on slow, busy hosts
-ENDS_WITHIN_S = 10.0
 _REMEDY = "see worker.log"
 
 
 class JudgeProcess:
     """A judge that runs; made by :meth:`start`."""
 
-    def __init__(self, process: Process, records: HostRecords, control: Control) -> None:
+    def __init__(self, process: Serving, records: HostRecords, control: Control) -> None:
         self._process, self._records, self._control = process, records, control
 
     @classmethod
     async def start(cls, assignment: Assignment, control: Control) -> JudgeProcess:
         """A judge that waits for news. Raises: TrainingError if it cannot begin."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "e2c_dl.drivers.live.verdicts.judge",
-            stdin=PIPE, stdout=PIPE, cwd=Path(e2c_dl.__file__).parents[1],  # its standard error is this worker's log
-        )  # fmt: skip
+        process = await Serving.start("e2c_dl.drivers.live.verdicts.judge")
         judge = cls(process, assignment.records, control)
         try:
-            judge._write(line(_config(assignment)))
+            process.write(line(_config(assignment)))
             answer = await asyncio.wait_for(judge._answer(), READY_WITHIN_S)
             if not answer.get("ready"):
                 raise TrainingError(f"the judge cannot begin: {answer.get('error')}; {_REMEDY}")
@@ -56,12 +48,11 @@ class JudgeProcess:
 
     def hear(self, rank: int, said: dict[str, Any]) -> None:
         """News of ``rank``, as it said it."""
-        self._write(msgspec.json.encode({"rank": rank, "said": said}) + b"\n")
+        self._process.write(msgspec.json.encode({"rank": rank, "said": said}) + b"\n")
 
     async def tell(self) -> None:
         """Send its verdicts to all ranks, and keep them. Raises: TrainingError when it has ended."""
-        assert self._process.stdout is not None
-        while said := await self._process.stdout.readline():
+        while said := await self._process.line():
             told = codec.decode(said, Told, "the judge", error=TrainingError, remedy=_REMEDY)
             append(self._records.verdicts_file, told)
             self._control.say_verdict(msgspec.to_builtins(told))
@@ -69,21 +60,10 @@ class JudgeProcess:
 
     async def end(self) -> None:
         """Nothing is judged any more; the judge has ended when this returns."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()  # the end of its input is what tells it to end
-        try:
-            await asyncio.wait_for(self._process.wait(), ENDS_WITHIN_S)
-        except asyncio.TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-
-    def _write(self, content: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(content)
+        await self._process.end()
 
     async def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        said = await self._process.stdout.readline()
+        said = await self._process.line()
         return codec.decode(said or b"{}", dict[str, Any], "the judge", error=TrainingError, remedy=_REMEDY)
 
 

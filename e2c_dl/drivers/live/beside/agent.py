@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE, Process
-from pathlib import Path
 from typing import Any
 
-import e2c_dl
+from e2c_dl.drivers.live.beside.serving import READY_WITHIN_S, Serving
 from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.errors import EmulationError
-
-READY_WITHIN_S = 60.0  # importing on slow, busy hosts
-ENDS_WITHIN_S = 10.0
 
 
 class AgentProcess:
     """A running agent; made by :meth:`start`. ``facts`` are what it said of itself: scheduler, links."""
 
-    def __init__(self, process: Process, host: str, facts: dict[str, Any]) -> None:
+    def __init__(self, process: Serving, host: str, facts: dict[str, Any]) -> None:
         self._process, self._host, self.facts = process, host, facts
 
     @classmethod
     async def start(cls, config: AgentConfig) -> AgentProcess:
         """An agent that waits for training to begin. Raises: EmulationError if it cannot do what it has to."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "e2c_dl.emulation.agent.main",
-            stdin=PIPE, stdout=PIPE, cwd=Path(e2c_dl.__file__).parents[1],  # its standard error is this worker's log
-        )  # fmt: skip
+        process = await Serving.start("e2c_dl.emulation.agent.main")
         agent = cls(process, config.host, {})
-        agent._write(config.to_line())
+        process.write(config.to_line().encode())
         try:
             agent.facts = await asyncio.wait_for(agent._answer(), READY_WITHIN_S)
         except asyncio.TimeoutError as error:
@@ -47,11 +38,11 @@ class AgentProcess:
         return agent
 
     def tell(self, signal: WorkerSignal) -> None:
-        self._write(signal.to_line())
+        self._process.write(signal.to_line().encode())
 
     async def lost(self) -> None:
         """Never returns. Raises: EmulationError when the agent has ended, which it does not do by itself."""
-        status = await self._process.wait()  # it serves until its input ends, so any end before is a failure
+        status = await self._process.status()  # it serves until its input ends, so any end before is a failure
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise EmulationError(
             f"emulation lost: the agent of {self._host} {how}, so that links and faults no longer follow the scenario; "
@@ -60,21 +51,10 @@ class AgentProcess:
 
     async def end(self) -> None:
         """Nothing is to change any more; the agent has ended when this returns."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()  # the end of its input is what tells it to end
-        try:
-            await asyncio.wait_for(self._process.wait(), ENDS_WITHIN_S)
-        except asyncio.TimeoutError:
-            self._process.kill()  # one that does not end would go on changing links
-            await self._process.wait()
-
-    def _write(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode())
+        await self._process.end()  # one that did not end would go on changing links
 
     async def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
+        line = await self._process.line()
         if not line:  # it closed its output: whatever it has to say stands in the log
             raise EmulationError(f"{self._host}: its agent ended before it was ready; see its worker.log")
         answer: dict[str, Any] = json.loads(line)

@@ -1,0 +1,1 @@
+"""Processes beside training: the agent, and whatever else it cannot go on without."""
