@@ -63,6 +63,9 @@ COLUMNS = (
     Column("kind", NAMES, "", "which collective: all_reduce, broadcast ...; null: none", 0),
     Column("iteration", pa.int32(), "", "number of the iteration, from 0; null: outside of iterations", -1),
     Column("warm_up", pa.bool_(), "", "of one of the first two iterations, which averages leave out"),
+    Column(
+        "uncertain", pa.bool_(), "", "shorter than its clock was certain: what other hosts did before it is unknown"
+    ),
     Column("bucket", pa.int16(), "", "number of the piece of the gradient; null: none", -1),
     Column("start_ns", pa.int64(), _SINCE, "when it began"),
     Column("end_ns", pa.int64(), _SINCE, "when it ended"),
@@ -104,6 +107,7 @@ def to_table(
         "phase": _named(spans["phase"], PHASES, None),
         "kind": _named(spans["kind"], COLLECTIVES, (spans["kind"] == 0) & ~np.isin(spans["phase"], _WITH_KIND)),
         "warm_up": (spans["iteration"] >= 0) & (spans["iteration"] < first),
+        "uncertain": spans["end_ns"] - spans["start_ns"] < clock_used.uncertainties_ns(spans["start_ns"]),
         "nbytes": pa.array(spans["nbytes"], mask=(spans["nbytes"] == 0) & ~np.isin(spans["phase"], _WITH_BYTES)),
         **{name: aligned[name] - origin_ns for name in TIMES},
         **{f"own_{name}": np.ascontiguousarray(spans[name]) for name in TIMES},

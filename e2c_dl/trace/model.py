@@ -178,23 +178,16 @@ class ClockAlignment:
 
     def uncertainties_ns(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How far each of these times, aligned, may be off."""
-        return self._uncertain(own_ns, self.steps)
-
-    def aligned_uncertainties_ns(self, reference_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The same of times that are aligned."""
-        return self._uncertain(reference_ns, self.aligned_steps)
+        uncertain = np.full(len(own_ns), self.usual_ns, dtype=np.int64)
+        for step in self.steps:
+            within = (own_ns >= step.from_ns) & (own_ns <= step.to_ns)
+            uncertain[within] = np.maximum(uncertain[within], step.uncertainty_ns)
+        return uncertain
 
     @property
     def usual_ns(self) -> int:
         """The uncertainty outside of steps."""
         return self.uncertainty_ns if self.usual_uncertainty_ns is None else self.usual_uncertainty_ns
-
-    def _uncertain(self, own_ns: npt.NDArray[np.int64], steps: tuple[ClockStep, ...]) -> npt.NDArray[np.int64]:
-        uncertain = np.full(len(own_ns), self.usual_ns, dtype=np.int64)
-        for step in steps:
-            within = (own_ns >= step.from_ns) & (own_ns <= step.to_ns)
-            uncertain[within] = np.maximum(uncertain[within], step.uncertainty_ns)
-        return uncertain
 
     @property
     def aligned_steps(self) -> tuple[ClockStep, ...]:

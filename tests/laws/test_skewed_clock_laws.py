@@ -12,7 +12,7 @@ from synthetic import Ring, simulate
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.topology import Link
 from e2c_dl.trace.clocks.alignment import Exchange, align
-from e2c_dl.trace.clocks.certainty import in_steps, shorter_than_uncertainty
+from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.clocks.skew import Skew, TraceClock
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 
@@ -126,13 +126,9 @@ def test_a_slow_host_is_named_though_its_clock_stepped(step_ms: int) -> None:
     assert any("stepped" in each and slow in each for each in report.limitations), report.limitations
 
 
-def test_spans_within_a_step_or_shorter_than_the_uncertainty_are_marked() -> None:
+def test_spans_within_a_step_are_marked() -> None:
     ring = Ring(compute_s=(0.1, 0.1), links=(Link(rate_bps=40e6, delay_s=0.005),) * 2, bucket_bytes=(200_000,))
     plain = simulate(ring).ranks[1]
     assert not in_steps(plain).any()
-    assert not shorter_than_uncertainty(plain).any()
     rank = stepped(simulate(ring), Skew(begin_ns=BEGIN + S // 2, step_ns=300_000_000), exchanged=True).ranks[1]
-    marked, lengths_ns = in_steps(rank), rank.spans["end_ns"] - rank.spans["start_ns"]
-    assert marked.any()
-    assert (lengths_ns[marked & shorter_than_uncertainty(rank)] < rank.clock.uncertainty_ns).all()
-    assert shorter_than_uncertainty(rank)[marked & (lengths_ns < 10_000_000)].all()
+    assert in_steps(rank).any()

@@ -54,11 +54,6 @@ class Program:
         return 1 + len(self.moment) + int((self.begun_by >= 0).sum()) + len(self.last_of_main)
 
     @property
-    def first_moments(self) -> Longs:
-        """The first moment of each task: its first event's, or that event's beginning."""
-        return self.moment[self.starts] - (self.begun_by[self.starts] >= 0)
-
-    @property
     def free_ns(self) -> Column:
         """When the task of each event was free again."""
         events = self.events

@@ -16,8 +16,8 @@ import pytest
 from synthetic import Ring, simulate
 
 from e2c_dl.topology import Link
-from e2c_dl.trace.columns import COLUMNS, SCHEMA
-from e2c_dl.trace.model import ClockAlignment, Collective, Phase, Trace
+from e2c_dl.trace.columns import COLUMNS, SCHEMA, to_table
+from e2c_dl.trace.model import ClockAlignment, ClockStep, Collective, Phase, Trace
 from e2c_dl.trace.store import write_parquet
 
 PAGE = (Path(__file__).parents[3] / "docs/trace-format.md").read_text()
@@ -112,3 +112,16 @@ def test_times_are_since_training_began_and_nothing_is_minus_one(folder: Path, t
     assert table["kind"].null_count == len(table)
     warm = {row["iteration"] for row in table.to_pylist() if row["warm_up"]}
     assert warm == {0, 1}
+
+
+def test_a_span_shorter_than_its_clock_was_certain_is_uncertain(trace: Trace) -> None:
+    spans = trace.ranks[1].spans
+    lengths_ns, half_ns = spans["end_ns"] - spans["start_ns"], int(np.median(spans["start_ns"]))
+    step = ClockStep(from_ns=half_ns, to_ns=int(spans["end_ns"].max()), uncertainty_ns=10**9)
+    clock = ClockAlignment(offset_ns=777, uncertainty_ns=10**9, usual_uncertainty_ns=1000, steps=(step,))
+    table = to_table(spans, {"rank": 1, "host": "b", "layer": "edge"}, complete=True, clock=clock, origin_ns=0)
+    certain_ns = np.where(spans["start_ns"] < half_ns, 1000, 10**9)
+    assert (table["uncertain"].to_numpy() == (lengths_ns < certain_ns)).all()
+    assert 0 < table["uncertain"].to_numpy().sum() < len(spans)
+    sure = to_table(spans, {"rank": 1, "host": "b", "layer": "edge"}, complete=True, clock=None, origin_ns=0)
+    assert not sure["uncertain"].to_numpy().any()
