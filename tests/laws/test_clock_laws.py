@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -167,14 +167,28 @@ def test_a_change_of_pace_is_covered(
 
 
 @settings(max_examples=40)
-@given(st.lists(quick, min_size=4, max_size=20), st.lists(quick, min_size=4, max_size=20), st.integers(S // 10, 20 * S))
-def test_a_clock_set_back_shows_some_times_twice(ways: list[Delays], later_ways: list[Delays], back_ns: int) -> None:
-    seen = asked(ways, even(0, 0.0))
-    later = asked(later_ways, even(back_ns, 0.0), begin_ns=seen[-1].at_ns - back_ns)
+@given(
+    st.lists(quick, min_size=4, max_size=20), st.lists(quick, min_size=4, max_size=20),
+    st.integers(S // 10, 20 * S), paces,
+)  # fmt: skip
+@example(  # set back beyond all that was seen: what it showed before lies after its last exchange
+    [(S // 10, 10_000, 10_000)] * 4, [*[(S // 10, 10_000, 10_000)] * 3, (799_918_130, 53_740, 10_000)],
+    2_062_309_955, 0.0,
+)  # fmt: skip
+@example(  # set back to just after what it had shown: a step by as much as the whole trace lasts
+    [(S // 10, 10_000, 10_000)] * 4, [(300_039_818, 10_000, 10_000), *[(S // 10, 10_000, 10_000)] * 3],
+    300_049_815, 5e-5,
+)  # fmt: skip
+def test_a_clock_set_back_shows_some_times_twice(
+    ways: list[Delays], later_ways: list[Delays], back_ns: int, pace: float
+) -> None:
+    before, after = even(0, pace), even(back_ns, pace)
+    seen = asked(ways, before)
+    later = asked(later_ways, after, begin_ns=seen[-1].at_ns - back_ns)
     found = align(*seen, *later)
     assert found.problem() is None
-    for own_ns, offset_ns in ((moments(seen), 0), (moments(later), back_ns)):
-        assert errors_ns(found, own_ns, even(offset_ns, 0.0)).max() <= found.uncertainty_ns + ROUNDING_NS
+    for own_ns, offset_at in ((moments(seen), before), (moments(later), after)):
+        assert errors_ns(found, own_ns, offset_at).max() <= found.uncertainty_ns + ROUNDING_NS
 
 
 @given(st.lists(delays, min_size=1, max_size=30), offsets, paces, st.integers(-(10**12), 10**12))

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from e2c_dl.trace.model import ClockAlignment, ClockStep
 
 MOST_DRIFT = 1e-3
@@ -114,7 +116,7 @@ class Alignment:
 
     def __init__(self, exchanges: Iterable[Exchange] = ()) -> None:
         self._stretches: list[Stretch] = []
-        self._ambiguous_ns = 0.0  # a clock set back shows the same time twice
+        self._shown_before: list[Stretch] = []  # of a clock set back, which shows the same times again
         for each in exchanges:
             self.add(each)
 
@@ -128,20 +130,23 @@ class Alignment:
             self._stretches[-1].add(each)
             return
         while self._stretches and self._stretches[-1].end_ns >= each.at_ns:
-            earlier = self._stretches.pop()
-            self._ambiguous_ns = max(self._ambiguous_ns, earlier.off_ns((earlier.end_ns, each.offset_ns)))
+            self._shown_before.append(self._stretches.pop())
         self._stretches.append(Stretch(each))
 
     def value(self, until_ns: int | None = None) -> ClockAlignment:
-        """The alignment, whose uncertainty holds up to the last exchange, or ``until_ns`` after it."""
+        """The alignment, whose uncertainty holds up to the last exchange, or ``until_ns`` after it.
+
+        Of a clock that was set back it holds up to the latest time that it showed at any exchange.
+        """
         if not self._stretches:
             return ClockAlignment()
         ends = [each.end_ns for each in self._stretches]
-        ends[-1] = max(ends[-1], until_ns or ends[-1])
+        ends[-1] = max(ends[-1], until_ns or ends[-1], *(each.end_ns for each in self._shown_before))
         lines = [stretch.line(end) for stretch, end in zip(self._stretches, ends, strict=True)]
-        usual_ns = self._ambiguous_ns + max(map(Stretch.uncertainty_ns, self._stretches, ends))
+        ambiguous_ns = max((_apart_ns(each, lines) for each in self._shown_before), default=0.0)
+        usual_ns = ambiguous_ns + max(map(Stretch.uncertainty_ns, self._stretches, ends))
         gaps = [
-            (before.end_ns, after.begin_ns, self._ambiguous_ns + max(before.off_ns(to[0]), after.off_ns(since[1])))
+            (before.end_ns, after.begin_ns, ambiguous_ns + max(before.off_ns(to[0]), after.off_ns(since[1])))
             for (before, after), (since, to) in zip(pairwise(self._stretches), pairwise(lines), strict=True)
         ]
         usual_ns = max([usual_ns, *(open_ns for *_, open_ns in gaps if open_ns <= STEP_APART * usual_ns)])
@@ -168,6 +173,19 @@ def telling(exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
     return tuple(sorted({below, above}, key=lambda each: each.at_ns))
 
 
+def _apart_ns(earlier: Stretch, lines: Sequence[tuple[Point, Point]]) -> float:
+    """How far times that a clock showed in ``earlier``, before it was set back, may be off when ``lines`` align them.
+
+    Both are straight between the ends of either, where they are furthest apart.
+    """
+    (begin_ns, offset_ns), (end_ns, end_offset_ns) = earlier.line(earlier.end_ns)
+    at_ns = np.array([begin_ns, end_ns, *(at for line in lines for at, _ in line if begin_ns < at < end_ns)])
+    told_ns = _told(lines, 0, ()).align(at_ns) - at_ns
+    # Relative to one time and offset: floats hold differences exactly, not times since a machine has booted.
+    own_ns = np.interp(at_ns - begin_ns, [0, end_ns - begin_ns], [0.0, end_offset_ns - offset_ns])
+    return float(np.abs(told_ns - offset_ns - own_ns).max()) + earlier.uncertainty_ns(earlier.end_ns)
+
+
 def _told(lines: Sequence[tuple[Point, Point]], usual_ns: int, steps: tuple[ClockStep, ...]) -> ClockAlignment:
     (begin_ns, offset_ns), (end_ns, end_offset_ns) = lines[0][0], lines[-1][1]
     knots: list[tuple[int, int]] = []
@@ -176,7 +194,8 @@ def _told(lines: Sequence[tuple[Point, Point]], usual_ns: int, steps: tuple[Cloc
             knots.append((at_ns, round(at_offset_ns)))
     return ClockAlignment(
         offset_ns=round(offset_ns),
-        drift=(end_offset_ns - offset_ns) / (end_ns - begin_ns) if end_ns > begin_ns else 0.0,
+        # Of knots none is told: over a step it would be none of a clock.
+        drift=(end_offset_ns - offset_ns) / (end_ns - begin_ns) if end_ns > begin_ns and len(lines) == 1 else 0.0,
         at_ns=begin_ns,
         uncertainty_ns=max([usual_ns, *(step.uncertainty_ns for step in steps)]),
         knots=tuple(knots) if len(lines) > 1 else (),
