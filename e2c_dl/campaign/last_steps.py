@@ -26,7 +26,9 @@ def collected(campaign: Campaign) -> None:
     if not campaign.launched:
         return
     testbed, failures = campaign.the_testbed, list[Exception]()
-    for act in (_stop_workers, _end_emulation, _finalize):
+    # A program of the user's may go on in the background until finalize has waited for it, over the emulated network.
+    order = (_end_emulation, _finalize) if campaign.the_scenario.trained is not None else (_finalize, _end_emulation)
+    for act in (_stop_workers, *order):
         try:
             if not any(isinstance(error, Interrupted) for error in failures):  # else nothing is waited for any more
                 act(campaign)

@@ -108,7 +108,6 @@ def mounts(*more: Path) -> list[str]:
     return [f"{path}:{path}:ro" for path in (Path("/usr"), Path("/etc"), *more)]
 
 
-@pytest.mark.xfail(run=False, reason="its server does not end within 200 s: why is not known yet")
 @pytest.mark.skipif(not (FLOWER / "bin/python").exists(), reason="Flower is not installed here: make setup-flower")
 @pytest.mark.skipif(shutil.which("dockerd") is None, reason="there is no dockerd on this machine: make setup-docker")
 def test_flower(tmp_path: Path, repository: Path) -> None:

@@ -9,7 +9,7 @@ from e2c_dl.archive import layout
 from e2c_dl.campaign import collect
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts.gather import Kept
-from e2c_dl.campaign.last_steps import release
+from e2c_dl.campaign.last_steps import collected, release
 from e2c_dl.testbeds import registry
 
 
@@ -64,3 +64,22 @@ def test_what_is_kept_is_on_record_though_there_was_no_room_for_that_at_first(tm
     with pytest.raises(OSError, match="No space left"):
         release(campaign)
     assert registry.load(run.id).details[registry.UNCOLLECTED] == {"edge-1": "there"}
+
+
+@pytest.mark.parametrize(("trained", "order"), [(None, ["finalize", "network"]), (Mock(), ["network", "finalize"])])
+def test_a_program_that_finalize_waits_for_has_its_network_until_then(tmp_path, trained, order):
+    """One that the workflow starts and leaves: it would never end, and so would finalize."""
+    done = []
+    campaign = Campaign(console=Mock(), request=Mock(keep=False), archive=Mock(path=tmp_path), launched=True)
+    campaign.scenario = Mock(trained=trained)
+    campaign.scenario.topology.ranks = ()
+    campaign.testbed = Mock(state_dir=tmp_path / "state", accesses=())
+    campaign.testbed.end_emulation.side_effect = lambda: done.append("network") or ()
+    campaign.session, campaign.watch, campaign.signs = Mock(), Mock(seen={}), Mock()
+    campaign.watch.failure.return_value = campaign.signs.failure.return_value = None
+    campaign.signs.silences.return_value = ()
+    campaign.session.finalize_dir = tmp_path / "fetched"
+    campaign.session.workflow.side_effect = done.append
+    (tmp_path / layout.RUN).touch()
+    collected(campaign)
+    assert done == order
