@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.errors import PeerLost
-from e2c_dl.strategies.base import Vector
+from e2c_dl.strategies.base import Array
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
@@ -44,7 +44,7 @@ class _Unfinished:
     """A message that has begun."""
 
     header: Header
-    payload: Vector | None
+    payload: Array | None
     start_ns: int
     filled_bytes: int = 0
     frames: int = 0
@@ -165,7 +165,7 @@ class PayloadMemory:
     def __init__(self) -> None:
         self._pieces: list[Pages] = []
 
-    def vector(self, dtype: np.dtype[Any], size_bytes: int) -> Vector:
+    def vector(self, dtype: np.dtype[Any], size_bytes: int) -> Array:
         """A vector of ``size_bytes``, its values whatever they were."""
         if size_bytes < LEAST_BYTES:
             return np.empty(size_bytes // dtype.itemsize, dtype=dtype)

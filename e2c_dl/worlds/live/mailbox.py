@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
+from e2c_dl.strategies.seam.messages import size_bytes
 
 
 class MailKey(NamedTuple):
@@ -140,7 +141,7 @@ class Mailboxes:
                     each.future.set_exception(_nobody_left(kind, sorted(each.sources), self._lost))
 
     def _keep(self, key: MailKey, box: _Box, mail: Mail) -> None:
-        total_bytes = self._unclaimed_bytes.get(key.src, 0) + _payload_bytes(mail.message)
+        total_bytes = self._unclaimed_bytes.get(key.src, 0) + size_bytes(mail.message.payload)
         if total_bytes > self._limit_bytes:
             raise TrainingError(
                 f"{total_bytes} bytes from rank {key.src} came that the strategy did not receive, at most "
@@ -158,7 +159,7 @@ class Mailboxes:
         key = _key(mail.message)
         box = self._boxes[key]
         box.places.popleft()  # whoever came first of a kind came first of its key
-        self._unclaimed_bytes[key.src] -= _payload_bytes(mail.message)
+        self._unclaimed_bytes[key.src] -= size_bytes(mail.message.payload)
         self._tidy(key, box)
         return mail
 
@@ -169,10 +170,6 @@ class Mailboxes:
 
 def _key(message: Message) -> MailKey:
     return MailKey(message.src, message.kind, message.iteration, message.bucket, message.step)
-
-
-def _payload_bytes(message: Message) -> int:
-    return 0 if message.payload is None else message.payload.nbytes
 
 
 def _nobody_left(kind: str, sources: Sequence[int], lost: dict[int, PeerLost]) -> PeerLost:

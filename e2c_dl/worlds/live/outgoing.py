@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message
+from e2c_dl.strategies.seam.messages import size_bytes
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
-from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameType, Header, header_of
+from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameType, Header, contents, header_of
 from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, writable
 
 FAIR_TURN = 16  # strict priority starved the last bucket of a gradient, and was slower than first in, first out
@@ -207,7 +208,7 @@ class Outgoing:
 
     def _ended(self, posted: Posted) -> None:
         message = posted.message
-        payload_bytes = 0 if message.payload is None else message.payload.nbytes
+        payload_bytes = size_bytes(message.payload)
         self._recorder.record(
             Phase.SEND, posted.posted_ns, posted.start_ns, self._recorder.clock(), task=posted.task,
             iteration=message.iteration, bucket=message.bucket, src=self._src, dst=self._dst, seq=posted.seq,
@@ -248,8 +249,15 @@ def _frame(posted: Posted, segment_bytes: int) -> list[memoryview]:
     header = header_of(posted.message, posted.seq)
     first = header.payload_bytes == posted.left_bytes
     header = replace(header, type=FrameType.MESSAGE if first else FrameType.MORE, segment_bytes=segment_bytes)
-    buffers = [memoryview(header.pack())]
-    if posted.message.payload is not None and segment_bytes:
-        begin = header.payload_bytes - posted.left_bytes
-        buffers.append(posted.message.payload.data.cast("B")[begin : begin + segment_bytes])
-    return buffers
+    begin = header.payload_bytes - posted.left_bytes
+    return [memoryview(header.pack()), *_between(posted.message, begin, begin + segment_bytes)]
+
+
+def _between(message: Message, begin: int, end: int) -> list[memoryview]:
+    """Bytes ``begin`` to before ``end`` of the payload: as many views as arrays lie in there."""
+    found, at = [], 0
+    for piece in contents(message.payload):
+        if at < end and begin < at + len(piece):
+            found.append(piece[max(0, begin - at) : end - at])
+        at += len(piece)
+    return found

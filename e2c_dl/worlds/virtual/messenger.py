@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message, Pending, Vector
+from e2c_dl.strategies.base import Message, Payload, Pending
+from e2c_dl.strategies.seam.messages import size_bytes
 from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.virtual.kernel import Kernel, Pauses, Task, suspend
@@ -14,7 +15,7 @@ from e2c_dl.worlds.virtual.mailbox import AnySource, Mailbox
 from e2c_dl.worlds.virtual.shared import SharedWire
 from e2c_dl.worlds.virtual.tasks import NO_TASK
 from e2c_dl.worlds.virtual.tcp.wire import TcpWire
-from e2c_dl.worlds.virtual.transfer import Transfer, stamped, travelling
+from e2c_dl.worlds.virtual.transfer import Transfer, copied, stamped, travelling
 from e2c_dl.worlds.virtual.wire import Wire
 
 _AWAIT_MESSAGE = int(Phase.AWAIT_MESSAGE)
@@ -48,7 +49,7 @@ class Messenger:
         self._last_sent: tuple[Message, Message] | None = None
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
-        original: Vector | None = message.payload
+        original: Payload | None = message.payload
         if message.kind not in self._kinds:
             self._kinds.add(travelling(message))
         if self.shapes:
@@ -62,8 +63,8 @@ class Messenger:
         else:
             travelling(message)  # each time: a kind that is fit says nothing of the vector
             watched = original if self.checked else None
-            copy = stamped(message, self.rank, None if original is None else original.copy())
-        nbytes = MESSAGE_HEADER_BYTES if original is None else MESSAGE_HEADER_BYTES + original.nbytes
+            copy = stamped(message, self.rank, None if original is None else copied(original))
+        nbytes = MESSAGE_HEADER_BYTES + size_bytes(original)
         transfer = Transfer(self.kernel, self, dst, copy, watched, nbytes)
         wire = self.wires.get(dst)
         if wire is None:

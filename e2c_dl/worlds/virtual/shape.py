@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Evaluation, OnSegment, Vector
+from e2c_dl.strategies.base import Array, Evaluation, OnSegment
 
 
 class Shape:  # torch's meta tensors would do, at 48 us per operation in place of 2, and with torch
@@ -61,9 +61,9 @@ class Shape:  # torch's meta tensors would do, at 48 us per operation in place o
         )
 
 
-def shape(length: int, dtype: str) -> Vector:
-    """A Shape that passes for a Vector: it supports what strategies may do with one."""
-    return cast(Vector, Shape(length, np.dtype(dtype)))
+def shape(length: int, dtype: str) -> Array:
+    """A Shape that passes for an array: it supports what strategies may do with one."""
+    return cast(Array, Shape(length, np.dtype(dtype)))
 
 
 class ShapeCompute:

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message, Pending, Vector
+from e2c_dl.strategies.base import Array, Message, Payload, Pending
+from e2c_dl.strategies.seam.messages import fault_of
 from e2c_dl.worlds.virtual.kernel import FOREVER, Failure, Kernel, Task, suspend
 
 KIND_CHARACTERS = 16
@@ -45,7 +46,7 @@ class Transfer(Pending[None]):
     waiting: list[Task] | None = None
 
     def __init__(
-        self, kernel: Kernel, sender: Sender, dst: int, message: Message, original: Vector | None, nbytes: int
+        self, kernel: Kernel, sender: Sender, dst: int, message: Message, original: Payload | None, nbytes: int
     ) -> None:
         self.kernel, self.sender, self.dst = kernel, sender, dst
         self.message, self.original, self.nbytes = message, original, nbytes
@@ -97,7 +98,7 @@ class Transfer(Pending[None]):
         return f"its message {self.message.kind!r} to leave for rank {self.dst}"
 
 
-def stamped(message: Message, src: int, payload: Vector | None) -> Message:
+def stamped(message: Message, src: int, payload: Payload | None) -> Message:
     """``message`` as its receiver sees it. Field by field is five times as slow, and there is one per message."""
     copy = object.__new__(Message)
     fields = vars(copy)
@@ -108,30 +109,38 @@ def stamped(message: Message, src: int, payload: Vector | None) -> Message:
 
 def travelling(message: Message) -> str:
     """The kind of ``message``. Raises: TrainingError, if it could not be sent as it is in the live world."""
-    kind, payload = message.kind, message.payload
+    kind = message.kind
     if not kind.isascii() or len(kind) > KIND_CHARACTERS:
         raise TrainingError(f"message kind {kind!r}: write at most {KIND_CHARACTERS} ASCII characters")
-    if isinstance(payload, np.ndarray) and (
-        payload.dtype not in (np.float32, np.float64) or payload.ndim != 1 or not payload.flags.c_contiguous
-    ):
-        raise TrainingError(
-            f"message {kind!r}: its payload is {payload.dtype} of shape {payload.shape}; "
-            "send a contiguous flat vector of float32 or float64"
-        )
+    found: tuple[object, ...] = message.arrays
+    fault = fault_of(tuple(array for array in found if isinstance(array, np.ndarray)))  # shapes are fit
+    if fault is not None:
+        raise TrainingError(f"message {kind!r}: {fault}")
     return kind
+
+
+def copied(payload: Payload) -> Payload:
+    """``payload`` as it is now, in memory of its own."""
+    return tuple(array.copy() for array in payload) if isinstance(payload, tuple) else payload.copy()
 
 
 def _verify(transfer: Transfer) -> None:
     """Watch no longer. Raises: TrainingError, if the sender has changed what it sent while it was being sent."""
     original, sent = transfer.original, transfer.message.payload
     transfer.original = None
-    if original is not None and sent is not None and not np.array_equal(_bytes(original), _bytes(sent)):
+    if original is not None and sent is not None and not _same(original, sent):
         raise TrainingError(
             f"rank {transfer.sender.rank} changed the payload of message {transfer.message.kind!r} "
             f"to rank {transfer.dst} before it had left; await what send returned first"
         )
 
 
-def _bytes(vector: Vector) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _same(one: Payload, other: Payload) -> bool:
     """Bit by bit: numbers that are not equal to themselves are."""
-    return vector.view(np.uint8)
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        return all(_same(here, there) for here, there in zip(one, other, strict=True))
+    return np.array_equal(_bytes(one), _bytes(other))
+
+
+def _bytes(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return array.view(np.uint8)

@@ -14,9 +14,10 @@ import virtual_world
 from test_virtual_links import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message, Worker
+from e2c_dl.strategies.base import Message, Sparse, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import LinkModel, SimulatedIteration
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 
 DELAYED = virtual_world.everywhere(3, LinkModel(delay_s=0.01))
 
@@ -79,6 +80,35 @@ def test_payloads_are_copies_and_stay_with_their_receivers() -> None:
 
     virtual_world.run(scripted(script), size=3, links=DELAYED, computes=linear(3))
     assert got == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_several_arrays_count_with_their_table(real: bool) -> None:
+    got: list[tuple[str, int]] = []
+
+    async def script(worker: Worker) -> None:
+        if worker.rank == 0:
+            payload = Sparse(np.arange(3, dtype=np.int32), worker.parameters[:3])
+            await worker.send(1, Message(kind="a", payload=payload))
+        elif worker.rank == 1:
+            got.extend((str(each.dtype), len(each)) for each in (await worker.receive("a", src=0)).sparse)
+
+    run = virtual_world.run(scripted(script), size=2, links={}, computes=linear(2) if real else None)
+    assert got == [("int32", 3), ("float32", 3)]
+    assert run.spans(0, Phase.SEND)["nbytes"].tolist() == [MESSAGE_HEADER_BYTES + 8 + 2 * (16 + 16)]
+
+
+def test_a_part_that_changes_while_it_is_sent_is_found() -> None:
+    async def script(worker: Worker) -> None:
+        if worker.rank == 0:
+            vector = np.zeros(1_000_000, dtype=np.float16)
+            pending = worker.send(1, Message(kind="a", payload=(vector[:2], vector)))
+            vector[-1] = 1
+            await pending
+
+    slow = virtual_world.everywhere(2, LinkModel(rate_bps=1e6))
+    with pytest.raises(TrainingError, match="rank 0 changed the payload"):
+        virtual_world.run(scripted(script), size=2, links=slow, computes=linear(2))
 
 
 def test_a_payload_that_changes_while_it_is_sent_is_found() -> None:
