@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "benchmarks" / "README.md"
-_ROW = re.compile(r"^\| (\w+) \| ((?:`[\w/.]+` ?)+)\|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (\w+) \| ((?:`[\w/.-]+` ?)+)\|$", re.MULTILINE)
 _LEFT_OUT = frozenset({"__pycache__"})
 
 

@@ -21,6 +21,7 @@ from e2c_dl.campaign.predicting.advice.ground import Ground, of_archive
 from e2c_dl.campaign.predicting.advice.learning import Learned
 from e2c_dl.campaign.predicting.advice.ranking import Objective, jain, ranking
 from e2c_dl.campaign.predicting.advice.trial import Tried
+from e2c_dl.campaign.predicting.advice.trial import tried as tried_on
 from e2c_dl.campaign.predicting.advice.workers import in_processes, on_cluster
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.emulation.prices import Prices
@@ -160,16 +161,16 @@ def test_processes_and_a_cluster_find_the_same(ground: Ground) -> None:
     distributed = pytest.importorskip("distributed")
     trials = [(Candidate(strategy=name), seed) for name in ("adpsgd", "localsgd") for seed in (0, 1)]
 
-    def found(tried) -> list[Tried]:
-        return sorted(tried, key=lambda each: (each.candidate.strategy, each.seed))
+    def found(came) -> list[Tried]:
+        return sorted(came, key=lambda each: (each.candidate.strategy, each.seed))
 
-    alone = found(in_processes(ground, trials, 1))
+    alone = found(in_processes(tried_on, ground, trials, 1))
     assert all(not each.problem for each in alone)
-    assert found(in_processes(ground, trials, 2)) == alone
+    assert found(in_processes(tried_on, ground, trials, 2)) == alone
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
     ) as cluster:
-        assert found(on_cluster(ground, trials, cluster.scheduler_address)) == alone
+        assert found(on_cluster(tried_on, ground, trials, cluster.scheduler_address)) == alone
 
 
 def test_ctrl_c_ends_all_processes(archive: Path) -> None:
@@ -228,7 +229,7 @@ def test_real_gradients_are_evaluated_as_the_model_that_the_strategy_trains(arch
     pytest.importorskip("torch")
     ground = of_archive(open_archive(archive), real=True)
     trials = [(Candidate(strategy=name), 0) for name in ("allreduce", "localsgd")]
-    by_strategy = {each.candidate.strategy: each for each in in_processes(ground, trials, 1)}
+    by_strategy = {each.candidate.strategy: each for each in in_processes(tried_on, ground, trials, 1)}
     own, local = by_strategy["allreduce"], by_strategy["localsgd"]
     assert own.problem == local.problem == ""
     assert own.learned is not None

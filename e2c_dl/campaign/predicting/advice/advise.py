@@ -15,8 +15,8 @@ from e2c_dl.campaign.predicting.advice.candidates import Candidate, candidates
 from e2c_dl.campaign.predicting.advice.ground import Ground
 from e2c_dl.campaign.predicting.advice.learning import need_torch
 from e2c_dl.campaign.predicting.advice.ranking import Objective, Ranking, ranking
-from e2c_dl.campaign.predicting.advice.trial import Tried
-from e2c_dl.campaign.predicting.advice.workers import Trial, in_processes, most_workers, on_cluster
+from e2c_dl.campaign.predicting.advice.trial import Tried, tried
+from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.folder import copies
@@ -83,10 +83,12 @@ def _ground(request: AdviceRequest) -> Ground:
     return grounds.of_scenario(request.where, real=request.real)
 
 
-def _begun(request: AdviceRequest, ground: Ground, trials: Sequence[Trial]) -> Generator[Tried, None, None]:
+def _begun(
+    request: AdviceRequest, ground: Ground, trials: Sequence[tuple[Candidate, int]]
+) -> Generator[Tried, None, None]:
     if request.scheduler is not None:
-        return on_cluster(ground, trials, request.scheduler)
-    return in_processes(ground, trials, min(request.workers or most_workers(), len(trials)))
+        return on_cluster(tried, ground, trials, request.scheduler)
+    return in_processes(tried, ground, trials, min(request.workers or most_workers(), len(trials)))
 
 
 def _is_archive(where: Path) -> bool:

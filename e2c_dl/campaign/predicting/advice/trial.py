@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -31,10 +31,10 @@ from e2c_dl.strategies.batching import controlled
 from e2c_dl.topology import Pair
 from e2c_dl.trace.model import GRADIENT, SPAN, Phase
 from e2c_dl.worlds.allotment import allotted
-from e2c_dl.worlds.virtual import simulate
+from e2c_dl.worlds.virtual import SimulatedIteration, Sink, simulate
 
 if TYPE_CHECKING:
-    from e2c_dl.strategies.base import Strategy
+    from e2c_dl.strategies.base import Compute, Strategy
 
 _DRAWN = sorted(GRADIENT | {Phase.DATA})
 
@@ -83,7 +83,7 @@ def _tried(ground: Ground, scenario: Scenario, scratch: Path, candidate: Candida
     if ground.measured is not None:
         _measured(ground, training, strategy, account, learning, seed)
     else:
-        _designed(scenario, scratch, training, strategy, account, learning)
+        designed(scenario, scratch, training, account, learning)
     names = [host.name for host in scenario.topology.ranks]
     sent = {(names[src], names[dst]): nbytes for (src, dst), nbytes in account.sent_bytes.items()}
     return Tried(
@@ -110,21 +110,32 @@ def _measured(
     )  # fmt: skip
 
 
-def _designed(
-    scenario: Scenario, scratch: Path, training: Training, strategy: partial[Strategy], account: Account,
-    learning: Learning | None,
-) -> None:  # fmt: skip
-    """Simulate by the stored profile, with links as they are emulated."""
+class Learner(Protocol):
+    """Mathematics of the ranks of one trial, and who hears of their iterations."""
+
+    @property
+    def computes(self) -> Sequence[Compute]: ...
+    def ended(self, iteration: SimulatedIteration) -> None: ...
+
+
+def designed(
+    scenario: Scenario, scratch: Path, training: Training, sink: Sink, learner: Learner | None, noise: float = 0.0
+) -> None:
+    """Simulate ``training`` by the stored profile of ``scenario``, with links as they are emulated.
+
+    ``noise``: of computing, relative. Raises: InputError, TrainingError, and whatever ``learner`` does.
+    """
     asked = replace(scenario, trained=training)
     hosts.records(scratch, asked)  # changes are logged there, and nobody reads them
     changes = RunChanges(asked, scratch)
     models = inputs.host_models(asked, read_profile(scenario.path / PROFILE, asked))
     simulate(
-        strategy, hosts=changes.hosts(models), links=changes.links(), bottlenecks=changes.bottlenecks,
-        unsteady=changes.unsteady, on_iteration=changes.on_iteration, sink=account, iterations=training.iterations,
-        seed=training.seed, checked=False, computes=learning.computes if learning else None,
-        on_progress=learning.ended if learning else None, allotment=allotted(training),
-        as_seen=lambda worker: controlled(worker, training.batching),
+        partial(strategies.load(training.strategy), **training.strategy_settings),
+        hosts=changes.hosts([replace(model, noise=noise) for model in models]), links=changes.links(),
+        bottlenecks=changes.bottlenecks, unsteady=changes.unsteady, on_iteration=changes.on_iteration, sink=sink,
+        iterations=training.iterations, seed=training.seed, checked=False,
+        computes=learner.computes if learner else None, on_progress=learner.ended if learner else None,
+        allotment=allotted(training), as_seen=lambda worker: controlled(worker, training.batching),
     )  # fmt: skip
 
 

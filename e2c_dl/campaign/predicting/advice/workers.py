@@ -2,9 +2,11 @@
 
 ::
 
-    trials (candidate, seed) --> processes (spawned) or cluster --> Tried, in the order in which they end
+    task(ground, *trial) of each trial --> processes (spawned) or cluster --> what comes, in the order in which they end
+    tried(ground, candidate, seed)                                            Tried: those of ``e2c-dl advise``
 
-What comes of a trial depends on its values alone, so the number of workers changes nothing but the time. Whatever ends
+A task is a function of a module, and all that it is given can be sent to another process. What comes of a trial depends
+on its values alone, so the number of workers changes nothing but the time. Whatever ends
 the command ends its processes; on a cluster, what was asked for is taken back.
 """
 
@@ -13,38 +15,37 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from e2c_dl.campaign.predicting.advice.candidates import Candidate
-from e2c_dl.campaign.predicting.advice.ground import Ground
-from e2c_dl.campaign.predicting.advice.trial import Tried, tried
 from e2c_dl.errors import InputError, TrainingError
 
-Trial = tuple[Candidate, int]
-"""A candidate and its seed."""
+T = TypeVar("T")
 
 CONNECT_S = 10.0
-_ground: Ground | None = None  # of a worker process, which is given it once
+_task: Callable[..., Any] | None = None  # of a worker process, which is given it and its ground once
+_ground: Any = None
 
 
-def in_processes(ground: Ground, trials: Sequence[Trial], workers: int) -> Generator[Tried, None, None]:
+def in_processes(
+    task: Callable[..., T], ground: object, trials: Sequence[tuple[Any, ...]], workers: int
+) -> Generator[T, None, None]:
     """What comes of ``trials``, as they end. Raises: TrainingError, if a process dies."""
     if workers == 1:
-        yield from (tried(ground, *trial) for trial in trials)
+        yield from (task(ground, *trial) for trial in trials)
         return
     before = {child.pid for child in multiprocessing.active_children()}
     context = multiprocessing.get_context("spawn")  # a fork would share locks, and whatever torch holds
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(ground,))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(task, ground))
     try:
         for done in as_completed([pool.submit(_tried, *trial) for trial in trials]):
             yield done.result()
     except BrokenProcessPool as error:
         raise TrainingError(
-            "a process that tried a candidate died, maybe for want of memory; ask for fewer --workers"
+            "a process that made a trial died, maybe for want of memory; ask for fewer --workers"
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -54,14 +55,16 @@ def in_processes(ground: Ground, trials: Sequence[Trial], workers: int) -> Gener
                 child.join()
 
 
-def on_cluster(ground: Ground, trials: Sequence[Trial], address: str) -> Generator[Tried, None, None]:
+def on_cluster(
+    task: Callable[..., T], ground: object, trials: Sequence[tuple[Any, ...]], address: str
+) -> Generator[T, None, None]:
     """The same, on the workers of the Dask scheduler at ``address``, which have this program.
 
     Raises: InputError, if dask is not installed, or nobody answers there.
     """
     with _client(address) as (client, completed):
         sent = client.scatter(ground, broadcast=True)
-        asked = [client.submit(tried, sent, *trial, pure=False) for trial in trials]
+        asked = [client.submit(task, sent, *trial, pure=False) for trial in trials]
         try:
             for _, result in completed(asked, with_results=True, loop=client.loop):  # it is nobody's default client
                 yield result
@@ -92,14 +95,14 @@ def most_workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _begin(ground: Ground) -> None:
-    global _ground  # noqa: PLW0603 - once per process, before its first trial
-    _ground = ground
+def _begin(task: Callable[..., Any], ground: object) -> None:
+    global _task, _ground
+    _task, _ground = task, ground
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the command hears, which ends this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: each process has one processor
 
 
-def _tried(candidate: Candidate, seed: int) -> Tried:
-    if _ground is None:
-        raise TrainingError("a worker process was given no ground; report this")
-    return tried(_ground, candidate, seed)
+def _tried(*trial: Any) -> Any:
+    if _task is None:
+        raise TrainingError("a worker process was given no task; report this")
+    return _task(_ground, *trial)

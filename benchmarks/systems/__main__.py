@@ -1,0 +1,113 @@
+"""Every strategy side by side: ``python -m benchmarks.systems [--write]``; stopped, it goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from benchmarks import written
+from benchmarks.systems import environments, figures, table, tables
+from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
+from benchmarks.systems.tables import Results
+from benchmarks.systems.trial import Ran
+from e2c_dl.campaign.predicting.advice.workers import most_workers
+
+OTHERS = ("Ako", "Gaia", "Hop")
+TIMES = 2.0
+BAR = "DLion 2 times as fast as full exchange where compute is unlike, and no slower than Ako, Gaia and Hop anywhere"
+SIMULATED = Path("build") / "systems.jsonl"
+
+
+@click.command()
+@click.option("--seeds", default=5, show_default=True, help="Seeds, 1 to this, of each system in each environment.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)), help="This part alone; repeatable.")
+@click.option("--system", "only", multiple=True, help="This system alone, as the table calls it; repeatable.")
+@click.option("--workers", type=click.IntRange(1), help="Processes at once [default: one per processor].")
+@click.option("--scheduler", help="Of a Dask cluster whose workers have this tree, instead: tcp://10.0.0.1:8786.")
+@click.option("--into", type=click.Path(path_type=Path), default=SIMULATED, show_default=True,
+              help="Trials that are done; remove it to begin anew.")  # fmt: skip
+@written.options(seeds=1, parts=["wan"], only=["local SGD, H = 4"])
+def main(
+    seeds: int, parts: Sequence[str], only: Sequence[str], workers: int | None, scheduler: str | None, into: Path,
+    write: bool,
+) -> None:  # fmt: skip
+    """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
+    trials, done = asked_for(parts or list(PARTS), seeds, only), Done(into)
+    announce(trials, done, workers or most_workers())
+    made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
+    came = [done.trials[asked] for asked in trials]
+    results = Results(came)
+    text = page(results)
+    click.echo(f"\n{text}")
+    if write:
+        text = "\n\n".join([text, *(f"![]({each.name})" for each in figures.draw(results, written.RESULTS))])
+        values = {"systems": [asdict(each) for each in table.systems()], "trials": [asdict(each) for each in came]}
+        written.write(
+            "systems", title="The systems side by side", text=text, values=values, repeats=seeds, missed=missed(results)
+        )
+    written.conclude(BAR, missed(results))
+
+
+def announce(trials: Sequence[object], done: Done, workers: int) -> None:
+    """Say what is to do, and how long it will take, before it begins."""
+    left = [asked for asked in trials if asked not in done.trials]
+    about = seconds_left(left, done, workers)
+    click.echo(f"{len(trials)} trials, {len(trials) - len(left)} done; the others take about {minutes(about)}")
+    if done.of_other_code:
+        click.echo(f"{done.of_other_code} more were made by other code or settings, and do not count")
+
+
+def tell(came: Ran, left: int, left_s: float) -> None:
+    """A line for a trial that has ended."""
+    asked = came.asked
+    found = came.problem or f"{came.accuracy:.0%} after 20 s, the target after {tables.seconds(came.reached_s)} s"
+    click.echo(f"{asked.system}, {asked.environment}, seed {asked.seed}: {found}; {left} left, {minutes(left_s)}")
+
+
+def minutes(seconds: float) -> str:
+    """A length of time for people."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def page(results: Results) -> str:
+    """All tables that these results are enough for."""
+    sections = [tables.settings()]
+    for title, chosen in (
+        ("DLion's environments", environments.DLION),
+        ("Data centres", (environments.HOMOGENEOUS, *environments.WAN)),
+        ("Bandwidth", environments.BANDWIDTHS),
+    ):
+        if any(results.systems(each.name, parts=True) for each in chosen):
+            found = [
+                tables.comparison(results, chosen),
+                tables.apart(results, chosen),
+                tables.evidence(results, chosen),
+            ]
+            sections += [f"## {title}", *found]
+    problems = results.problems()
+    return "\n\n".join([*sections, *(["## Failed", "\n".join(f"* {each}" for each in problems)] if problems else [])])
+
+
+def missed(results: Results) -> list[str]:
+    """What of the bar does not hold, a sentence each."""
+    if not any(results.median_s("DLion", each.name) for each in environments.DLION):
+        return ["DLion was not tried"]
+    found = []
+    for environment in environments.DLION:
+        own = results.median_s("DLion", environment.name)
+        for name, times in (
+            (table.FULL_EXCHANGE, TIMES if environment.factors else 1.0),
+            *((each, 1.0) for each in OTHERS),
+        ):
+            other = results.median_s(name, environment.name)
+            if own is not None and other is not None and own * times > other:
+                said = f"{tables.seconds(own)} s, {name} {tables.seconds(other)} s"
+                found.append(f"{environment.name}: DLion {said}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""All trials of the comparison: those that a file has already, and the rest over processes or a Dask cluster.
+
+::
+
+    FILE.jsonl    {"code": "3f0c...", "asked": {"system": ..., "environment": ..., "seed": 1}, "reached_s": ...}
+                  a line per trial, written as it ends: a campaign that is killed goes on where it was
+
+A line counts only for the code and the settings by which it was made, so that figures of two versions never mix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks import rooms
+from benchmarks.systems import environments, table
+from benchmarks.systems.trial import Asked, Ran, experiment_files, ran
+from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
+from e2c_dl.codec import convert
+
+CODE = ("e2c_dl/strategies", "e2c_dl/worlds", "experiments/dlion-micro-clouds/code", "benchmarks/systems/trial.py")
+TOOK_S = 15.0  # of a trial that nobody has made yet: a guess
+
+PARTS: Mapping[str, tuple[environments.Environment, ...]] = {
+    "environments": environments.DLION,
+    "parts": environments.DLION,
+    "wan": environments.WAN,
+    "bandwidth": environments.BANDWIDTHS,
+}
+"""Environments of each part of the comparison; ``parts``: the systems that are one part of another alone."""
+
+
+def asked_for(parts: Sequence[str], seeds: int, only: Sequence[str] = ()) -> list[Asked]:
+    """The trials of these ``parts``, seed by seed, so that a campaign that is cut off has some of everything."""
+    found = []
+    for seed, part in product(range(1, seeds + 1), parts):
+        for system, environment in product(table.systems(), PARTS[part]):
+            if bool(system.part_of) == (part == "parts") and (not only or system.name in only):
+                found.append(Asked(system=system.name, environment=environment.name, seed=seed))
+    return found
+
+
+class Done:
+    """The trials that ``file`` has, of the code as it is."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._code = rooms.hashes(CODE)
+        self.of_other_code = 0
+        self.trials: dict[Asked, Ran] = {}
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        self._whole = text.endswith("\n") or not text  # not where a campaign was killed as it wrote
+        for line in text.splitlines():
+            self._read(line)
+
+    def keep(self, came: Ran) -> None:
+        """Have it, in the file, too."""
+        self.trials[came.asked] = came
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a", encoding="utf-8") as file:
+            torn = "" if self._whole else "\n"
+            self._whole = True
+            file.write(torn + json.dumps({"code": self._key(came.asked), **asdict(came)}) + "\n")
+
+    def took_s(self, asked: Asked) -> float:
+        """About how long ``asked`` will take: as others of its system, else as all."""
+        alike = [each.took_s for each in self.trials.values() if each.asked.system == asked.system]
+        return fmean(alike or [each.took_s for each in self.trials.values()] or [TOOK_S])
+
+    def _read(self, line: str) -> None:
+        try:
+            content: dict[str, Any] = json.loads(line)
+        except ValueError:  # the last one, where a campaign was killed
+            return
+        code, came = content.pop("code"), convert(content, Ran, str(self._file), remedy="remove the file")
+        if came.asked.environment in environments.ALL and code == self._key(came.asked):
+            self.trials[came.asked] = came
+        else:
+            self.of_other_code += 1
+
+    def _key(self, asked: Asked) -> str:
+        """Name of all that decides what comes of ``asked``."""
+        system = {each.name: each for each in table.systems()}.get(asked.system)
+        environment = environments.ALL[asked.environment]
+        values = (sorted(self._code.items()), repr(system), repr(environment))
+        return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
+def made(
+    trials: Sequence[Asked], done: Done, *, workers: int | None, scheduler: str | None,
+    tell: Callable[[Ran, int, float], None],
+) -> None:  # fmt: skip
+    """Make those of ``trials`` that are not done; ``tell`` hears of each, how many are left, and for how long."""
+    left = [asked for asked in trials if asked not in done.trials]
+    at_once = min(workers or most_workers(), max(len(left), 1))
+    with closing(_begun(left, at_once, scheduler)) as ending:
+        for came in ending:
+            done.keep(came)
+            left.remove(came.asked)
+            tell(came, len(left), seconds_left(left, done, at_once))
+
+
+def seconds_left(left: Sequence[Asked], done: Done, at_once: int) -> float:
+    """About how long these trials will take."""
+    return sum(map(done.took_s, left)) / at_once
+
+
+def _begun(left: Sequence[Asked], at_once: int, scheduler: str | None) -> Iterator[Ran]:
+    files, items = experiment_files(), [(asked,) for asked in left]
+    if scheduler is not None:
+        return on_cluster(ran, files, items, scheduler)
+    return in_processes(ran, files, items, at_once)

@@ -1,0 +1,59 @@
+"""The systems that are compared, with the settings of each in one table; whatever else is in the registry joins them.
+
+Settings that are not said are the strategy's defaults. A row whose strategy is not in the registry is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from e2c_dl import strategies
+from e2c_dl.strategies.base import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """One row. ``part_of``: a system of which this is one part alone; tables of all leave it out."""
+
+    name: str
+    strategy: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    batching: str = "fixed"
+    part_of: str = ""
+
+    def described(self) -> str:
+        """What a scenario would say, in a few words."""
+        said = [f"`{key}: {value}`" for key, value in self.settings.items()]
+        return ", ".join(
+            [f"`{self.strategy}`", *said, *([f"`batching: {self.batching}`"] * (self.batching != "fixed"))]
+        )
+
+
+_ROWS: tuple[System, ...] = (
+    System(name="all-reduce", strategy="allreduce"),
+    System(name="all-reduce, batches by speed", strategy="allreduce", batching="dynamic"),
+    System(name="parameter server", strategy="parameterserver"),
+    System(name="asynchronous parameter server", strategy="asyncparameterserver"),
+    System(name="AD-PSGD", strategy="adpsgd"),
+    System(name="local SGD, H = 4", strategy="localsgd", settings={"period": 4}),
+    System(
+        name="local SGD in layers, 2 and 8", strategy="localsgd", settings={"period_within": 2, "period_between": 8}
+    ),
+    System(name="DiLoCo, H = 16", strategy="diloco", settings={"period": 16}),
+)
+FULL_EXCHANGE = "all-reduce"
+"""What is sent is the whole gradient, every iteration: what others are held against."""
+
+
+def systems() -> tuple[System, ...]:
+    """All rows whose strategy is there, and one by its defaults of each strategy that has none."""
+    there = strategies.names()
+    known = {row.strategy for row in _ROWS}
+    others = [System(name=name, strategy=name) for name in there if name not in known]
+    return (*(row for row in _ROWS if row.strategy in there), *others)
+
+
+def system(name: str) -> System:
+    """The one called ``name``. Raises: KeyError."""
+    return {each.name: each for each in systems()}[name]

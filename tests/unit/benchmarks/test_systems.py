@@ -1,0 +1,112 @@
+"""The comparison of systems: its environments are scenarios, its trials are made once, and its tables say what came."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.systems import campaign, environments, table
+from benchmarks.systems.__main__ import missed
+from benchmarks.systems.campaign import Done, asked_for, made
+from benchmarks.systems.tables import Results, comparison, told_apart
+from benchmarks.systems.trial import EXPERIMENT, Asked, Ran, experiment_files
+from e2c_dl.campaign.predicting.advice.ground import Ground
+from e2c_dl.scenario.load import load
+
+
+def of(environment: environments.Environment) -> Ground:
+    rendered = {"network.yaml": environment.network().encode(), "emulation.yaml": environment.emulation().encode()}
+    return Ground(name="systems", files={**experiment_files(), **rendered}, total_samples=0, real=True)
+
+
+def came(system: str, reached_s: float | None, seed: int = 1, environment: str = "compute") -> Ran:
+    sent = None if reached_s is None else 5_000_000
+    return Ran(
+        asked=Asked(system=system, environment=environment, seed=seed), reached_s=reached_s, accuracy=0.5,
+        bytes_to_target=sent, iterations=(10, 12), computing=(0.5, 0.75), links={"0 1": 12.5}, took_s=2.0,
+    )  # fmt: skip
+
+
+def test_the_experiment_is_one_of_the_environments() -> None:
+    shipped = load(EXPERIMENT)
+    with of(environments.BOTH).unpacked() as (rendered, _):
+        assert rendered.topology == shipped.topology
+        assert rendered.compute == shipped.compute
+        assert rendered.schedules == shipped.schedules
+
+
+@pytest.mark.parametrize("environment", environments.ALL.values(), ids=lambda each: each.name)
+def test_every_environment_is_a_scenario(environment: environments.Environment) -> None:
+    with of(environment).unpacked() as (scenario, _):
+        assert len(scenario.topology.links) == 30
+        assert bool(scenario.schedules.links) == environment.changing
+
+
+def test_layers_change_places_and_come_back() -> None:
+    dynamic = environments.ALL["dynamic"]
+    assert [dynamic.factor("cloud", phase) for phase in range(4)] == [1, 2, 4, 1]
+    assert [dynamic.rate("cloud", "edge", phase) for phase in range(3)] == [20, 35, 20]
+
+
+def test_every_strategy_takes_part() -> None:
+    from e2c_dl import strategies
+
+    assert {each.strategy for each in table.systems()} == set(strategies.names())
+    for each in table.systems():
+        strategies.load(each.strategy)(**each.settings)
+    assert len({each.name for each in table.systems()}) == len(table.systems())
+    assert {each.part_of for each in table.systems()} - {""} <= {each.name for each in table.systems()}
+
+
+def test_what_was_made_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, told = tmp_path / "trials.jsonl", []
+    trials = [Asked(system="AD-PSGD", environment="compute", seed=seed) for seed in (1, 2, 3)]
+    monkeypatch.setattr(campaign, "ran", lambda _files, asked: replace(came("", 20.0), asked=asked))
+
+    def make(asked: list[Asked]) -> Done:
+        done = Done(file)
+        made(asked, done, workers=1, scheduler=None, tell=lambda one, *_: told.append(one.asked.seed))
+        return done
+
+    make(trials[:2])
+    with file.open("a") as torn:
+        torn.write('{"code": "1234", "asked": {"sys')
+    assert set(make(trials).trials) == set(trials)
+    assert told == [1, 2, 3]
+
+
+def test_what_other_code_made_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trials.jsonl"
+    Done(file).keep(came("AD-PSGD", 20.0))
+    assert len(Done(file).trials) == 1
+    monkeypatch.setattr(campaign.rooms, "hashes", lambda names: dict.fromkeys(names, "another"))
+    assert (len(Done(file).trials), Done(file).of_other_code) == (0, 1)
+
+
+def test_parts_of_a_system_are_tried_apart() -> None:
+    own = {each.name for each in table.systems() if each.part_of}
+    assert {asked.system for asked in asked_for(["parts"], 1)} == own
+    assert not {asked.system for asked in asked_for(["environments", "wan", "bandwidth"], 1)} & own
+
+
+def test_a_median_over_seeds_of_which_most_failed_is_none_that_was_reached() -> None:
+    results = Results([came("AD-PSGD", at_s, seed) for seed, at_s in enumerate((30.0, None, None))])
+    assert results.median_s("AD-PSGD", "compute") == math.inf
+    assert results.median_s("AD-PSGD", "network") is None
+    assert "| AD-PSGD | -, 50% |" in comparison(results, [environments.ALL["compute"]])
+
+
+def test_systems_are_told_apart_by_ranges_that_do_not_overlap() -> None:
+    fast = [came("AD-PSGD", at_s, seed) for seed, at_s in enumerate((10.0, 12.0))]
+    apart = [came("all-reduce", at_s, seed) for seed, at_s in enumerate((13.0, 20.0))]
+    alike = [came("parameter server", at_s, seed) for seed, at_s in enumerate((11.0, 20.0))]
+    assert told_apart(Results([*fast, *apart]), "compute") == 1.0
+    assert told_apart(Results([*fast, *alike]), "compute") == 0.0
+    assert told_apart(Results(fast[:1]), "compute") is None
+
+
+def test_without_its_subject_the_bar_is_missed() -> None:
+    assert missed(Results([came("all-reduce", 20.0)])) == ["DLion was not tried"]
