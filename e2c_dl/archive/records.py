@@ -170,6 +170,18 @@ class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(bucket_sizes=tuple(bucket_sizes), segments=segments, **known)
 
 
+class Deployed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker was told, and put in force by itself, where no testbed of this program takes part."""
+
+    address: str
+    data_address: str
+    data_device: str | None = None
+    versions: dict[str, str] = {}  # of what deployed it, on the controller
+    backend: str = "none"  # by which all hosts' links are emulated
+    why: str = ""  # this host can no more than that; empty: it can
+    failure: str = ""  # why its own links are not in force; empty: they are
+
+
 class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a host is and how it was set up: ``facts.json``. What is not known is left out."""
 
@@ -187,6 +199,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mathematics: str | None = None  # real, or shapes: nothing was computed
     compute: ComputeFacts = ComputeFacts()
     emulation: dict[str, Any] = {}  # what became of it: agent, clock, ...
+    deployed: Deployed | None = None  # None: by a testbed of this program, which has it on record
     congestion_control: dict[str, Any] = {}  # asked; in_force by peer
     buffers: dict[str, Any] = {}  # limits; at_start by peer
     gpu: (

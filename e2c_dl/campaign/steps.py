@@ -6,7 +6,6 @@ import platform
 import shutil
 import time
 from dataclasses import replace
-from typing import Any
 
 from e2c_dl import resources
 from e2c_dl.archive import layout
@@ -15,15 +14,13 @@ from e2c_dl.campaign import causes, hidden, last_steps
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts import endings, follow, life
 from e2c_dl.campaign.request import checked
-from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, versions
+from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, trained, versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import EmulationError
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
-from e2c_dl.worlds.trained import model_facts
 
 
 def check(campaign: Campaign) -> None:
@@ -68,7 +65,7 @@ def stage(campaign: Campaign) -> None:
         versions=versions(),
         emulation=testbed.facts(),
         facts={
-            **_trained(scenario), "app_conf": request.app_conf, "current_repeat": request.current_repeat,
+            **trained(scenario), "app_conf": request.app_conf, "current_repeat": request.current_repeat,
             "strict": request.strict, "only_probe": request.only_probe, "kernel": platform.release(),
         },
     )  # fmt: skip
@@ -76,16 +73,6 @@ def stage(campaign: Campaign) -> None:
         archive.limited(limitation)
     campaign.console.begun(testbed.run_id, path)
     campaign.say_limitations()
-
-
-def _trained(scenario: Scenario) -> dict[str, Any]:
-    """What is known of what is trained."""
-    if scenario.trained is None:
-        return {"program": scenario.program}
-    training = scenario.trained
-    return {
-        "training": training.recorded(), "model": model_facts(training), "mathematics": training.mathematics,
-    }  # fmt: skip
 
 
 def provision(campaign: Campaign) -> None:

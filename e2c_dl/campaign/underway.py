@@ -25,6 +25,7 @@ from e2c_dl.errors import AnalysisError, ArchiveError, E2cDlError, InputError, I
 from e2c_dl.redaction import Redactor
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import SHAPES, Scenario
+from e2c_dl.worlds.trained import model_facts
 
 T = TypeVar("T")
 
@@ -167,6 +168,16 @@ def asked_for(scenario: Scenario) -> dict[str, Any]:
             "faults": [vars(fault) for fault in injected.faults],
         },
     }
+
+
+def trained(scenario: Scenario) -> dict[str, Any]:
+    """What is known of what is trained."""
+    if scenario.trained is None:
+        return {"program": scenario.program}
+    training = scenario.trained
+    return {
+        "training": training.recorded(), "model": model_facts(training), "mathematics": training.mathematics,
+    }  # fmt: skip
 
 
 def default_archive(scenario: Scenario, run_id: str, started: datetime) -> Path:

@@ -65,7 +65,7 @@ def reference_of(
     return Reference(
         topology=scenario.topology,
         schedules=scenario.schedules,
-        compute_factors=compute_factors(scenario, changes, _seconds(trace)),
+        compute_factors=compute_factors(scenario, changes, _seconds(trace)) if slowed(emulation) else {},
         batch_sizes={} if trained is None else {host.name: trained.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=trained is not None and trained.batching != "fixed",
         hardware={host: hardware_of(facts) for host, facts in host_facts.items()},
@@ -74,6 +74,11 @@ def reference_of(
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
         network_emulated=emulation.get("backend", "none") != "none",
     )  # fmt: skip
+
+
+def slowed(emulation: Mapping[str, Any]) -> bool:
+    """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise."""
+    return bool(emulation.get("compute", {}).get("method") != "none")
 
 
 def hardware_of(facts: HostFacts | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,11 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     used = {(link.src, link.dst): link for link in report.links}
     order = [*used, *sorted(pair for pair in measured if pair not in used)]
     return tuple(LinkRow(src=p[0], dst=p[1], fidelity=measured.get(p), used=used.get(p)) for p in order)
+
+
+def links_off(rows: Iterable[LinkRow]) -> int:
+    """How many measured otherwise than requested."""
+    return sum(row.deviates for row in rows)
 
 
 def bottleneck_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[BottleneckFidelity, ...]:

@@ -23,7 +23,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import LinkRow, link_rows
+from e2c_dl.report.rows import LinkRow, link_rows, links_off
 
 TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
 UNUSED_LINKS = 6  # as many links that training did not use are listed at most
@@ -43,8 +43,8 @@ def summary(
 
     ``archive`` is where the run is kept, to be named last; ``changes`` are sentences: what changed while it trained.
     """
-    said = words.verdict(report)
     rows = link_rows(links, report)
+    said = words.verdict(report, links_off=links_off(rows))
     parts: list[RenderableType] = []
     if run.outcome is not Outcome.FINISHED:
         parts += [Text(words.outcome(run), style="bold yellow"), *bullets(run.what_happened[1:])]

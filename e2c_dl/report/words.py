@@ -76,8 +76,12 @@ def stale(report: Report) -> dict[str, str]:
     return {each.host: f"{each.median:g}, at most {each.most}" for each in report.staleness}
 
 
-def verdict(report: Report, whole: str = "this run") -> Verdict:
-    """The answer to "what slowed this run down?", or whatever of it the report is on, as ``whole`` says."""
+def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> Verdict:
+    """The answer to "what slowed this run down?", or whatever of it the report is on, as ``whole`` says.
+
+    ``links_off``: as many links measured otherwise than requested before training; too fast, they are no culprits, and
+    yet the network is not the one that was designed.
+    """
     if not report.iterations or not report.hosts:
         headline = "No verdict: the trace holds no complete iteration."
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
@@ -87,12 +91,15 @@ def verdict(report: Report, whole: str = "this run") -> Verdict:
         points = tuple(finding.evidence for finding in report.culprits)
         if best:
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
+        if links_off:
+            points += (_off(links_off).strip(),)
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
-    headline = _no_culprit(report) + (f" {known} is {best}." if best else "")
-    return Verdict(tone=Tone.HEALTHY, headline=headline, points=points, asides=_asides(report))
+    headline = _no_culprit(report, _off(links_off)) + (f" {known} is {best}." if best else "")
+    tone = Tone.UNDECIDED if links_off else Tone.HEALTHY
+    return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
 
 def _asides(report: Report) -> tuple[str, ...]:
@@ -169,14 +176,24 @@ def _is_hidden(finding: Finding) -> bool:
     return finding.material and finding.speedup < MATERIAL_SPEEDUP  # by itself it saves too little to be blamed for
 
 
-def _no_culprit(report: Report) -> str:
+def _off(links: int) -> str:
+    """What is to say where ``links`` measured otherwise than requested; nothing where none did."""
+    if not links:
+        return ""
+    measured = f"before training {formatting.count(links, 'link')} measured otherwise than requested"
+    return f" But {measured}: the network was not the one that was designed."
+
+
+def _no_culprit(report: Report, off: str) -> str:
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
-        return f"No culprit: {departures} from {asked}, none costs {least} or more."
+        return f"No culprit: {departures} from {asked}, none costs {least} or more.{off}"
     if report.limitations:  # "everything" would cover what was not judged
-        return f"No culprit: nothing that could be judged departs from {asked}." + _unseen(report)
+        return f"No culprit: nothing that could be judged departs from {asked}.{off}" + _unseen(report)
+    if off:
+        return f"No culprit: nothing ran slower than {report.reference}.{off}" + _unseen(report)
     return f"No culprit: everything ran as {report.reference}." + _unseen(report)
 
 

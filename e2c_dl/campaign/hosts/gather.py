@@ -62,6 +62,7 @@ class Source:
     packed: Path | None  # the folder into which finalize fetched, one file per service id; None: it did not run
     state_dir: Path  # the run's own: what lies below is on this machine
     accesses: Mapping[str, Access]
+    spent: bool = True  # what was fetched is the run's own, and is removed once it is unpacked
     silent: frozenset[str] = frozenset()  # hosts that are not asked: of them, only what is on this machine is taken
 
     def run_dir(self, host: str) -> Path | None:
@@ -127,7 +128,8 @@ def _from_packed(host: Host, source: Source, into: Path) -> str | None:
     if packed is None or not packed.is_file():
         return "nothing was fetched from it"
     damage = unpack(packed, into, NAMES).damage
-    packed.unlink()
+    if source.spent:
+        packed.unlink()
     return damage
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import binascii
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,8 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
         members, key = json.dumps(content["members"], indent=1), str(content["key"])
     except (ValueError, TypeError, KeyError) as error:
         raise InputError("begin: standard input is not a JSON object with 'scenario', 'members' and 'key'") from error
+    if any(member.get("own_emulation") for member in content["members"]):
+        _emptied(run_dir)  # under plain E2Clab repeats and configurations have one directory, one after the other
     _unpack(packed, run_dir / layout.SCENARIO)
     (run_dir / MEMBERS).write_text(members + "\n")
     _write_secret(run_dir / KEY, key)
@@ -154,6 +157,14 @@ def _why_not(run_dir: Path) -> str:
         return (run_dir / layout.WORKER_LOG).read_text().strip().splitlines()[-1]
     except (OSError, IndexError):
         return "the workflow's launch did not come to it; look into e2clab.log"
+
+
+def _emptied(run_dir: Path) -> None:
+    """Nothing is there of an earlier launch, but for what it told."""
+    for path in run_dir.iterdir():
+        if path.is_file() and path.name != layout.WORKER_LOG:
+            path.unlink()
+    shutil.rmtree(run_dir / layout.SCENARIO, ignore_errors=True)
 
 
 def _unpack(packed: bytes, into: Path) -> None:

@@ -4,7 +4,9 @@ The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, 
 ``data_address`` (training), and optionally ``speed`` (this host's emulated share of a core, 0..1; null: not paced),
 ``strict``, ``only_probe`` (measure, try a gradient, end), ``backend`` (what emulates links: relay, tc, htb, none),
 ``relay_socket`` (a path on the host), ``oversubscribed`` (hosts have more cores than their machine), ``data_device``
-and, for rank 0, ``control_port``. Other keys are left to others.
+and, for rank 0, ``control_port``. Under plain E2Clab, where no testbed takes part, ``own_emulation``: then speeds are
+by the scenario, and workers put their links in force themselves; ``versions`` are of what deployed them. Other keys are
+left to others.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
@@ -23,6 +26,7 @@ from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.testbeds.machines.run import compute_plan
 from e2c_dl.topology import Host
 
 CONTROL_PORT = 47600
@@ -43,6 +47,8 @@ class Member(Struct, frozen=True, kw_only=True):
     backend: Backend = Backend.NONE
     relay_socket: str | None = None
     oversubscribed: bool = False
+    own_emulation: bool = False
+    versions: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -84,8 +90,16 @@ def read(run_dir: Path, service_id: str) -> Assignment:
     if not ranks:
         known = ", ".join(host.service_id for host in hosts)
         raise InputError(f"host {service_id} does not train in scenario {scenario.name}; name one of {known}")
-    members = tuple(_member(path, host, described) for host in hosts)
+    members = _paced(tuple(_member(path, host, described) for host in hosts), scenario)
     return Assignment(run_dir=run_dir, scenario=scenario, members=members, rank=ranks[0])
+
+
+def _paced(members: tuple[Member, ...], scenario: Scenario) -> tuple[Member, ...]:
+    """``members``, with the speeds that a testbed would have told them where there is none."""
+    if not any(member.own_emulation for member in members):
+        return members
+    speed = compute_plan(scenario).speed
+    return tuple(replace(member, speed=speed.get(member.name)) for member in members)
 
 
 def _by_id(path: Path) -> dict[str, dict[str, Any]]:

@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack
 import numpy as np
 
 from e2c_dl import strategies
-from e2c_dl.archive.records import Cause
+from e2c_dl.archive.records import Cause, Deployed
 from e2c_dl.drivers.live import mathematics
+from e2c_dl.drivers.live.beside import own_links
 from e2c_dl.drivers.live.budget.account import account_of
 from e2c_dl.drivers.live.budget.shares import AskedShare, share_of
 from e2c_dl.drivers.live.calibrating import Tell
@@ -105,6 +106,7 @@ async def _steps(
     training = assignment.scenario.training
     strategy = strategies.load(training.strategy)(**training.strategy_settings)
     own, records = assignment.own, assignment.records
+    assignment, deployed = await own_links.put_in_force(assignment, control, resources)
     emulation = HostChanges(assignment)
     resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
     recorder = resources.enter_context(Recorder(
@@ -117,8 +119,7 @@ async def _steps(
         gpu.begin(records)
     resources.callback(compute.pacing.stop)  # leaving waits for the thread, which may be sleeping
     clocks = await Clocks.start(assignment, control, resources, emulation.clock)
-    rows = await measure(assignment, control, tell)
-    await probe(assignment, control, thread, compute, rows, tell)
+    await _tried(assignment, deployed, control, thread, compute, tell)
     if own.only_probe:
         await control.barrier("concluded")
         return None
@@ -158,6 +159,16 @@ async def _steps(
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)
+
+
+async def _tried(
+    assignment: Assignment, deployed: Deployed | None, control: Control, thread: ThreadPoolExecutor,
+    compute: mathematics.Mathematics, tell: Tell,
+) -> None:  # fmt: skip
+    """Measure what training will use; what emulates it is on record before, and also if that fails."""
+    assignment.records.amend_facts(deployed=deployed)
+    rows = await measure(assignment, control, tell)
+    await probe(assignment, control, thread, compute, rows, tell)
 
 
 def _sampled(assignment: Assignment, resources: AsyncExitStack, clock: Clock) -> Gpu | None:

@@ -31,7 +31,7 @@ from e2c_dl.report import words
 from e2c_dl.report.page import figures, heat, matrix, schedules, sections, timeline
 from e2c_dl.report.page.map import topology
 from e2c_dl.report.page.style import css, script
-from e2c_dl.report.rows import bottleneck_rows, link_rows
+from e2c_dl.report.rows import bottleneck_rows, link_rows, links_off
 
 # Inline: Plotly sets styles as it draws. Images: what its camera button makes.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -77,7 +77,7 @@ def build(source: Source) -> str:
     run, report = source.run, source.diagnosis.report
     body = [
         sections.header(run),
-        sections.verdict(run, report),
+        sections.verdict(run, report, links_off(link_rows(source.links, report))),
         sections.tiles(report, source.progress),
         *_figures(source),
         sections.injected(run),

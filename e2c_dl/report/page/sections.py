@@ -131,9 +131,9 @@ def header(run: Run) -> str:
     return f'<div class="top">{title}{switch}</div><div class="chips">{shown}</div>'
 
 
-def verdict(run: Run, report: Report) -> str:
+def verdict(run: Run, report: Report, links_off: int = 0) -> str:
     """The answer in words, the culprits as a table, and first of all whether the run finished."""
-    said = words.verdict(report)
+    said = words.verdict(report, links_off=links_off)
     notice = ""
     if run.outcome is not Outcome.FINISHED:
         notice = f'<section class="notice"><b>{escape(words.outcome(run))}</b> What was traced until then:</section>'

@@ -5,6 +5,7 @@ Kept out of the service file, which E2Clab wants to import as a plugin by path.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from e2c_dl import __version__
 from e2c_dl.errors import TestbedError
 from e2c_dl.resources import constraints_file, playbooks_dir
 from e2c_dl.testbeds.base import VENV
+from e2c_dl.testbeds.e2clab import training_address
 from e2c_dl.testbeds.e2clab.hosts import EXTRA
 
 _VERSION = "import importlib.metadata as m; print(m.version('e2c_dl'))"
@@ -85,17 +87,17 @@ def published(host: Any) -> dict[str, Any]:
     if EXTRA in host.extra:
         told: dict[str, Any] = dict(host.extra[EXTRA])
     else:
-        device, address = _first_ipv4(host)
-        told = {"data_address": address, "data_device": device, "python": f"{VENV}/bin/python", "run_dir": RUN_DIR}
+        device, address = training_address.of_host(host)
+        told = {
+            "data_address": address, "data_device": device, "python": f"{VENV}/bin/python", "run_dir": RUN_DIR,
+            "own_emulation": True, "versions": _versions(),
+        }  # fmt: skip
     return {"address": str(host.address), **told}
 
 
-def _first_ipv4(host: Any) -> tuple[str, str]:
-    for device in sorted(host.net_devices, key=lambda device: str(device.name)):
-        for address in device.filter_addresses(include_unknown=True):
-            if address.ip.version == 4 and not address.ip.is_loopback:
-                return str(device.name), str(address.ip.ip)
-    return "eth0", str(host.address)
+def _versions() -> dict[str, str]:
+    """What deployed it, on the controller: hosts know only what they have."""
+    return {name: importlib.metadata.version(name) for name in ("e2clab", "enoslib", "ansible-core")}
 
 
 def _parts(address: str) -> list[str]:

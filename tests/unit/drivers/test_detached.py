@@ -153,6 +153,20 @@ def test_an_earlier_launch_in_the_same_place_is_forgotten(tmp_path: Path) -> Non
         detached.wait(tmp_path, 0.0)
 
 
+def test_repeats_under_plain_e2clab_begin_in_an_empty_place(tmp_path: Path) -> None:
+    """All of them have one directory there: what one traced must not stand in the archive of the next."""
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    for name in (layout.SPANS_RAW, layout.PROGRESS, layout.HOST_LINKS, layout.WORKER_LOG):
+        (run_dir / name).write_text("of the repeat before\n")
+    content = json.loads(told(tmp_path / "of-the-user"))
+    content["members"][0]["own_emulation"] = True
+    detached.begin(run_dir, "1_1_1", io.StringIO(json.dumps(content)))
+    detached.stop(run_dir)
+    assert not {layout.SPANS_RAW, layout.PROGRESS, layout.HOST_LINKS} & {path.name for path in run_dir.iterdir()}
+    assert (run_dir / layout.WORKER_LOG).read_text().startswith("of the repeat before\n")  # it says why that failed
+
+
 def test_who_is_asked_to_stop_while_it_starts_still_says_so(tmp_path: Path) -> None:
     run = prepare(tmp_path, [16, 16], iterations=100_000)
     run.start()

@@ -14,7 +14,9 @@ import pytest
 from e2c_dl.emulation.measuring import stream
 from e2c_dl.emulation.measuring.main import main
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom
-from e2c_dl.emulation.measuring.quick import measure_link
+from e2c_dl.emulation.measuring.packet_train import TrainResult
+from e2c_dl.emulation.measuring.prober import Sent
+from e2c_dl.emulation.measuring.quick import frame_rate, measure_link
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
 from e2c_dl.errors import EmulationError
@@ -99,3 +101,18 @@ def test_the_prober_needs_neither_numpy_nor_click() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "e2c_dl.scenario" not in done.stdout
+
+
+class Batched:
+    """A prober whose frames were all held back by the receiver's core, and then came within nanoseconds."""
+
+    peer = "198.19.0.2:1"
+
+    def train(self, frame_bytes: int, pace_bps: float, frames: int, head_s: float) -> tuple[Sent, TrainResult]:
+        return Sent(frames, pace_bps, False), TrainResult(arrived=frames, blocks_ns=(93.0,) * 20)
+
+
+def test_a_link_of_no_rate_is_not_seen_to_carry_more_than_was_sent() -> None:
+    """As once 130464 Gbit/s."""
+    found = frame_rate(Batched(), Link(), 300e6, head_s=0.1, window_s=0.6, tries=3)  # type: ignore[arg-type]
+    assert found == (300e6, (300e6, 300e6), True)
