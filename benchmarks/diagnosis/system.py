@@ -64,7 +64,8 @@ class System:
 
     def retraining(self) -> Retraining | None:
         """What simulates a run of it again where ranks go at their own pace, as the report of an archive has it."""
-        if not strategies.load(self.scenario.training.strategy).asynchronous:
+        training = self.scenario.training
+        if not strategies.load(training.strategy)(**training.strategy_settings).asynchronous:
             return None
         compute = ComputeFacts(
             bucket_sizes=tuple(end - begin for begin, end in next(iter(self.profiles.values())).buckets)

@@ -116,7 +116,8 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining
 
 def asynchronous(scenario: Scenario) -> bool:
     """Whether its ranks go at their own pace."""
-    return scenario.trained is not None and strategies.load(scenario.trained.strategy).asynchronous
+    trained = scenario.trained
+    return trained is not None and strategies.load(trained.strategy)(**trained.strategy_settings).asynchronous
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

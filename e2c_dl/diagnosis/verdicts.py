@@ -57,7 +57,9 @@ class Judge:
 
     def __init__(self, scenario: Scenario, emulation: Mapping[str, Any]) -> None:
         self._scenario, self._emulation = scenario, emulation
-        self._own_pace = own_pace(strategies.load(scenario.training.strategy), scenario.training.batching)
+        training = scenario.training
+        strategy = strategies.load(training.strategy)(**training.strategy_settings)
+        self._own_pace = own_pace(strategy, training.batching)
         hosts = [host.name for host in scenario.topology.ranks]
         self._hosts = {name: rank for rank, name in enumerate(hosts)}
         self._grown = [GrowingSpans(name) for name in hosts]

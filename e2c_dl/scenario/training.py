@@ -71,7 +71,8 @@ def _budgeted(training: Training, env: Field, key: str) -> Training:
 
 def iterations_of(training: Training) -> int:
     """How many each rank has; where its budget ends ``training``, the most that one rank may come to."""
-    own_pace = batching.own_pace(strategies.load(training.strategy), training.batching)
+    strategy = strategies.load(training.strategy)(**training.strategy_settings)
+    own_pace = batching.own_pace(strategy, training.batching)
     sizes = training.batch_sizes
     most = training.ends.most(sizes) if own_pace else training.ends.in_step(sizes)
     return MAX_ITERATIONS if most is None else most
@@ -98,6 +99,8 @@ def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, A
         found.attempt(_check_together, asked, values)
         own = asked["strategy_settings"]  # read last: only a strategy that is known can say what is right
         values["strategy_settings"] = found.attempt(_strategy_settings, own, str(values["strategy"]))
+        if len(found.errors) == before and values["batching"] != DEFAULTS["batching"]:
+            found.attempt(_check_batching, asked["batching"], values)
     return values
 
 
@@ -186,6 +189,15 @@ def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> N
         raise fields["dataset"].error("is read from a folder", "add data_dir: where it stands on every host")
     if not in_folder and values["data_dir"] is not None:  # likely another data set was meant
         raise fields["data_dir"].error(f"dataset {values['dataset']} is read from no folder", "remove it")
+
+
+def _check_batching(field: Field, values: Mapping[str, Any]) -> None:
+    """Raises: ScenarioError, where the strategy's batches stay as they are."""
+    try:
+        batching.check(strategies.load(values["strategy"])(**values["strategy_settings"]), values["batching"])
+    except InputError as error:
+        problem, _, remedy = str(error).rpartition("; ")
+        raise field.error(problem.partition(": ")[2], remedy) from error
 
 
 def _check_agreement(

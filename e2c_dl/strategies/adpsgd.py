@@ -46,7 +46,7 @@ class ADPSGD(Strategy):
     """Averages of pairs beside local training; see the module."""
 
     name: ClassVar[str] = "adpsgd"
-    asynchronous: ClassVar[bool] = True
+    asynchronous = True
 
     def __init__(self, *, route_around: bool = False) -> None:
         self.hears_verdicts = route_around

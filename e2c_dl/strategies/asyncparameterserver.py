@@ -33,7 +33,7 @@ class AsyncParameterServer(Served):
     """Push updates, pull the master copy, each at its own pace; see the module."""
 
     name: ClassVar[str] = "asyncparameterserver"
-    asynchronous: ClassVar[bool] = True
+    asynchronous = True
 
     def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
         """The server's copy: others hold what they pulled last."""

@@ -45,11 +45,16 @@ class Strategy(ABC):
     """The settings with which it equals SGD without momentum on all ranks' batches together, to rounding; None: with
     none. The laws hold it to that."""
 
-    asynchronous: ClassVar[bool] = False
+    asynchronous: bool = False
     """Whether ranks go at their own pace: then who is faster decides who meets whom, and what is computed. Otherwise
     speeds change when things happen, and nothing else: what all ranks compute and send is the same in every run.
 
-    A rank that goes at its own pace is awaited by no other's iterations, and may have more of them than others."""
+    A rank that goes at its own pace may have more iterations than others. Where settings decide, ``__init__`` sets it;
+    the class's is that of the defaults."""
+
+    fixed_batches: bool = False
+    """Whether batches must stay as they are: ranks that wait for each other in an order of the strategy's own cannot
+    wait for each other's speeds, too. ``__init__`` sets it where settings decide."""
 
     hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
     former_settings: ClassVar[Mapping[str, str]] = {}

@@ -106,7 +106,7 @@ class SharedCount:
 
 def own_pace(training: Training) -> bool:
     """Whether ranks go at their own pace in ``training``, and may have unlike numbers of iterations."""
-    return batching.own_pace(strategies.load(training.strategy), training.batching)
+    return batching.own_pace(strategies.load(training.strategy)(**training.strategy_settings), training.batching)
 
 
 def allotted(training: Training) -> Allotment:

@@ -25,14 +25,21 @@ from e2c_dl.worlds.allotment import allotted, own_pace
 CASES: list[tuple[str, dict[str, Setting]]] = [
     *((name, {}) for name in strategies.names()),
     ("diloco", {"period_within": 1, "period_between": 3}),
+    ("hop", {"max_jump": 2, "max_ig": 2}),
     ("localsgd", {"period": 3}),
+    ("prague", {"groups": "static"}),
     ("asyncparameterserver", {"server": 1}),
 ]
 FACTORS = (1.0, 7.0, 2.0, 1.0, 3.0)
 
 
-def training(name: str, batching: str, budget: Budget, batch_sizes: Sequence[int]) -> Training:
-    made = replace(default_training(name), batching=batching, batch_sizes=tuple(batch_sizes), budget=budget)
+def training(
+    name: str, chosen: dict[str, Setting], batching: str, budget: Budget, batch_sizes: Sequence[int]
+) -> Training:
+    made = replace(
+        default_training(name), strategy_settings=chosen, batching=batching, batch_sizes=tuple(batch_sizes),
+        budget=budget,
+    )  # fmt: skip
     own = budget.most(batch_sizes) if own_pace(made) else budget.in_step(batch_sizes)
     return replace(made, iterations=own or made.iterations)
 
@@ -46,8 +53,13 @@ def counts(name: str, chosen: dict[str, Setting], batching: str, seed: int, aske
     return [len(ended.spans(rank, Phase.ITERATION)) for rank in range(size)]
 
 
-@pytest.mark.parametrize("batching", sorted(CONTROLLERS))
-@pytest.mark.parametrize(("name", "chosen"), CASES, ids=str)
+def batchings(name: str, chosen: dict[str, Setting]) -> list[str]:
+    return ["fixed"] if strategies.load(name)(**chosen).fixed_batches else sorted(CONTROLLERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "batching"), [(*case, batching) for case in CASES for batching in batchings(*case)], ids=str
+)
 @given(
     size=st.integers(2, 5), seed=st.integers(0, 10_000), unit=st.sampled_from(list(Unit)), per_rank=st.floats(1.0, 9.0)
 )
@@ -58,7 +70,7 @@ def test_budgets_are_used_up_and_ranks_in_step_stop_together(
     batch_sizes = Problem(size, seed).samples
     whole = {Unit.ITERATIONS: 1, Unit.UPDATES: size, Unit.SAMPLES: sum(batch_sizes), Unit.SECONDS: 0.02}[unit]
     amount = whole * per_rank if unit is Unit.SECONDS else math.floor(whole * per_rank)
-    asked = training(name, batching, Budget(unit=unit, amount=amount), batch_sizes)
+    asked = training(name, chosen, batching, Budget(unit=unit, amount=amount), batch_sizes)
     done = counts(name, chosen, batching, seed, asked)
     assert min(done) >= 1
     if not own_pace(asked):
@@ -72,14 +84,19 @@ def test_budgets_are_used_up_and_ranks_in_step_stop_together(
         assert done == [amount] * size
 
 
+BOUNDED: dict[str, dict[str, Setting]] = {"hop": {"max_ig": 100}}
+"""Settings for those whose ranks are never far apart: far enough not to matter here."""
+
+
 @pytest.mark.parametrize("name", [name for name in strategies.names() if strategies.load(name).asynchronous])
 def test_a_slow_rank_takes_less_of_a_shared_budget_and_the_run_ends_sooner(name: str) -> None:
     links = virtual_world.everywhere(4, virtual_world.LinkModel())
+    chosen = BOUNDED.get(name, {})
 
     def end_s(budget: Budget) -> tuple[float, list[int]]:
         ended = virtual_world.run(
-            strategies.load(name), size=4, links=links, factors=[1, 1, 1, 10],
-            allotment=allotted(training(name, "fixed", budget, [8] * 4)),
+            lambda: strategies.load(name)(**chosen), size=4, links=links, factors=[1, 1, 1, 10],
+            allotment=allotted(training(name, chosen, "fixed", budget, [8] * 4)),
         )  # fmt: skip
         return ended.end_s, [len(ended.spans(rank, Phase.ITERATION)) for rank in range(4)]
 

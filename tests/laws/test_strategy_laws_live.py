@@ -25,8 +25,10 @@ LAYERS = ("edge", "edge", "fog", "fog")
 MORE: list[tuple[str, dict[str, Setting]]] = [
     ("allreduce", {"tree_below_bytes": 1 << 20}),
     ("diloco", {"period": 3}),
+    ("hop", {"backup_workers": 0}),
     ("localsgd", {"period_within": 1, "period_between": 3}),
     ("parameterserver", {"server": 2}),
+    ("prague", {"groups": "static"}),
 ]
 OWN = [(name, dict(strategies.load(name).exact_with or {})) for name in strategies.names()]
 SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if not strategies.load(name).asynchronous] + MORE
@@ -55,7 +57,9 @@ def test_live_and_virtual_are_the_same_to_the_bit(tmp_path: Path, name: str, cho
         assert np.array_equal(here.parameters, there.parameters)
 
 
-@pytest.mark.parametrize(("name", "chosen"), OWN, ids=str)
+@pytest.mark.parametrize(
+    ("name", "chosen"), [case for case in OWN if not strategies.load(case[0]).fixed_batches], ids=str
+)
 def test_batches_by_speed_over_sockets(tmp_path: Path, name: str, chosen: dict[str, Setting]) -> None:
     computes = live(tmp_path, name, chosen, "dynamic")
     by_iteration = np.array([compute.history for compute in computes])

@@ -19,7 +19,10 @@ from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Strategy, Worker
 from e2c_dl.strategies.batching.controllers import divided, dynamic, fixed, proportional
 
-__all__ = ["CONTROLLERS", "controlled", "divided", "own_pace"]
+__all__ = ["CONTROLLERS", "FIXED", "check", "controlled", "divided", "own_pace"]
+
+FIXED = "fixed"
+"""Batches as the scenario has them."""
 
 CONTROLLERS: Mapping[str, Callable[[Worker], Worker]] = MappingProxyType({
     "dynamic": dynamic,
@@ -39,9 +42,18 @@ def controlled(worker: Worker, name: str) -> Worker:
     return CONTROLLERS[name](worker)
 
 
-def own_pace(strategy: type[Strategy], name: str) -> bool:
+def check(strategy: Strategy, name: str) -> None:
+    """Raises: InputError, if ``strategy`` cannot train under the controller called ``name``."""
+    if strategy.fixed_batches and name != FIXED:
+        raise InputError(
+            f"batching {name!r}: with these settings, ranks of {strategy.name} wait for each other in an order of its "
+            "own, and cannot wait for each other's speeds, too; write batching: fixed"
+        )
+
+
+def own_pace(strategy: Strategy, name: str) -> bool:
     """Whether ranks go at their own pace, so that they may have unlike numbers of iterations.
 
     Those under a controller that exchanges speeds wait for each other, whatever the strategy.
     """
-    return strategy.asynchronous and name == "fixed"
+    return strategy.asynchronous and name == FIXED

@@ -15,7 +15,7 @@ from e2c_dl.scenario.load import load, local_problems, problems
 from e2c_dl.scenario.model import Training
 from e2c_dl.scenario.training import DEFAULTS, KEYS, MAX_ITERATIONS, default_training
 
-STRATEGIES = frozenset({"allreduce", "localsgd", "diloco", "parameterserver"})
+STRATEGIES = frozenset({"allreduce", "localsgd", "diloco", "parameterserver", "prague"})
 SERVICES = frozenset({"Trainer", "Default"})
 
 
@@ -115,6 +115,15 @@ def test_what_a_strategy_refuses_is_told_in_its_words(tmp_path: Path) -> None:
     more = "strategy_settings: {outer_momentum: 2}"
     with pytest.raises(ScenarioError, match="outer_momentum 2.0; write a rate above 0 and a momentum"):
         training(tmp_path, more, "diloco")
+
+
+def test_batching_is_refused_where_ranks_wait_in_an_order_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"batching: with these settings, ranks of prague .*; write batching: fixed"
+    ):
+        training(tmp_path, "batching: dynamic", "prague")
+    static = training(tmp_path, "batching: dynamic, strategy_settings: {groups: static}", "prague")
+    assert static.batching == "dynamic"
 
 
 def test_a_setting_that_became_a_strategy_is_told_which(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def write_winner(request: AdviceRequest, ground: Ground, winner: Candidate, fold
         "strategy": winner.strategy, "strategy_settings": dict(winner.settings), "batching": winner.batching,
     }  # fmt: skip
     budgets: tuple[str, ...] = ()
-    if own_pace(load_strategy(winner.strategy), winner.batching):  # else each rank would have as many as the slowest
+    strategy = load_strategy(winner.strategy)(**dict(winner.settings))
+    if own_pace(strategy, winner.batching):  # else each rank would have as many as the slowest
         env[Unit.SAMPLES.value] = ground.total_samples
         budgets = tuple(unit.value for unit in Unit if unit is not Unit.SAMPLES)
     copies.retrained(_scenario(request.where), folder, env, without=budgets)

@@ -19,7 +19,7 @@ from e2c_dl.errors import InputError
 from e2c_dl.scenario.documents.field import instead
 from e2c_dl.scenario.model import Training
 from e2c_dl.strategies.base import Setting
-from e2c_dl.strategies.batching import CONTROLLERS
+from e2c_dl.strategies.batching import CONTROLLERS, check
 from e2c_dl.worlds.virtual.profile import FIXED
 
 BATCHING = "batching"
@@ -59,7 +59,8 @@ def _grid(layers: Sequence[str], iterations: int) -> Iterator[Candidate]:
     for name in strategies.names():
         for settings in strategies.load(name).tried(layers, iterations):
             for batching in TRIED_BATCHINGS:
-                yield Candidate.of(name, settings, batching)
+                if batching == FIXED or not strategies.load(name)(**settings).fixed_batches:
+                    yield Candidate.of(name, settings, batching)
 
 
 def _asked(text: str) -> Candidate:
@@ -79,7 +80,7 @@ def _asked(text: str) -> Candidate:
     if batching not in CONTROLLERS:
         raise InputError(f"{where}: batching {batching!r} does not exist; {instead(batching, sorted(CONTROLLERS))}")
     try:
-        strategies.load(name.strip())(**settings)  # made and thrown away: only it knows what it refuses
+        check(strategies.load(name.strip())(**settings), batching)  # thrown away: only it knows what it refuses
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return Candidate.of(name.strip(), settings, batching)
