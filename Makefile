@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
-SOURCES := e2c_dl layers_services tests benchmarks ci
+SOURCES := e2c_dl layers_services tests benchmarks ci scripts
 # Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. In User-Mode Linux one
 # processor is busy, so beside it are tests that need no more; whole runs go two at a time, or alone if rates, delays or
 # verdicts of theirs are checked.
@@ -72,6 +72,11 @@ test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
 	@$(BIN)/python -m pytest -m alone tests/local
 
+.PHONY: docs
+docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "site/index.html"
+
 .PHONY: bench
 bench: setup-uml setup-browser ## side-by-side measurements, as root (about two hours); results go to benchmarks/results
 	@missed=; for entry in benchmarks/*/__main__.py; do \
@@ -81,5 +86,5 @@ bench: setup-uml setup-browser ## side-by-side measurements, as root (about two 
 
 .PHONY: clean
 clean: ## remove environments, caches and builds from this tree (archives of runs stay)
-	rm -rf .venv .venv-lint .venv-flower build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-lint .venv-flower build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find e2c_dl layers_services tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

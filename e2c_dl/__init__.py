@@ -6,7 +6,7 @@ For scripts and notebooks: ``load``, ``simulate``, ``deploy`` (:mod:`e2c_dl.api`
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _OFFERED = ("ArchivedRun", "deploy", "load", "simulate")
 

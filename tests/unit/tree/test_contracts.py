@@ -16,6 +16,7 @@ from e2c_dl.cli.main import cli
 HEAVY = ("torch", "e2clab", "enoslib", "ansible", "sklearn", "scipy")
 LIGHT_ROOMS = ("diagnosis", "dynamics", "archive", "report", "scenario", "strategies", "worlds.virtual")
 MAX_LINES = 300
+MAX_README_LINES = 90
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 ROOTS = (
     ".ci",
@@ -86,13 +87,16 @@ def test_command_line_answers_without_heavy_packages(repository: Path, argument:
     assert "e2c-dl" in done.stdout
 
 
-def test_every_command_stands_in_the_help_and_in_the_readme(repository: Path) -> None:
+def test_every_command_stands_in_the_help_and_on_its_page(repository: Path) -> None:
     listed = CliRunner().invoke(cli, ["--help"]).output
-    readme = (repository / "README.md").read_text()
+    page = (repository / "docs/commands.md").read_text()
     names = cli.list_commands(click.Context(cli))
     assert names
     assert [name for name in names if not re.search(rf"^  {name}  +\S", listed, re.MULTILINE)] == []
-    assert [name for name in names if not re.search(rf"e2c-dl {name}\b", readme)] == []
+    assert [name for name in names if not re.search(rf"e2c-dl {name}\b", page)] == []
+
+    readme = (repository / "README.md").read_text().splitlines()
+    assert len(readme) <= MAX_README_LINES, "a screen and a half: more belongs on a page of docs/"
 
 
 @pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
