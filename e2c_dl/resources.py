@@ -8,6 +8,7 @@
     experiments/       scenarios with their claims
     Dockerfile         of the image whose containers are hosts
     scenario/template/ the commented scenario that ``init`` copies
+    tracing/bootstrap/ what Python itself runs first in a script that is traced
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ def dockerfile() -> Path:
 def template_dir() -> Path:
     """Directory of the commented scenario for newcomers. Raises: InputError, if the installation lacks it."""
     return _existing("scenario", "template")
+
+
+def bootstrap_dir() -> Path:
+    """Directory to put on PYTHONPATH, so that a script is traced. Raises: InputError, if the installation lacks it."""
+    return _existing("tracing", "bootstrap")
 
 
 def _existing(*parts: str) -> Path:

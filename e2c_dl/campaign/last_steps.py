@@ -8,14 +8,15 @@ from contextlib import ExitStack, suppress
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
-from e2c_dl.campaign import causes, collect
+from e2c_dl.campaign import causes, collect, traced
 from e2c_dl.campaign.campaign import Campaign
-from e2c_dl.campaign.hosts import follow
+from e2c_dl.campaign.hosts import follow, ranks
 from e2c_dl.campaign.hosts.gather import Kept, gather
 from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import TestbedRun
+from e2c_dl.tracing import left as left_traces
 
 
 def collected(campaign: Campaign) -> None:
@@ -27,7 +28,8 @@ def collected(campaign: Campaign) -> None:
         return
     testbed, failures = campaign.the_testbed, list[Exception]()
     # A program of the user's may go on in the background until finalize has waited for it, over the emulated network.
-    order = (_end_emulation, _finalize) if campaign.the_scenario.trained is not None else (_finalize, _end_emulation)
+    ours = campaign.the_scenario.trained is not None
+    order = (_end_emulation, _finalize) if ours else (_finalize, _keep_written, _end_emulation)
     for act in (_stop_workers, *order):
         try:
             if not any(isinstance(error, Interrupted) for error in failures):  # else nothing is waited for any more
@@ -73,6 +75,15 @@ def _finalize(campaign: Campaign) -> None:
     else:
         with campaign.hosts_up():
             campaign.the_session.workflow("finalize")
+
+
+def _keep_written(campaign: Campaign) -> None:
+    """Traces that a traced program has written by itself, on hosts where it was traced as far as that can be seen."""
+    source = campaign.source(over_ssh=True)
+    accesses = [each for each in campaign.the_testbed.accesses if each.name not in campaign.gone]
+    asked = [each for each in accesses if ranks.may_be_there(source.run_dir(each.name))]
+    for sentence in ranks.keep_written(asked):
+        campaign.the_archive.limited(sentence)
 
 
 def release(campaign: Campaign) -> None:
@@ -152,6 +163,8 @@ def close(campaign: Campaign) -> None:
             campaign.the_archive.limited(limitation)
             campaign.console.say(limitation)
     happened, campaign.cause = causes.told(campaign.failures, found)
+    if traces := left_traces.told(campaign.archive_path):
+        happened = (*happened, *traced.noted(campaign.the_archive, traces))
     kept = [each.sentence(campaign.the_testbed.run_id) for each in (campaign.kept or {}).values()]
     back = [each.told() for each in campaign.silences if each.until_s is not None]  # else it is told as the cause
     campaign.conclude([*happened, *back, *kept], campaign.secrets)

@@ -15,40 +15,21 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
-
-from e2c_dl import codec
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
-from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
+from e2c_dl.diagnosis.scripts import TRACED, WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.report.page.html import write_report
 from e2c_dl.report.words import verdict
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
-from e2c_dl.tracing.folder import FORMAT, TRACING
+from e2c_dl.tracing.left import Told, told
 
 NO_REPORT = "there is no report"
 NO_DESIGN = "no scenario: links and hosts are compared with each other and with their own past, not with a design"
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank says of its tracing: ``tracing.json``."""
-
-    format: int = FORMAT
-    rank: int
-    world_size: int
-    pid: int
-    boot: str
-    machines: int = 1  # that its ranks ran on, as far as it knew; 0: not all of them were there to be asked
-    layer: str = "all"
-    versions: dict[str, str] = {}
-    limitations: tuple[str, ...] = ()
-    wrote: tuple[str, ...] = ()  # by the script itself
-    directory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +38,6 @@ class Ran:
 
     command: tuple[str, ...] = ()
     exit_code: int = 0
-
-
-def is_trace(folder: Path) -> bool:
-    """Whether a traced rank has left its folder there."""
-    return any((folder / layout.HOSTS).glob(f"*/{TRACING}"))
-
-
-def told(folder: Path) -> dict[str, Told]:
-    """Host -> what its rank says, of all below ``folder``/hosts. Raises: ArchiveError."""
-    hosts = folder / layout.HOSTS
-    names = sorted(path.parent.name for path in hosts.glob(f"*/{TRACING}"))
-    return {name: codec.read(Place(folder) / layout.HOSTS / name / TRACING, Told, FORMAT) for name in names}
 
 
 def collected(folders: Sequence[Path], target: Path, scenario: Path | None = None, ran: Ran | None = None) -> Path:
@@ -91,25 +60,6 @@ def collected(folders: Sequence[Path], target: Path, scenario: Path | None = Non
     finally:
         archive.let_go()
     return target
-
-
-def keep_written(folder: Path, since_s: float) -> tuple[str, ...]:
-    """Copy the traces that the script itself has written since then (Unix time) beside its ranks'; what could not be.
-
-    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in the working directory.
-    """
-    problems = []
-    for name, each in told(folder).items():
-        reports = Path(each.directory).glob("*.nsys-rep") if each.directory else ()
-        for path in [*map(Path, each.wrote), *reports]:
-            target = folder / layout.HOSTS / name / path.name
-            try:
-                if path.stat().st_mtime < since_s or target.exists():
-                    continue
-                shutil.copyfile(path, target)
-            except OSError as error:
-                problems.append(f"{path}: is not in the archive: {error.strerror}")
-    return tuple(problems)
 
 
 def missing(found: Mapping[str, Told]) -> tuple[int, ...]:
@@ -142,41 +92,48 @@ def _copied(folders: Iterable[Path], target: Path) -> None:
 
 
 def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran) -> None:
-    versions: dict[str, str] = {}
-    for each in found.values():
-        versions |= each.versions
     name = ""
     if scenario is not None:
         copies.overridden(scenario, archive.path / layout.SCENARIO)
         name = load(archive.path / layout.SCENARIO).name
     archive.record(
-        scenario=name, testbed="traced", command=ran.command, versions=versions,
+        scenario=name, testbed="traced", command=ran.command,
         hosts=[{"name": host, "layer": each.layer, "rank": each.rank} for host, each in found.items()],
-        facts={"traced": {"exit_code": ran.exit_code, "world_size": max(each.world_size for each in found.values())}},
+        facts={TRACED: {"exit_code": ran.exit_code}},
     )  # fmt: skip
-    for sentence in _limitations(found, scenario):
-        archive.limited(sentence)
-    happened = _happened(archive.path, found, ran)
+    if scenario is None:
+        archive.limited(NO_DESIGN)
+    happened = [f"the command exited with {ran.exit_code}"] if ran.exit_code else []
+    happened += noted(archive, found)
     ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive.end(Outcome.FAILED if happened else Outcome.FINISHED, ended, *happened)
 
 
-def _limitations(found: Mapping[str, Told], scenario: Path | None) -> list[str]:
+def noted(archive: Archive, found: Mapping[str, Told]) -> list[str]:
+    """What the ranks that left ``found`` in ``archive`` say of themselves is in its run.json; what happened to them."""
+    versions: dict[str, str] = {}
+    for each in found.values():
+        versions |= each.versions
+    size = max((each.world_size for each in found.values()), default=0)
+    archive.record(versions={**versions, **archive.run.versions}, facts={TRACED: {WORLD_SIZE: size}})
+    for sentence in _limitations(found):
+        archive.limited(sentence)
+    return _happened(archive.path, found)
+
+
+def _limitations(found: Mapping[str, Told]) -> list[str]:
     said: dict[str, list[str]] = {}
     for host, each in found.items():
         for sentence in each.limitations:
             said.setdefault(sentence, []).append(host)
-    sentences = [
+    return [
         sentence if len(hosts) == len(found) else f"{', '.join(hosts)}: {sentence}" for sentence, hosts in said.items()
     ]
-    return [*([] if scenario is not None else [NO_DESIGN]), *sentences]
 
 
-def _happened(path: Path, found: Mapping[str, Told], ran: Ran) -> list[str]:
-    happened = [f"the command exited with {ran.exit_code}"] if ran.exit_code else []
+def _happened(path: Path, found: Mapping[str, Told]) -> list[str]:
     gone = missing(found)
-    if gone:
-        happened.append(f"ranks {', '.join(map(str, gone))} left no trace")
+    happened = [f"ranks {', '.join(map(str, gone))} left no trace"] if gone else []
     for host in found:
         outcome = open_archive(path).host(host).outcome()
         if outcome is None:

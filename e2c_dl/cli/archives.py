@@ -118,9 +118,10 @@ def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None)
     from e2c_dl.campaign import traced
     from e2c_dl.campaign.plain import collect_plain
     from e2c_dl.testbeds.registry import is_run_id
+    from e2c_dl.tracing import left
 
     folders = [Path(each) for each in where]
-    if any(traced.is_trace(folder) for folder in folders):
+    if any(left.is_trace(folder) for folder in folders):
         target = _traced_target(folders, archive)
         print_archive(traced.collected(folders, target, scenario))
         return

@@ -75,16 +75,16 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s:
     """Make one archive of it, if all ranks are here; say where it is, or what is missing."""
     from e2c_dl.campaign import traced
     from e2c_dl.errors import E2cDlError
-    from e2c_dl.tracing import launch
+    from e2c_dl.tracing import launch, left
 
     try:
-        found = traced.told(place)
+        found = left.told(place)
         if not found:
             if made and not any(place.iterdir()):
                 place.rmdir()
             _say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
-        for problem in traced.keep_written(place, begun_s):
+        for problem in left.keep_written(place, begun_s):
             _say(problem)
         alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
         elsewhere = [each for each in found.values() if each.machines != 1]

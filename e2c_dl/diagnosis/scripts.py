@@ -36,7 +36,7 @@ def script_reference(
     that has NAME.
     """
     names = () if designed is None else designed.topology.names
-    places = {rank.host: _place(rank.host, names) for rank in trace.ranks}
+    places = {rank.host: place_of(rank.host, names) for rank in trace.ranks}
     hosts = tuple(
         Host(name=rank.host, layer=rank.layer, service=NO_SERVICE, service_id="", role="", rank=rank.rank)
         for rank in trace.ranks
@@ -66,7 +66,8 @@ def _hardware(facts: HostFacts | None) -> str:
     return hardware_of(facts)
 
 
-def _place(host: str, names: Collection[str]) -> str:
+def place_of(host: str, names: Collection[str]) -> str:
+    """The one of ``names`` where ``host`` is: itself, or that of which it is a slot; else ``host``."""
     slot = _SLOT.fullmatch(host)
     return slot[1] if slot and host not in names and slot[1] in names else host
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.model import LinkSummary, Report
+from e2c_dl.diagnosis.scripts import place_of
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import ArchiveError, EmulationError
@@ -108,8 +109,10 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     except EmulationError as error:
         raise ArchiveError(str(error)) from error
     used = {(link.src, link.dst): link for link in report.links}
-    order = [*used, *sorted(pair for pair in measured if pair not in used)]
-    return tuple(LinkRow(src=p[0], dst=p[1], fidelity=measured.get(p), used=used.get(p)) for p in order)
+    hosts = {host for pair in measured for host in pair}
+    of = {(src, dst): (place_of(src, hosts), place_of(dst, hosts)) for src, dst in used}  # ranks share their host's
+    order = [*used, *sorted(pair for pair in measured if pair not in of.values())]
+    return tuple(LinkRow(src=p[0], dst=p[1], fidelity=measured.get(of.get(p, p)), used=used.get(p)) for p in order)
 
 
 def links_off(rows: Iterable[LinkRow]) -> int:

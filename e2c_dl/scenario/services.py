@@ -30,7 +30,7 @@ def _any_text(field: Field) -> str:
 
 
 _TEXT = Kind(read=_any_text, schema={"type": ["string", "null"]})
-_CONTAINER = Keys(
+_PROGRAM = Keys(
     docker=Key(BOOLEAN, "Start a container on each host, called what _self.container_name says.", default=False),
     image=Key(_TEXT, "The container's image."),
     gpu=Key(BOOLEAN, "Give the container all GPUs.", default=False),
@@ -41,6 +41,10 @@ _CONTAINER = Keys(
     wandb_mode=Key(_TEXT),
     volumes=Key(Kind(read=texts, schema={"type": "array"}), "What of the host the container sees: /data:/data:ro."),
 )
+_RANKS = Keys(
+    **_PROGRAM,
+    trace=Key(BOOLEAN, "Trace the ranks that the workflow starts by python, horovodrun or torchrun.", default=False),
+)  # not Flower's: each of its clients trains by itself, as rank 0 of one, by a clock of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +58,16 @@ class Trains:
 
 TRAINING: Mapping[str, Trains] = {
     TRAINER: Trains(least=2),
-    "Horovod": Trains(keys=_CONTAINER),
+    "Horovod": Trains(keys=_RANKS),
     "TorchTraining": Trains(
         keys=Keys(
-            **_CONTAINER,
+            **_RANKS,
             slots=Key(integer(1, MAX_SLOTS), "Ranks of each host.", default=1),
             backend=Key(one_of(("gloo", "nccl")), "Of torch's collectives.", default="gloo"),
         )
     ),
-    "FLServer": Trains(beside="FLClient", keys=_CONTAINER),
-    "FLClient": Trains(beside="FLServer", keys=_CONTAINER),
+    "FLServer": Trains(beside="FLClient", keys=_PROGRAM),
+    "FLClient": Trains(beside="FLServer", keys=_PROGRAM),
 }
 
 

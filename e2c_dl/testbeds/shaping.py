@@ -19,10 +19,10 @@ from e2c_dl.emulation import tc
 from e2c_dl.scenario.model import LinkSchedule, Scenario
 from e2c_dl.testbeds import programs
 from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE
 from e2c_dl.topology import Link, Pair, Topology
 
 _TIMEOUT_S = 60.0
-DIRECTORY_VARIABLE = "E2CDL_RUN_DIR"
 
 
 def apply(accesses: Sequence[Access], topology: Topology, *, netem: bool) -> dict[str, Any]:

@@ -1,12 +1,16 @@
-"""Addresses of this host's interfaces, IPv4 and IPv6."""
+"""Addresses of this host's interfaces, IPv4 and IPv6, and which host of its run that makes it."""
 
 from __future__ import annotations
 
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
+from collections.abc import Collection
 from pathlib import Path
+
+from e2c_dl.trace import attaching
 
 _SIOCGIFADDR = 0x8915
 _NAME = struct.Struct("256s")
@@ -26,3 +30,8 @@ def own_addresses(inet6: Path = Path("/proc/net/if_inet6")) -> tuple[str, ...]:
                 continue
             found.add(socket.inet_ntoa(answer[_ADDRESS]))
     return tuple(sorted(found))
+
+
+def placed_at(addresses: Collection[str]) -> attaching.Placed | None:
+    """The host that has ``addresses``, as the environment's table of the run's hosts calls it; None: it has none."""
+    return attaching.found(os.environ.get(attaching.HOSTS, ""), addresses)

@@ -23,10 +23,11 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from e2c_dl.errors import InputError
+from e2c_dl.trace.attaching import LAYER
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
 from e2c_dl.tracing.session import Session
-from e2c_dl.tracing.settings import LAYER, Settings
+from e2c_dl.tracing.settings import Settings
 
 Item = TypeVar("Item")
 

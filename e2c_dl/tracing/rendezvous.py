@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from e2c_dl.tracing.addresses import own_addresses
+from e2c_dl.tracing.addresses import own_addresses, placed_at
 
 WITHIN_S = 10.0
 _LOOK_AGAIN_S = 0.002
@@ -108,9 +108,11 @@ class Ranks:
 
 def own_peer(rank: int, offers: Mapping[str, Any]) -> Peer:
     """This process, as it tells the others."""
-    name = os.environ.get("E2CDL_HOST") or socket.gethostname()
+    addresses = own_addresses()
+    placed = placed_at(addresses)
+    name = os.environ.get("E2CDL_HOST") or (socket.gethostname() if placed is None else placed.name)
     return Peer(
-        rank=rank, host=name.replace("/", "-") or "host", pid=os.getpid(), boot=_boot(), addresses=own_addresses(),
+        rank=rank, host=name.replace("/", "-") or "host", pid=os.getpid(), boot=_boot(), addresses=addresses,
         offers=offers,
     )  # fmt: skip
 

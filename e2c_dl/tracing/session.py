@@ -22,6 +22,7 @@ from e2c_dl.errors import E2cDlError
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.tracing import folder
+from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
@@ -95,11 +96,13 @@ class Session:
     def _open(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._folder = folder.make(self.settings.archive, ranks)
+        placed = placed_at(ranks.own.addresses)
+        layer = self.told["layer"] = self.settings.layer if placed is None else placed.layer
         self._recorder = Recorder(
-            self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=self.settings.layer,
+            self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=layer,
             cap_bytes=self.settings.cap_bytes,
         )  # fmt: skip
-        folder.begin(self._folder, ranks, self.settings.layer)
+        folder.begin(self._folder, ranks, layer)
         while self._early:
             args, fields = self._early.popleft()
             self.record(*args, **fields)

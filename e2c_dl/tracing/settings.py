@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2c_dl import resources
 from e2c_dl.beneath import LARGE_BYTES
+from e2c_dl.trace.attaching import CAP, LAYER, TRACE
 
-BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
-TRACE = "E2CDL_TRACE"
-LAYER = "E2CDL_LAYER"
-CAP = "E2CDL_TRACE_CAP"
-"""Bytes that the file of a rank may have; unless said otherwise what a reader takes."""
 RANK_PROCESS = "E2CDL_RANK_PROCESS"
 """Of a rank's children: who began them. They are none, whatever they do."""
 
@@ -39,6 +36,6 @@ class Settings:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """``base`` for a command all of whose Python processes attach by themselves."""
-        path = os.pathsep.join([str(BOOTSTRAP), *filter(None, [base.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(resources.bootstrap_dir()), *filter(None, [base.get("PYTHONPATH")])])
         kept = {name: value for name, value in base.items() if name != RANK_PROCESS}
         return {**kept, "PYTHONPATH": path, TRACE: str(self.archive), LAYER: self.layer, CAP: str(self.cap_bytes)}

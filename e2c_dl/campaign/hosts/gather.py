@@ -12,8 +12,6 @@ One host's failure is nobody else's: each has a sentence of its own.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +20,9 @@ from pathlib import Path
 from e2c_dl.archive import layout
 from e2c_dl.archive.unpack import unpack
 from e2c_dl.beneath import Place
+from e2c_dl.campaign.hosts import brought, ranks
 from e2c_dl.errors import ArchiveError, E2cDlError
-from e2c_dl.testbeds import programs
+from e2c_dl.scenario.services import TRAINER
 from e2c_dl.testbeds.base import Access
 from e2c_dl.topology import Host
 
@@ -34,11 +33,6 @@ NAMES = (
     *(layout.CONNECTIONS_RAW, layout.MODEL),
 )
 """Files of a run directory that an archive knows; everything else stays behind."""
-
-NOTHING_THERE = 9
-"""Status with which a host says that it has no run directory (any more): neither ssh's nor tar's."""
-
-FETCH_S = 120.0  # of one host over SSH: what took an hour to trace is a few hundred megabytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +112,10 @@ def _gathered(host: Host, source: Source, archive: Path) -> str | None:
             why = str(error)
         if why is None:
             break
+    try:
+        why = why or _ranks(host, source, archive)
+    except (ArchiveError, OSError) as error:
+        why = str(error)
     with suppress(OSError):
         into.rmdir()  # it left nothing: an empty folder would look as if it had
     return why
@@ -134,44 +132,24 @@ def _from_packed(host: Host, source: Source, into: Path) -> str | None:
 
 
 def _from_directory(host: Host, source: Source, into: Path) -> str | None:
-    """The files of NAMES in its run directory, copied one by one: each whole, or as it was in ``into``.
-
-    A host may have put anything there: links of its own are not followed.
-    """
-    directory, target = Place(source.run_dir(host.name) or into), Place(into)
-    problems = []
-    for name in NAMES:
-        try:
-            if (directory / name).is_plain():
-                with (directory / name).opened() as file, (target / name).replaced() as copy:
-                    shutil.copyfileobj(file, copy)
-        except (ArchiveError, OSError) as error:
-            problems.append(f"{name}: {error.strerror if isinstance(error, OSError) else error}")
-    return "; ".join(problems) or None
+    """The files of NAMES in its run directory, copied one by one."""
+    return brought.copied(Place(source.run_dir(host.name) or into), Place(into), NAMES)
 
 
 def _from_host(host: Host, source: Source, into: Path) -> str | None:
     """As finalize would have done it, for one host."""
     access = source.accesses[host.name]
-    packed = into / ".packed.new"  # beside what it becomes, on the same disk; named as ``finish`` knows what is cut off
-    script = f'[ -d "$0" ] || exit {NOTHING_THERE}; exec tar -czf - --exclude=./run.key -C "$0" .'
-    pack = ("sh", "-c", script, access.run_dir)
-    try:
-        with packed.open("wb") as file:
-            done = subprocess.run(
-                programs.ssh_argv(access, *pack), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE,
-                timeout=FETCH_S, check=False,
-            )  # fmt: skip
-        if done.returncode == NOTHING_THERE:
-            return None
-        if done.returncode > 1:  # 1: a file grew while it was read
-            said = " ".join(done.stderr.decode(errors="replace").split())
-            return f"it cannot be asked over SSH: {said or f'status {done.returncode}'}"
-        return unpack(packed, into, NAMES).damage
-    except subprocess.TimeoutExpired:
-        return f"it did not answer within {FETCH_S:g} s"
-    finally:
-        packed.unlink(missing_ok=True)
+    return brought.fetched(access, access.run_dir, into, NAMES)
+
+
+def _ranks(host: Host, source: Source, archive: Path) -> str | None:
+    """The traces of a program of the user's, which every other service than Trainer's may have."""
+    run_dir = source.run_dir(host.name)
+    if host.service == TRAINER or not (run_dir or host.name in source.accesses):
+        return None
+    if run_dir is not None:
+        return ranks.copied(host.name, run_dir, archive)
+    return None if host.name in source.silent else ranks.fetched(host.name, source.accesses[host.name], archive)
 
 
 def _model_to_its_place(host: Host, archive: Path) -> None:

@@ -34,7 +34,9 @@ def roles_and_networks(
     Raises: enoslib.errors.EnosSSHNotReady if a host does not answer within 20 tries.
     """
     by_name = {access.name: access for access in accesses}
-    members = [{"name": host.name, "address": by_name[host.name].data_address} for host in topology.ranks]
+    members = [
+        {"name": host.name, "address": by_name[host.name].data_address, "layer": host.layer} for host in topology.ranks
+    ]
     machines = [
         _machine(
             by_name[host.name],

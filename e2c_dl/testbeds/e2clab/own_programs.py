@@ -22,10 +22,9 @@ from e2c_dl.resources import playbooks_dir
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.e2clab import trainer
 from e2c_dl.testbeds.horovod import recipe, wheels
-from e2c_dl.testbeds.own_programs import IMAGE_VARIABLE, KEY
+from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE, IMAGE_VARIABLE, KEY
 from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.testbeds.own_programs.wrappers import MASTER_PORT, Member, Place, port_of, recorded
-from e2c_dl.testbeds.shaping import DIRECTORY_VARIABLE
 
 
 def prepare(hosts: Sequence[Any], metadata: Mapping[str, Any], *, horovod: bool = False) -> list[dict[str, Any]]:
@@ -86,6 +85,7 @@ def _place(
         members=tuple(Member(**each) for each in members),
         port=port_of(run_id),
         slots=int(metadata.get("slots", 1)),
+        traced=bool(metadata.get("trace")),
         container=_container(told, metadata, run_id),
         environ={name: value for name, value in marks.items() if value},
     )

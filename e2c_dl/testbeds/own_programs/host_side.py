@@ -7,6 +7,7 @@ Writes the files of :mod:`wrappers`, starts the run's sshd, and, where the host 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import getpass
 import json
 import os
@@ -15,9 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2c_dl import resources
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.own_programs import containers
-from e2c_dl.testbeds.own_programs.wrappers import KEY, Place, place_of
+from e2c_dl.testbeds.own_programs.wrappers import BOOTSTRAP, KEY, TRACES, Place, place_of
 
 _OVERLAY = "overlayfs"
 _PROFILE = Path("/etc/profile.d/zz-e2c-dl.sh")  # after those that set PATH anew
@@ -28,6 +30,8 @@ def set_up(place: Place) -> dict[str, object]:
     """Everything, again if it was there before; what of it a workflow can rely on. Raises: TestbedError."""
     folder = Path(place.run_dir)
     _write(folder / "bin", place.programs(), executable=True)
+    if place.traced:
+        _have_traced(folder)
     _let_in(place, folder)
     disposable = _is_disposable()
     if disposable:
@@ -35,8 +39,23 @@ def set_up(place: Place) -> dict[str, object]:
     if place.container is not None:
         dockerd = shutil.which("dockerd", path=_search()) if disposable else None
         run_id = place.environ.get("E2CDL_RUN", "")
-        containers.start(place.container, _program("docker"), dockerd, run_id, place.run_dir, place.exported)
+        seen = dataclasses.replace(place.container, volumes=(*_seen(place), *place.container.volumes))
+        containers.start(seen, _program("docker"), dockerd, run_id, place.run_dir, place.exported)
     return {"bin": place.bin, "on_path": disposable}
+
+
+def _have_traced(folder: Path) -> None:
+    """What Python runs first has one path on all hosts, and so a place in the environment that their ranks share."""
+    link = folder / BOOTSTRAP
+    link.unlink(missing_ok=True)
+    link.symlink_to(resources.bootstrap_dir())
+    (folder / TRACES).mkdir(exist_ok=True)
+
+
+def _seen(place: Place) -> tuple[str, ...]:
+    """What a container must see of its host beside the run's directory: this package, where its programs are traced."""
+    package = resources.bootstrap_dir().parents[1]
+    return (f"{package}:{package}:ro",) if place.traced else ()
 
 
 def _let_in(place: Place, folder: Path) -> None:

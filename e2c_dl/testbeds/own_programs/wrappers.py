@@ -9,6 +9,8 @@
       bin/torchrun            torch's, told where the ranks meet
       ssh/ssh                 ssh with the run's key, to sshd on the run's port
       ssh/config known_hosts authorized sshd_config
+      tracing -> ...          what traces a program, first on Python's path; only where that is asked for
+      traces/                 what its ranks on this host leave
 
 A command line of a published workflow stays as it is: ``horovodrun -np 4 -H a:2,b:2 python main.py``. What it names
 itself (``--network-interfaces``) holds.
@@ -23,9 +25,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.testbeds.own_programs.containers import Container
+from e2c_dl.trace import attaching
 
 KEY = "run.key"  # as of every run directory: it is never packed
 MASTER_PORT = 29500
+BOOTSTRAP, TRACES = "tracing", "traces"  # in the run directory
+_PATH = "PYTHONPATH"
 _PATIENT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600", "HOROVOD_START_TIMEOUT": "600"}
 """Horovod gives ranks 30 s to meet: on hosts that share processors, importing torch alone may take longer."""
 
@@ -89,6 +94,7 @@ PidFile none
 MaxStartups 200:30:400
 MaxSessions 200
 SetEnv {environ}
+ForceCommand {python} -I -m e2c_dl.testbeds.own_programs.entered {run_dir}
 """
 
 
@@ -98,6 +104,7 @@ class Member:
 
     name: str
     address: str
+    layer: str = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +118,7 @@ class Place:
     members: tuple[Member, ...]
     port: int  # of the run's sshd, the same on all hosts
     slots: int = 1
+    traced: bool = False
     container: Container | None = None  # None: the host itself trains
     environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
 
@@ -125,11 +133,24 @@ class Place:
     @property
     def exported(self) -> dict[str, str]:
         """What a program reads that is started without these wrappers; published as ``_self.environment``."""
-        return {**_PATIENT, **self.environ, "GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
+        network = {"GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
+        return {**_PATIENT, **self.environ, **network, **self.tracing}
+
+    @property
+    def tracing(self) -> dict[str, str]:
+        """What has a Python process trace itself, once it turns out to be a rank; nothing where nobody asks for it."""
+        if not self.traced:
+            return {}
+        hosts = ((each.address, attaching.Placed(each.name, each.layer)) for each in self.members)
+        return {
+            _PATH: f"{self.run_dir}/{BOOTSTRAP}",
+            attaching.TRACE: f"{self.run_dir}/{TRACES}",
+            attaching.HOSTS: attaching.table(hosts),
+        }
 
     def programs(self) -> dict[str, str]:
         """File below RUN_DIR/bin -> its text; to be made executable."""
-        said = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(self.exported.items()))
+        said = "".join(_export(name, value) for name, value in sorted(self.exported.items()))
         python, interface = shlex.quote(self.python), f"--network-interfaces {shlex.quote(self.device)} "
         if len(self.members) == 1:
             interface = ""  # ranks of one host meet over its loopback, and fail if another is named
@@ -159,7 +180,13 @@ class Place:
             "known_hosts": f"{known} {public}\n",
             "authorized": f"{public}\n",
             "sshd_config": _SSHD.format(
-                port=self.port, key=_quoted(key), folder=_quoted(folder), user=user, environ=environ or "E2CDL_=1"
+                port=self.port,
+                key=_quoted(key),
+                folder=_quoted(folder),
+                user=user,
+                environ=environ or "E2CDL_=1",
+                python=shlex.quote(self.python),
+                run_dir=shlex.quote(self.run_dir),
             ),
         }
 
@@ -182,6 +209,12 @@ def recorded(place: Place) -> dict[str, object]:
 def port_of(run_id: str) -> int:
     """The port of a run's sshd, of 12000 below those that kernels give out: two runs on one host rarely share it."""
     return 20000 + zlib.crc32(run_id.encode()) % 12000
+
+
+def _export(name: str, value: str) -> str:
+    """A line of a script; what a program has on Python's path already stays there."""
+    more = "${PYTHONPATH:+:$PYTHONPATH}" if name == _PATH else ""
+    return f"export {name}={shlex.quote(value)}{more}\n"
 
 
 def _quoted(path: str) -> str:

@@ -78,7 +78,9 @@ class ClockServer:
 
     def close(self) -> None:
         with socket.socket(self._socket.family, socket.SOCK_DGRAM) as farewell:
-            farewell.sendto(self._farewell, self._socket.getsockname()[:2])
+            address, port = self._socket.getsockname()[:2]
+            # to all addresses is to ::1, which a host with IPv6, but without addresses of it, does not have
+            farewell.sendto(self._farewell, ("::ffff:127.0.0.1" if address == "::" else address, port))
         self._thread.join()
         self._socket.close()
 

@@ -14,9 +14,10 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import collect
-from e2c_dl.campaign.hosts import gather
+from e2c_dl.campaign.hosts import brought, gather, ranks
 from e2c_dl.campaign.hosts.gather import Source
 from e2c_dl.errors import Interrupted
+from e2c_dl.testbeds import programs
 from e2c_dl.topology import Host
 
 NAMES = ("edge-1", "edge-2")
@@ -121,3 +122,27 @@ def test_the_parameters_of_rank_0_stand_beside_run_json(tmp_path: Path, archive:
 def test_a_host_that_was_not_collected_is_not_said_to_have_no_outcome(archive: Path) -> None:
     (event,) = collect.events(open_archive(archive), HOSTS, kept={"edge-1"})
     assert event.sentence.startswith("worker edge-2 left nothing")
+
+
+def test_ranks_of_a_users_program_have_folders_beside_their_hosts(tmp_path: Path, archive: Path) -> None:
+    """As many as it has started; what else stands there, links too, is left behind."""
+    found = source(tmp_path, {}, packed=())
+    traces = tmp_path / "state/hosts/edge-1/work/traces/hosts"
+    for rank in ("edge-1_0", "edge-1_1", "edge-2", "else"):
+        (traces / rank).mkdir(parents=True)
+        (traces / rank / "spans.bin").write_bytes(b"spans")
+        (traces / rank / "timeline.json").symlink_to("/etc/passwd")
+    assert gather.gather(HOSTS, found, archive) == ()
+    assert left(archive) == {"edge-1_0/spans.bin": b"spans", "edge-1_1/spans.bin": b"spans"}
+
+
+def test_files_come_over_ssh_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
+    """Nothing else of the folder is sent, whatever a program has put there."""
+    found = source(tmp_path, {"image.tar": bytes(1000)}, packed=())
+    run_dir = tmp_path / "state/hosts/edge-1/work"
+    (run_dir / "traces/hosts/edge-1_0").mkdir(parents=True)
+    (run_dir / "traces/hosts/edge-1_0/spans.bin").write_bytes(b"spans")
+    monkeypatch.setattr(programs, "ssh_argv", lambda access, *argv: list(argv))
+    assert ranks.fetched("edge-1", found.accesses["edge-1"], archive) is None
+    assert left(archive) == {"edge-1_0/spans.bin": b"spans"}
+    assert brought.fetched(found.accesses["edge-2"], str(run_dir), archive, gather.NAMES) is None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.own_programs.containers import Container, arguments, start
+from e2c_dl.testbeds.own_programs.entered import here
 from e2c_dl.testbeds.own_programs.wrappers import Member, Place, place_of, port_of, recorded
 
 MEMBERS = (Member(name="edge-1", address="10.0.0.1"), Member(name="cloud-1", address="10.0.0.2"))
@@ -144,3 +145,29 @@ def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
 def test_ranks_of_one_host_meet_over_its_loopback(tmp_path: Path) -> None:
     said = ran(tmp_path, "horovodrun", "-np", "2", "python", "main.py", of=place(members=MEMBERS[1:]))
     assert said == "-m horovod.runner.launch -np 2 python main.py"
+
+
+def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text(place(python="env", traced=True).programs()["python"])
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": "/mine"}
+    said = subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True, env=environ).stdout
+    assert {"PYTHONPATH=/run/x/tracing:/mine", "E2CDL_TRACE=/run/x/traces"} < set(said.splitlines())
+    assert "E2CDL_HOSTS=10.0.0.1=edge-1/all,10.0.0.2=cloud-1/all" in said
+    assert not place().tracing
+
+
+@pytest.mark.parametrize(
+    ("asked", "done"),
+    [
+        (
+            "cd /a/work; A=/a/work/x E2CDL_RUN_DIR=/a/work python",
+            "cd /b/work; A=/b/work/x E2CDL_RUN_DIR=/b/work python",
+        ),
+        ("cd '/a b'; E2CDL_RUN_DIR='/a b' python", "cd '/b/work'; E2CDL_RUN_DIR='/b/work' python"),
+        ("cd /a/work-2; E2CDL_RUN_DIR=/a/work python", "cd /a/work-2; E2CDL_RUN_DIR=/b/work python"),
+        ("cd /a/work; python", "cd /a/work; python"),
+    ],
+)
+def test_another_hosts_run_directory_is_this_ones(asked: str, done: str) -> None:
+    assert here(asked, "/b/work") == done

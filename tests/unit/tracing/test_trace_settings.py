@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.trace import trace
-from e2c_dl.tracing.settings import CAP, Settings
+from e2c_dl.trace.attaching import CAP
+from e2c_dl.tracing.settings import Settings
 
 
 def test_settings_come_back() -> None:
