@@ -30,6 +30,7 @@ from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.folder import own_code
 from e2c_dl.scenario.folder.own_files import check_own
 from e2c_dl.scenario.folder.secret_values import remarks
+from e2c_dl.scenario.folder.sweeps import sweeps
 from e2c_dl.scenario.layers import Layers, read_layers
 from e2c_dl.scenario.model import SHAPES, Scenario, Training
 from e2c_dl.scenario.network import read_network
@@ -199,8 +200,7 @@ def _scenario(
         _check_code(path, documents[WORKFLOW], found)
     if training is not None and training.mathematics == SHAPES:
         _check_shapes(documents, said.compute.method, found)
-    emulation = documents[EMULATION]
-    if own_program and emulation is not None:
+    if own_program and (emulation := documents[EMULATION]) is not None:
         _check_own_program(Field(document=emulation, value=emulation.value), said, found)
     if found.errors or layers is None or links is None or (layers.trainers and training is None):
         return None
@@ -215,7 +215,7 @@ def _scenario(
         schedules=said.schedules,
         prices=said.prices,
         what_if=said.what_if,
-        remarks=(*found.remarks, *remarks(path)),
+        remarks=(*found.remarks, *remarks(path), *sweeps(documents[WORKFLOW], path)),
     )
     return _without(scenario, found)
 

@@ -37,19 +37,20 @@ _PATIENT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600", "HOROVOD_START_TIMEOUT": "600
 _HOROVODRUN = """\
 #!/bin/sh
 # Over {device}, unless another interface is named: what Horovod finds by itself may not be the emulated network.
+# What it found out of the hosts of another run, and would keep at home for an hour, may not be so any more.
 {exports}PATH={path}:$PATH
 export PATH
 for word; do
     case $word in
-        --network-interface*) exec {python} -m horovod.runner.launch "$@" ;;
+        --network-interface*) exec {python} -m horovod.runner.launch --disable-cache "$@" ;;
     esac
 done
-exec {python} -m horovod.runner.launch {interface}"$@"
+exec {python} -m horovod.runner.launch --disable-cache {interface}"$@"
 """
 _TORCHRUN = """\
 #!/bin/sh
 {exports}exec {python} -m torch.distributed.run --nnodes {nodes} --node_rank {rank} --nproc_per_node {slots} \\
-    --master_addr {master} --master_port {port} "$@"
+    --master_addr {master} --master_port {port} --log-dir {logs} "$@"
 """
 _PYTHON = """\
 #!/bin/sh
@@ -134,7 +135,8 @@ class Place:
     def exported(self) -> dict[str, str]:
         """What a program reads that is started without these wrappers; published as ``_self.environment``."""
         network = {"GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
-        return {**_PATIENT, **self.environ, **network, **self.tracing}
+        cache = {"TORCHINDUCTOR_CACHE_DIR": f"{self.run_dir}/torchinductor"}  # else in /tmp, where it would stay
+        return {**_PATIENT, **self.environ, **network, **cache, **self.tracing}
 
     @property
     def tracing(self) -> dict[str, str]:
@@ -164,7 +166,7 @@ class Place:
             ),
             "torchrun": _TORCHRUN.format(
                 exports=said, python=python, nodes=len(self.members), rank=self.node_rank, slots=self.slots,
-                master=self.members[0].address, port=MASTER_PORT,
+                master=self.members[0].address, port=MASTER_PORT, logs=shlex.quote(f"{self.run_dir}/torchrun"),
             ),
         }  # fmt: skip
 

@@ -153,3 +153,23 @@ def test_what_the_workflow_sends_goes_into_the_copy(
     (path / "scripts/link").symlink_to("/etc/passwd")
     with pytest.raises(ScenarioError, match="leads out of the scenario"):
         copies.overridden(path, tmp_path_factory.mktemp("other"))
+
+
+def test_what_cannot_work_offline_is_named(write: Callable[..., Path]) -> None:
+    """A sweep of Weights & Biases, begun by a task or by the scenario's own script; sending that begins none."""
+    workflow = """
+- hosts: edge.*
+  prepare:
+  - copy: {src: "{{ scenario_dir }}/launcher.sh", dest: /root/}
+  launch:
+  - shell: "cd /root && ./launcher.sh a"
+  - {name: Sweeps, shell: wandb agent x}
+  - shell: "./launcher.sh.old; wandb login"
+"""
+    path = write(layers("name: Horovod"), workflow=workflow)
+    (path / "launcher.sh").write_text("# wandb agent\nwandb sweep sweep.yaml | sh\n")
+    sweep = "it begins a sweep of Weights & Biases, which needs the internet, and an account there"
+    assert [remark for remark in load(path).remarks if "offline" in remark] == [
+        f"workflow.yaml:6: task 'shell' cannot work offline: by launcher.sh, {sweep}",
+        f"workflow.yaml:7: task 'Sweeps' cannot work offline: {sweep}",
+    ]

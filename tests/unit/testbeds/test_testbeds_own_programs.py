@@ -37,16 +37,16 @@ def ran(folder: Path, name: str, *argv: str, of: Place) -> str:
 
 def test_horovodrun_goes_over_the_emulated_network_unless_another_is_named(tmp_path: Path) -> None:
     said = ran(tmp_path, "horovodrun", "-np", "4", "python", "main.py", of=place())
-    assert said == "-m horovod.runner.launch --network-interfaces eth1 -np 4 python main.py"
+    assert said == "-m horovod.runner.launch --disable-cache --network-interfaces eth1 -np 4 python main.py"
     said = ran(tmp_path, "horovodrun", "--network-interfaces", "eth7", "-np", "4", "a b", of=place())
-    assert said == "-m horovod.runner.launch --network-interfaces eth7 -np 4 a b"
+    assert said == "-m horovod.runner.launch --disable-cache --network-interfaces eth7 -np 4 a b"
 
 
 def test_torchrun_knows_where_the_ranks_meet(tmp_path: Path) -> None:
     said = ran(tmp_path, "torchrun", "main.py", "--x", of=place())
     assert said == (
         "-m torch.distributed.run --nnodes 2 --node_rank 1 --nproc_per_node 2 "
-        "--master_addr 10.0.0.1 --master_port 29500 main.py --x"
+        "--master_addr 10.0.0.1 --master_port 29500 --log-dir /run/x/torchrun main.py --x"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
 
 def test_ranks_of_one_host_meet_over_its_loopback(tmp_path: Path) -> None:
     said = ran(tmp_path, "horovodrun", "-np", "2", "python", "main.py", of=place(members=MEMBERS[1:]))
-    assert said == "-m horovod.runner.launch -np 2 python main.py"
+    assert said == "-m horovod.runner.launch --disable-cache -np 2 python main.py"
 
 
 def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> None:
