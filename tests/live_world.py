@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from e2c_dl.strategies.base import Compute, Evaluation, OnSegment, Setting, Strategy, Vector
-from e2c_dl.strategies.batching import controlled
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.trace.model import Phase, Spans
 from e2c_dl.trace.recording.recorder import Recorder, read_spans
 from e2c_dl.worlds.allotment import Equal
@@ -128,7 +128,7 @@ def train(
                 for rank, compute in enumerate(computes)
             ]  # fmt: skip
             await asyncio.gather(*(
-                worker.run(each, everybody.here, lambda seen: controlled(seen, batching))
+                worker.run(each, everybody.here, Wrapping(batching=batching))
                 for worker, each in zip(workers, made, strict=True)
             ))  # fmt: skip
             await asyncio.gather(*(network.close() for network in opened))

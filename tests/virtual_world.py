@@ -7,15 +7,16 @@ a payload that changes while it is being sent is an error.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.scenario.schedule import Schedule
-from e2c_dl.strategies.base import Compute, Slow, Strategy, Verdict
-from e2c_dl.strategies.batching import controlled
+from e2c_dl.strategies.base import Compute, Slow, Strategy, Verdict, Worker
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
 from e2c_dl.worlds.allotment import Allotment
@@ -31,7 +32,7 @@ from e2c_dl.worlds.virtual import (
     SimulatedIteration,
     simulate,
 )  # fmt: skip
-from e2c_dl.worlds.virtual.worker import OnIteration
+from e2c_dl.worlds.virtual.setting import OnIteration
 
 BATCHES = (1, 64)
 
@@ -133,7 +134,7 @@ def run(
     of: ComputeProfile | None = None, on_hosts: Sequence[HostModel] | None = None, evaluate_every: int = 0,
     on_progress: Callable[[SimulatedIteration], None] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[tuple[int, int]] = (), batching: str = "fixed", allotment: Allotment | None = None,
-    judging: Judging | None = None,
+    judging: Judging | None = None, wrapping: Callable[[Worker], Worker] | None = None,
 ) -> Run:  # fmt: skip
     """Run ``strategy()`` on every rank to its end. Without ``links``, random ones by ``seed``.
 
@@ -147,10 +148,26 @@ def run(
     result = simulate(
         strategy, hosts=on_hosts, links=links, bottlenecks=bottlenecks, computes=computes, sink=sink,
         iterations=iterations, seed=seed, evaluate_every=evaluate_every, on_progress=on_progress,
-        on_iteration=on_iteration, unsteady=unsteady, as_seen=lambda worker: controlled(worker, batching),
+        on_iteration=on_iteration, unsteady=unsteady, as_seen=wrapping or Wrapping(batching=batching),
         allotment=allotment, judging=judging,
     )  # fmt: skip
     return Run(result=result, trace=trace(sink, on_hosts), hosts=tuple(on_hosts), links=links)
+
+
+def scripted(script: Callable[[Worker], Awaitable[None]]) -> Callable[[], Strategy]:
+    """A strategy that is ``script``, once, without iterations."""
+
+    class Scripted(Strategy):
+        name: ClassVar[str] = "scripted"
+
+        @classmethod
+        def links(cls, size: int) -> Sequence[tuple[int, int]]:
+            return []
+
+        async def run(self, worker: Worker) -> None:
+            await script(worker)
+
+    return Scripted
 
 
 class SlowFrom:

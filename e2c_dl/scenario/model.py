@@ -20,6 +20,8 @@ from e2c_dl.scenario.emulation.prices import Prices
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.scenario.what_if import NOTHING_CHANGED, Changed
+from e2c_dl.strategies.compression import NONE
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.topology import Link, Pair, Topology
 
 REAL, SHAPES = "real", "shapes"
@@ -44,6 +46,8 @@ class Training:
     weight_decay: float = 0.0
     strategy_settings: Mapping[str, float | int | str | bool] = field(default_factory=dict)  # checked by the strategy
     batching: str = "fixed"  # batch_sizes as they stand; proportional: to speed, once; dynamic: again and again
+    compression: str = NONE  # of what strategies send: see e2c_dl.strategies.compression
+    compression_settings: Mapping[str, float | int | str | bool] = field(default_factory=dict)
     partition: str = "iid"  # iid, classes:ALPHA (Dirichlet over classes), sizes:ALPHA (Dirichlet over sizes)
     seed: int
     dtype: str  # float32 or float64
@@ -56,6 +60,13 @@ class Training:
     def ends(self) -> Budget:
         """What ends training."""
         return self.budget or Budget(unit=Unit.ITERATIONS, amount=self.iterations)
+
+    @property
+    def wrapping(self) -> Wrapping:
+        """What stands between the strategy and its world."""
+        return Wrapping(
+            batching=self.batching, compression=self.compression, compression_settings=self.compression_settings
+        )
 
     def recorded(self) -> dict[str, Any]:
         """All of it as numbers and text, for run.json."""

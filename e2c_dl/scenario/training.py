@@ -19,6 +19,8 @@ from e2c_dl.scenario.documents.keys import integer, number, one_of
 from e2c_dl.scenario.model import REAL, SHAPES, Training
 from e2c_dl.strategies import batching
 from e2c_dl.strategies.base import Setting
+from e2c_dl.strategies.compression import COMPRESSORS, NONE
+from e2c_dl.strategies.seam import settings_of
 
 MODELS = ("cnn", "mlp", "resnet", "transformer")
 OPTIMIZERS = ("sgd", "adamw")
@@ -99,6 +101,8 @@ def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, A
         found.attempt(_check_together, asked, values)
         own = asked["strategy_settings"]  # read last: only a strategy that is known can say what is right
         values["strategy_settings"] = found.attempt(_strategy_settings, own, str(values["strategy"]))
+        own = asked["compression_settings"]
+        values["compression_settings"] = found.attempt(_compression_settings, own, str(values["compression"]))
         if len(found.errors) == before and values["batching"] != DEFAULTS["batching"]:
             found.attempt(_check_batching, asked["batching"], values)
     return values
@@ -164,6 +168,8 @@ _ENV: Mapping[str, tuple[object, Callable[[Field], object] | None]] = {
     "seconds": (None, _optional(number(0, MAX_SECONDS, above=True).read)),  # of training
     "batch_size": (32, integer(1, 1_000_000).read),  # samples of this host, per iteration
     "batching": ("fixed", one_of(BATCHINGS).read),
+    "compression": (NONE, one_of((NONE, *sorted(COMPRESSORS))).read),
+    "compression_settings": ({}, None),
     "optimizer": ("sgd", one_of(OPTIMIZERS).read),
     "learning_rate": (0.05, number(0, 1000, above=True).read),
     "momentum": (0.0, number(0, 1, below=True).read),
@@ -222,15 +228,34 @@ def _strategy_settings(field: Field, strategy: str) -> Mapping[str, Setting]:
     for key, remedy in strategies.load(strategy).former_settings.items():
         if isinstance(field.value, dict) and key in field.value:
             raise field.required(key).error(f"is no longer a setting of {strategy!r}", remedy)
+    return _tried(field, known, strategies.load(strategy), f"strategy {strategy!r}: ")
+
+
+def _compression_settings(field: Field, name: str) -> Mapping[str, Setting]:
+    """The settings in ``field``, of the compressor called ``name``, which exists. Raises: ScenarioError."""
+    if name == NONE:
+        if field.value:
+            raise field.error(f"compression {NONE!r} has no settings", "remove them, or choose a compression")
+        return {}
+    return _tried(field, settings_of(COMPRESSORS[name]), COMPRESSORS[name], f"compression {name!r}: ")
+
+
+def _tried(
+    field: Field, known: Mapping[str, Setting], made: Callable[..., object], prefix: str
+) -> Mapping[str, Setting]:
+    """The settings in ``field``, of those ``known``; ``made`` is called with them, as it alone knows what it refuses.
+
+    Raises: ScenarioError.
+    """
     found = Findings()
     fields = field.keys(found, known=known)
     found.check()
     settings = {key: _setting(inner, known[key]) for key, inner in fields.items()}
     try:
-        strategies.load(strategy)(**settings)  # made and thrown away: only its constructor knows what it refuses
+        made(**settings)
     except InputError as error:
         problem, _, remedy = str(error).rpartition("; ")
-        raise field.error(problem.removeprefix(f"strategy {strategy!r}: "), remedy) from error
+        raise field.error(problem.removeprefix(prefix), remedy) from error
     return settings
 
 

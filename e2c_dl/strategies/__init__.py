@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Strategy
+from e2c_dl.strategies.seam import settings_of
 
 _NOT_STRATEGIES = frozenset({"base"})  # the seam that they are written to
 
@@ -57,6 +58,6 @@ def describe(name: str) -> Description:
     text = inspect.getdoc(inspect.getmodule(strategy)) or ""
     if not text:
         raise InputError(f"strategies/{name}.py says nothing of itself; begin it with a docstring")
-    parameters = inspect.signature(strategy).parameters.values()
-    settings = {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    return Description(name=name, title=text.splitlines()[0], asynchronous=strategy.asynchronous, settings=settings)
+    return Description(
+        name=name, title=text.splitlines()[0], asynchronous=strategy.asynchronous, settings=settings_of(strategy)
+    )

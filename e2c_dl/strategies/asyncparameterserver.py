@@ -43,7 +43,7 @@ class AsyncParameterServer(Served):
         update = worker.zeros()
         async for iteration in worker.iterations():
             await local_update(worker, update, worker.samples / worker.total_samples)
-            sent = worker.send(self._server, Message(kind="push", iteration=iteration, payload=update))
+            sent = worker.send(self._server, Message(kind="push", iteration=iteration, payload=update, adds=True))
             pulled = await worker.receive("pull", src=self._server, iteration=iteration)
             await worker.copy(worker.parameters, pulled.vector)
             await sent  # the next update is written where this one leaves from

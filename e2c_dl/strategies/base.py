@@ -5,8 +5,9 @@ process, real sockets) and virtual (all ranks in one process, a simulated clock)
 unless the scenario says float64; torch shares their memory.
 
 Rules that keep worlds equal: a payload is not changed between ``send`` and the resolution of its Pending; vector
-mathematics goes through ``copy``, ``accumulate`` and ``scale``, which cost time in every world (and move nothing where
-a world runs shapes alone: a Vector is then a length and a type, which can be sliced); no sets, no global random.
+mathematics goes through ``copy``, ``accumulate``, ``scale`` and ``calculate``, which cost time in every world (and move
+nothing where a world runs shapes alone: a Vector is then a length and a type, which can be sliced); no sets, no global
+random.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from e2c_dl.errors import InputError
+from e2c_dl.strategies.seam import Setting
 from e2c_dl.strategies.seam.compute import Bucket, Compute, Evaluation, OnSegment
 from e2c_dl.strategies.seam.messages import Array, Message, Payload, Sparse, Vector
-from e2c_dl.strategies.seam.worker import Pending, Slow, Verdict, Worker
+from e2c_dl.strategies.seam.worker import LinkEstimate, Pending, Slow, Verdict, Worker
 
 __all__ = [
-    "Array", "Bucket", "Compute", "Evaluation", "Message", "OnSegment", "Payload", "Pending", "Setting", "Slow",
-    "Sparse", "Strategy", "Vector", "Verdict", "Worker", "any_pair",
+    "Array", "Bucket", "Compute", "Evaluation", "LinkEstimate", "Message", "OnSegment", "Payload", "Pending", "Setting",
+    "Slow", "Sparse", "Strategy", "Vector", "Verdict", "Worker", "any_pair",
 ]  # fmt: skip
-
-Setting = float | int | str | bool
 
 
 class Strategy(ABC):

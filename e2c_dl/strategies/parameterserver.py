@@ -40,7 +40,7 @@ class ParameterServer(Served):
             async for bucket in worker.gradient():
                 await worker.scale(bucket.values, worker.samples / worker.total_samples)
                 tag = Tag(kind="push", iteration=iteration, bucket=bucket.index)
-                sent.append(worker.send(self._server, tag.message(0, bucket.values)))
+                sent.append(worker.send(self._server, tag.message(0, bucket.values, adds=True)))
                 buckets.append(bucket)
             for bucket in buckets:
                 tag = Tag(kind="pull", iteration=iteration, bucket=bucket.index)

@@ -28,13 +28,13 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Strategy
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.trace.messages import MessageArray, Messages
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.worlds.allotment import Allotment, allotted
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair, SharedRate, bottlenecks
 from e2c_dl.worlds.virtual.pace import Segment
-from e2c_dl.worlds.virtual.profile import FIXED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Retraining:
     allotment: Callable[[], Allotment]  # for one run: what ends it
     seed: int
     layout: Layout
-    batching: str = FIXED
+    wrapping: Wrapping = Wrapping()  # noqa: RUF009 - frozen
     evaluate_every: int = 0
     bottlenecks: tuple[SharedRate, ...] = ()  # as designed
     own_bps: Mapping[RankPair, float] = field(default_factory=dict)  # of links that pass one, as designed
@@ -61,7 +61,7 @@ class Retraining:
         return cls(
             strategy=partial(strategies.load(training.strategy), **training.strategy_settings),
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
-            layout=layout_of(scenario, facts), batching=training.batching, evaluate_every=training.evaluate_every,
+            layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology),
             own_bps={(rank[src], rank[dst]): topology.link(src, dst).rate_bps or UNLIMITED_BPS for src, dst in shared},
             seconds_of=seconds_of,
@@ -101,7 +101,7 @@ class Retraining:
             ),
             links=self._links(messages, origin_ns, delays_ns),
             bottlenecks=tuple(_measured(each, messages) for each in self.bottlenecks),
-            layout=self.layout, strategy=self.strategy, batching=self.batching, allotment=self.allotment,
+            layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
         )  # fmt: skip

@@ -30,7 +30,7 @@ from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
 from e2c_dl.errors import AnalysisError
 from e2c_dl.strategies.base import Compute, Strategy
-from e2c_dl.strategies.batching import controlled
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual import (
     ComputeProfile,
@@ -75,7 +75,7 @@ class MeasuredWorld:
     links: Mapping[RankPair, MeasuredLink]
     layout: Layout
     strategy: Callable[[], Strategy]
-    batching: str
+    wrapping: Wrapping
     allotment: Callable[[], Allotment]  # for one run: what ends it
     evaluate_every: int  # iterations of rank 0
     seed: int
@@ -106,7 +106,7 @@ class MeasuredWorld:
                 self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
                 bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(),
                 seed=self.seed, evaluate_every=self.evaluate_every, checked=False, computes=computes,
-                on_progress=on_progress, as_seen=lambda worker: controlled(worker, self.batching),
+                on_progress=on_progress, as_seen=self.wrapping,
             )  # fmt: skip
         except (OverflowError, struct.error) as error:  # an archive may say anything: a bucket of exabytes
             impossible = "the run cannot be simulated again: vectors or times in its archive are too large to be true"

@@ -32,7 +32,6 @@ from e2c_dl.drivers.live.verdicts.hearing import Hearing
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation, Strategy
-from e2c_dl.strategies.batching import controlled
 from e2c_dl.trace.clocks.clock import Clock
 from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
 from e2c_dl.trace.recording.recorder import Recorder
@@ -141,6 +140,7 @@ async def _steps(
         samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
         seed=training.seed, budget=share, evaluate_every=training.evaluate_every,
         on_progress=progress.report, on_iteration=_both(emulation.iteration, sockets.iteration),
+        shapes=training.mathematics == SHAPES,
     )  # fmt: skip
     hearing = await Hearing.start(assignment, control, strategy)
     resources.push_async_callback(hearing.end)
@@ -150,7 +150,7 @@ async def _steps(
     trained = worker.run(
         strategy,
         everybody=lambda: control.barrier("trained", WHILE_ALIVE),  # a slow rank may take as long as it takes
-        as_seen=lambda seen: controlled(seen, training.batching),
+        as_seen=training.wrapping,
     )
     async with clocks.followed():
         await emulation.watched(hearing.watched(trained, worker.tell))

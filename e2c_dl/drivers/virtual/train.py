@@ -15,7 +15,6 @@ from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.drivers.virtual.verdicts import VirtualJudging
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
-from e2c_dl.strategies.batching import controlled
 from e2c_dl.worlds.allotment import allotted
 from e2c_dl.worlds.trained import TrainedModel, trained_model
 from e2c_dl.worlds.virtual import HostModel, InFiles, Result, SimulatedIteration, Sink, simulate
@@ -60,7 +59,7 @@ class SimulatedRun:
             bottlenecks=self._changes.bottlenecks, unsteady=self._changes.unsteady,
             on_iteration=self._changes.on_iteration, sink=self._spans, iterations=training.iterations,
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
-            on_progress=self._on_progress, as_seen=lambda worker: controlled(worker, training.batching),
+            on_progress=self._on_progress, as_seen=training.wrapping,
             on_end=self._on_end, allotment=self._allotment, judging=self._judging,
         )  # fmt: skip
 

@@ -28,8 +28,8 @@ from statistics import median
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Pending, Worker
-from e2c_dl.strategies.batching.wrapped import Wrapped
 from e2c_dl.strategies.collectives import Tag, gather
+from e2c_dl.strategies.seam.wrapped import Wrapped
 
 WINDOW = 3  # iterations that a speed is the median of
 PERIOD = 2  # iterations from one exchange to the next; dynamic

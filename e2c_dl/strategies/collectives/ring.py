@@ -36,7 +36,8 @@ async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
     chunks = split(values, len(group))
     sent: list[Pending[None]] = []
     for step in range(2 * last):
-        sent.append(worker.send(after, tag.message(step, chunks[(place - step) % len(group)])))  # first: else all wait
+        leaving = chunks[(place - step) % len(group)]
+        sent.append(worker.send(after, tag.message(step, leaving, adds=step < last)))  # first: else all wait
         came = await tag.receive(worker, before, step)
         coming = chunks[(place - step - 1) % len(group)]
         if step < last:

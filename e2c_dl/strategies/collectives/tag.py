@@ -15,9 +15,11 @@ class Tag:
     iteration: int
     bucket: int = -1
 
-    def message(self, step: int, payload: Vector) -> Message:
-        """The message of ``step`` with ``payload``."""
-        return Message(kind=self.kind, iteration=self.iteration, bucket=self.bucket, step=step, payload=payload)
+    def message(self, step: int, payload: Vector, *, adds: bool = False) -> Message:
+        """The message of ``step`` with ``payload``, which its receiver ``adds`` to what it has, or takes over."""
+        return Message(
+            kind=self.kind, iteration=self.iteration, bucket=self.bucket, step=step, payload=payload, adds=adds
+        )
 
     async def receive(self, worker: Worker, src: int, step: int) -> Vector:
         """The payload that ``src`` sent in ``step``. Raises: PeerLost."""

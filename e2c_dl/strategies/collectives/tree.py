@@ -34,7 +34,9 @@ async def tree_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
     for child in children(place, len(group)):  # in a fixed order: sums of floats depend on it
         await worker.accumulate(values, await tag.receive(worker, group[child], UP))
     if place:
-        await worker.send(group[parent(place)], tag.message(UP, values))  # awaited: broadcast writes over them
+        await worker.send(
+            group[parent(place)], tag.message(UP, values, adds=True)
+        )  # awaited: broadcast writes over them
     await broadcast(worker, values, tag, group)
 
 

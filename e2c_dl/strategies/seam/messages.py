@@ -16,7 +16,7 @@ Nothing is pickled: a payload holds numbers, and their meaning is the strategy's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,9 @@ class Message:
     step: int = -1  # a counter of the strategy's own, such as the step of a ring
     payload: Payload | None = None
     src: int = -1
+    adds: bool = field(default=False, compare=False)
+    """Told to wrappers alone, it does not travel: the receiver adds the payload to what it has, so that what a
+    compressor leaves out of it may follow in a later message."""
 
     @property
     def vector(self) -> Vector:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from e2c_dl.strategies.seam.compute import Bucket
-from e2c_dl.strategies.seam.messages import Message, Vector
+from e2c_dl.strategies.seam.messages import Array, Message, Vector
 
 T = TypeVar("T")
 
@@ -33,6 +33,15 @@ class Verdict:
     def factor(self, *ranks: int) -> float:
         """Times slower than designed that rank ``r`` computes, or link ``src, dst`` carries; 1.0: not named."""
         return next((each.factor for each in self.slow if each.ranks == ranks), 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkEstimate:
+    """What a link has done lately, as far as its sender can know: by what was acknowledged to it."""
+
+    rate_bps: float  # bits of messages per second, their headers included, while it had something to carry
+    round_trip_s: float
+    age_s: float  # since the last that it is judged by was acknowledged
 
 
 class Pending(Awaitable[T], Generic[T]):
@@ -95,14 +104,20 @@ class Worker(Protocol):
     def compute_s(self) -> float:
         """Duration of this rank's last gradient, in seconds of the world's clock; 0.0 before the first."""
 
+    def skip_to(self, iteration: int) -> None:
+        """Let ``iterations`` go on with ``iteration`` after the present one: those in between are never begun.
+
+        Past the last iteration, training ends here. One that is not ahead changes nothing.
+        """
+
     def resize(self, samples: int, total_samples: int) -> None:
         """From the next gradient on, ``samples`` and ``total_samples`` are these.
 
         For batch controllers, which see to it that all ranks agree; see e2c_dl.strategies.batching.
         """
 
-    def zeros(self) -> Vector:
-        """A new vector of the parameters' length and type."""
+    def zeros(self, length: int | None = None, dtype: str | None = None) -> Array:
+        """A new vector of ``length`` and ``dtype``; None: the parameters'."""
 
     def gradient(self) -> AsyncIterator[Bucket]:
         """Mean gradient of the loss over this rank's batch, bucket by bucket as backward completes them.
@@ -115,6 +130,12 @@ class Worker(Protocol):
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
         """Queue ``message`` for ``dst`` and return at once; resolves when its last byte has left this rank."""
+
+    def queued_bytes(self, dst: int) -> int:
+        """Bytes of payloads that were sent to ``dst`` and wait here for room on the link, about."""
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        """What the link to ``dst`` has done lately; None: too little was sent over it to tell."""
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         """The message from ``src`` with exactly this key, waiting for it. Raises: PeerLost."""
@@ -156,4 +177,12 @@ class Worker(Protocol):
         """``into += update``, which rank ``src`` has computed from what ``into`` was ``staleness`` updates ago.
 
         As :meth:`accumulate`, and the trace tells whose update it was, and how stale.
+        """
+
+    async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
+        """What ``work()`` returns: mathematics on vectors that is no copy, sum or scaling.
+
+        ``nbytes``: how much it goes over, all passes together; where time is simulated, it takes as long as
+        accumulating that much. In a run of shapes alone ``shapes()`` is called instead, which makes what has the same
+        sizes by ``zeros``, and knows no values.
         """

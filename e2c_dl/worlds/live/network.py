@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message
+from e2c_dl.strategies.base import LinkEstimate, Message
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live import handshake
 from e2c_dl.worlds.live.handshake import Door, Introduction, Refused
@@ -100,6 +100,10 @@ class Network:
     def queued_bytes(self, dst: int) -> int:
         """Bytes of payloads that wait to be handed to the kernel on the link to ``dst``."""
         return self._outgoing[dst].queued_bytes if dst in self._outgoing else 0
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        """What the link to ``dst`` does; None: unknown."""
+        return self._outgoing[dst].estimate() if dst in self._outgoing else None
 
     def buffers(self) -> dict[int, dict[str, int]]:
         """Bytes that the kernel grants to each outgoing link's socket at this moment, by destination rank."""

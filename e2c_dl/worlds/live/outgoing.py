@@ -13,13 +13,14 @@ faster than the link sends, and never awaits what it posted, is stopped at ``lim
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message
+from e2c_dl.strategies.base import LinkEstimate, Message
 from e2c_dl.strategies.seam.messages import size_bytes
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
@@ -137,6 +138,12 @@ class Outgoing:
     def queued_bytes(self) -> int:
         """Bytes of payload that wait to be handed to the kernel."""
         return self._queue.queued_bytes
+
+    def estimate(self) -> LinkEstimate | None:
+        """What the link does, as of now; None: unknown."""
+        with contextlib.suppress(OSError):  # of a connection that is gone, what was told last
+            self._pace.update()
+        return self._pace.estimate()
 
     def post(self, message: Message, priority: int, posted_ns: int, task: int) -> asyncio.Future[int]:
         """Queue ``message``; the future resolves to its number on the link, or fails with PeerLost.

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from e2c_dl.strategies.base import LinkEstimate
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 
@@ -75,12 +76,13 @@ class SegmentPace:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._told = b""  # TCP_INFO, when it was last asked for
         self.segment_bytes = 0
         self._set(FIRST_BYTES)
 
     def update(self) -> None:
         """Ask the kernel what was delivered lately. Raises: OSError if the connection is gone."""
-        told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
+        told = self._told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
         rate = tcp_info.field(told, "delivery_rate_bytes_per_s")
         if not rate:
             return  # a kernel before 4.9 does not tell: the first size stays
@@ -89,6 +91,14 @@ class SegmentPace:
         # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
         if (wanted > self.segment_bytes or not app_limited) and wanted != self.segment_bytes:
             self._set(wanted)
+
+    def estimate(self) -> LinkEstimate | None:
+        """What the link does, by the last update; None, as long as its sender, not the link, was what limited it."""
+        rate, round_trip_us = (tcp_info.field(self._told, name) for name in ("delivery_rate_bytes_per_s", "srtt_us"))
+        if not rate or not round_trip_us or (tcp_info.field(self._told, "rate_is_limited_by_sender") or 0) & 1:
+            return None  # what was sent says how much was tried, not what the link can
+        age_ms = tcp_info.field(self._told, "last_ack_received_ms") or 0
+        return LinkEstimate(rate_bps=8.0 * rate, round_trip_s=round_trip_us / 1e6, age_s=age_ms / 1e3)
 
     def _set(self, size_bytes: int) -> None:
         self.segment_bytes = size_bytes

@@ -21,11 +21,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Message, Pending, Strategy, Vector, Verdict, Worker
+from e2c_dl.strategies.base import (
+    Array,
+    Bucket,
+    Compute,
+    Evaluation,
+    LinkEstimate,
+    Message,
+    Pending,
+    Strategy,
+    Vector,
+    Verdict,
+    Worker,
+)
 from e2c_dl.trace.model import MOST_STALENESS, Phase
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.deadlines import Deadline
+from e2c_dl.worlds.live.computing import COMPUTE_TASK, Computing
 from e2c_dl.worlds.live.mailbox import Mail, MailKey
 from e2c_dl.worlds.live.network import Network
 from e2c_dl.worlds.live.share import Share
@@ -33,7 +45,6 @@ from e2c_dl.worlds.live.tasks import StrategyTasks, Traced
 
 T = TypeVar("T")
 
-COMPUTE_TASK = -1
 _ITERATION: ContextVar[int] = ContextVar("iteration", default=-1)
 
 
@@ -47,59 +58,11 @@ class IterationDone:
     accuracy: float | None
 
 
-class Computing:
-    """Runs ``compute`` in ``thread``, which has exactly one thread, so that gradient and evaluation never overlap.
-
-    ``loss`` and ``seconds`` are the last gradient's; NaN and 0.0 before the first.
-    """
-
-    def __init__(self, compute: Compute, thread: Executor, recorder: Recorder) -> None:
-        self.compute = compute
-        self.loss = float("nan")
-        self.seconds = 0.0
-        self._thread = thread
-        self._recorder = recorder
-
-    async def gradient(self, iteration: int, samples: int) -> AsyncIterator[tuple[int, int]]:
-        """(bucket, when it was asked for, in ns of the recorder's clock) as buckets become complete.
-
-        Raises: what the gradient raises; TrainingError if it ends before all buckets.
-        """
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Queue[int | None] = asyncio.Queue()  # None: the thread has ended
-
-        def on_segment(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
-            where = {"task": COMPUTE_TASK, "iteration": iteration, "bucket": bucket}
-            self._recorder.record(phase, start_ns, start_ns, end_ns, **where)
-            if phase is Phase.BACKWARD:
-                loop.call_soon_threadsafe(ready.put_nowait, bucket)  # asyncio's queues are not thread-safe
-
-        def work() -> None:
-            begin_ns = self._recorder.clock()  # in the thread: what waits for it is not computing
-            self.loss = self.compute.gradient(iteration, samples, on_segment)
-            self.seconds = (self._recorder.clock() - begin_ns) / 1e9
-
-        working = loop.run_in_executor(self._thread, work)
-        working.add_done_callback(lambda _: ready.put_nowait(None))  # also if it fails: somebody waits for a bucket
-        for _ in self.compute.buckets:
-            asked_ns = self._recorder.clock()
-            bucket = await ready.get()
-            if bucket is None:
-                await working
-                raise TrainingError("a gradient ended before all its buckets; the model is at fault")
-            yield bucket, asked_ns
-        await working
-
-    async def evaluate(self) -> Evaluation:
-        """Loss and accuracy on the test samples, now."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self.compute.evaluate)
-
-
 class LiveWorker:
     """One rank; implements :class:`e2c_dl.strategies.base.Worker`.
 
     ``thread`` runs the gradient and the evaluation: it has exactly one thread. ``layers`` are all ranks', by rank.
-    ``budget`` is this rank's share of what ends training.
+    ``budget`` is this rank's share of what ends training. ``shapes``: vectors hold zeros, and nothing is calculated.
     Rank 0 evaluates every ``evaluate_every`` iterations (0: never), but for the last: whoever asked for training
     evaluates its end. ``on_iteration`` is called when an iteration begins, ``on_progress`` when it has ended, both in
     the event loop.
@@ -109,6 +72,7 @@ class LiveWorker:
         self, *, network: Network, compute: Compute, thread: Executor, recorder: Recorder, samples: int,
         total_samples: int, layers: Sequence[str], seed: int, budget: Share, evaluate_every: int,
         on_progress: Callable[[IterationDone], None], on_iteration: Callable[[int], None] = lambda _: None,
+        shapes: bool = False,
     ) -> None:  # fmt: skip
         self.rank, self.size = network.rank, network.size
         self.samples, self.total_samples = samples, total_samples
@@ -123,6 +87,9 @@ class LiveWorker:
         self._budget = budget
         self._evaluate_every = evaluate_every
         self._on_progress, self._on_iteration = on_progress, on_iteration
+        self._shapes = shapes
+        self._idle = np.zeros_like(self.parameters) if shapes else self.parameters[:0]
+        self._next = 0  # iteration
         self._deadlines: dict[str, Deadline] = {}
         self._tasks = StrategyTasks()
         self._verdicts: list[Verdict] = []  # not asked for yet
@@ -158,7 +125,7 @@ class LiveWorker:
             start_ns = end_ns
             loss = self._computing.loss
             self._on_progress(IterationDone(rank=self.rank, iteration=iteration, loss=loss, accuracy=accuracy))
-            iteration += 1
+            iteration = max(iteration + 1, self._next)
         _ITERATION.set(-1)  # what follows, such as the last evaluation, belongs to no iteration
         self._record(Phase.TRAINING, begin_ns, begin_ns, start_ns)
 
@@ -169,8 +136,11 @@ class LiveWorker:
     def resize(self, samples: int, total_samples: int) -> None:
         self.samples, self.total_samples = samples, total_samples
 
-    def zeros(self) -> Vector:
-        return np.zeros_like(self.parameters)
+    def skip_to(self, iteration: int) -> None:
+        self._next = iteration
+
+    def zeros(self, length: int | None = None, dtype: str | None = None) -> Array:
+        return np.zeros(len(self.parameters) if length is None else length, dtype=dtype or self.parameters.dtype)
 
     async def gradient(self) -> AsyncIterator[Bucket]:
         now_ns = self._recorder.clock()
@@ -201,6 +171,12 @@ class LiveWorker:
             )
 
         return Traced(future, clock, awaited)
+
+    def queued_bytes(self, dst: int) -> int:
+        return self._network.queued_bytes(dst)
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        return self._network.link(dst)
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         posted_ns = self._recorder.clock()
@@ -272,6 +248,15 @@ class LiveWorker:
         into += update
         told = min(staleness, MOST_STALENESS)
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock(), src=src, staleness=told)
+
+    async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
+        start_ns = self._recorder.clock()
+        result = shapes() if self._shapes else work()
+        if self._shapes:  # for as long as the virtual world would, which knows no more of it
+            for _ in range(round(nbytes / max(1, self.gradients.nbytes))):
+                self._idle += self._idle
+        self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock())
+        return result
 
     def _received(self, mail: Mail, posted_ns: int) -> Message:
         self._record(

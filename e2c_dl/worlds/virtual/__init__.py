@@ -12,9 +12,10 @@ No sockets, no clocks, no threads, no torch: the same input gives the same trace
 from e2c_dl.worlds.virtual.judging import Judging
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, bottlenecks, link_model, link_models
 from e2c_dl.worlds.virtual.profile import ComputeProfile, GradientTimes, HostModel
+from e2c_dl.worlds.virtual.setting import Onset, SimulatedIteration
 from e2c_dl.worlds.virtual.simulate import Result, simulate
 from e2c_dl.worlds.virtual.sinks import InFiles, InMemory, Sink
-from e2c_dl.worlds.virtual.worker import Onset, SimulatedIteration, VirtualWorker
+from e2c_dl.worlds.virtual.worker import VirtualWorker
 
 __all__ = [
     "ComputeProfile", "GradientTimes", "HostModel", "InFiles", "InMemory", "Judging", "LinkModel", "Onset",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from e2c_dl.errors import PeerLost, TrainingError
-from e2c_dl.strategies.base import Message, Payload, Pending
+from e2c_dl.strategies.base import LinkEstimate, Message, Payload, Pending
 from e2c_dl.strategies.seam.messages import size_bytes
 from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.deadlines import Deadline
@@ -71,6 +71,14 @@ class Messenger:
             wire = self.wires[dst] = self._open(dst)
         wire.post(transfer, priority)
         return transfer
+
+    def queued_bytes(self, dst: int) -> int:
+        wire = self.wires.get(dst)
+        return 0 if wire is None else wire.queued_bytes()
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        wire = self.wires.get(dst)
+        return None if wire is None else wire.estimate()
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         kernel = self.kernel

@@ -167,6 +167,7 @@ class SharedWire(Wire):
         fluid.changed()  # positions as of now, before marks are put behind them
         self.number(transfer)
         self.pump_free_ns = FOREVER  # not known before it happens: others may come and share the rate
+        self.taking = transfer
         start, flow.end = flow.end, flow.end + wire_bits(transfer.nbytes)
         leaving = _Leaving(transfer, self.kernel.now_ns)
         header_bits = min(flow.end - start, wire_bits(MESSAGE_HEADER_BYTES))

@@ -26,6 +26,7 @@ from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.links import LinkModel, RankPair, SharedRate
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.profile import HostModel
+from e2c_dl.worlds.virtual.setting import OnIteration, Setting, SimulatedIteration
 from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
 from e2c_dl.worlds.virtual.sinks import Sink
@@ -33,7 +34,7 @@ from e2c_dl.worlds.virtual.tcp.bottleneck import SharedQueue
 from e2c_dl.worlds.virtual.tcp.wire import TcpWire
 from e2c_dl.worlds.virtual.watch import Watches
 from e2c_dl.worlds.virtual.wire import Wire
-from e2c_dl.worlds.virtual.worker import OnIteration, Setting, SimulatedIteration, VirtualWorker
+from e2c_dl.worlds.virtual.worker import VirtualWorker
 
 MOST_RANKS = 1 << 15
 """A span's src and dst have 16 bits."""

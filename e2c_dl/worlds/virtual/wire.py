@@ -21,8 +21,10 @@ from typing import Protocol
 from e2c_dl.dynamics.loss_model import MOST_SPREAD, spread
 from e2c_dl.errors import PeerLost
 from e2c_dl.ethernet import FULL_FRAME_BITS, SEGMENT_BYTES, wire_bits
+from e2c_dl.strategies.base import LinkEstimate
 from e2c_dl.trace.model import RECORD, Phase
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS, Capacity, Step
+from e2c_dl.worlds.virtual.estimate import Delivered
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel, Pauses
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, LinkModel
 from e2c_dl.worlds.virtual.transfer import Transfer
@@ -66,6 +68,9 @@ class Wire:
         self._header_ns = self.capacity.finish_ns(0, wire_bits(MESSAGE_HEADER_BYTES))
         self.round_trip_s = round_trip_s
         self._delay_ns = round(model.delay_s * 1e9)
+        self._back_to_src_ns = round(round_trip_s * 1e9) - self._delay_ns
+        self._delivered = Delivered()
+        self.taking: Transfer | None = None  # by the kernel, where it is not known how long that goes on
         chance = model.jitter_s or model.conditions
         self._random = random.Random(f"{seed} {src} {dst}") if chance else None
         self._service_ns: dict[int, int] = {}  # nbytes -> how long it takes, where that is always the same
@@ -85,6 +90,19 @@ class Wire:
                 self.kernel.at(self.pump_free_ns, self.pump, None)
             self._posted += 1
             heappush(self.queue, (priority, self._posted, transfer))
+
+    def estimate(self) -> LinkEstimate | None:
+        """What the link has done lately, as far as its sender knows; None: it cannot tell."""
+        return self._delivered.estimate(self.kernel.now_ns, self._delay_ns, self._back_to_src_ns)
+
+    def queued_bytes(self) -> int:
+        """Bytes that wait for room: those of whole messages, and what is left of the one that the kernel takes."""
+        waiting, now_ns = sum(transfer.nbytes for _, _, transfer in self.queue), self.kernel.now_ns
+        if self.taking is not None and self.taking.gone_ns > now_ns:
+            return waiting + self.taking.nbytes
+        if now_ns < self.pump_free_ns < FOREVER:
+            return waiting + round((self.pump_free_ns - now_ns) * self.capacity.rate_at(now_ns) / 8)
+        return waiting
 
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
@@ -217,6 +235,7 @@ class Wire:
             begun_ns, begun_ns, self.kernel.now_ns, transfer.nbytes, transfer.seq, message.iteration, _NO_TASK, -2,
             message.bucket, self.src, self.dst, 0, _RECEIVE, 0,
         ))  # fmt: skip
+        self._delivered.note((self.kernel.now_ns, self.kernel.now_ns - transfer.begun_ns, transfer.nbytes))
         receiver.put(transfer)
 
 

@@ -7,20 +7,18 @@ whose end is known already (a gradient's pieces, a message on its way) are recor
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Bucket, Compute, Evaluation, Pending, Strategy, Vector, Verdict, Worker
+from e2c_dl.strategies.base import Array, Bucket, Compute, Evaluation, Pending, Strategy, Vector, Verdict, Worker
 from e2c_dl.trace.model import MOST_STALENESS, RECORD, Phase
-from e2c_dl.worlds.allotment import Allotment
-from e2c_dl.worlds.virtual.judging import Judging
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.messenger import Messenger
 from e2c_dl.worlds.virtual.pace import Pace
+from e2c_dl.worlds.virtual.setting import Onset, Setting, SimulatedIteration
 from e2c_dl.worlds.virtual.shape import Shape, shape
 from e2c_dl.worlds.virtual.tasks import COMPUTE_TASK, NO_TASK, RankTasks
 from e2c_dl.worlds.virtual.wire import Wire
@@ -29,44 +27,6 @@ T = TypeVar("T")
 
 _SPAWN, _AWAIT_BUCKET, _BACKWARD = int(Phase.SPAWN), int(Phase.AWAIT_BUCKET), Phase.BACKWARD
 _pack = RECORD.pack
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimulatedIteration:
-    """How one rank stands after an iteration. ``accuracy`` is None where it was not evaluated."""
-
-    rank: int
-    iteration: int  # the one that has ended, from 0
-    at_ns: int  # virtual time
-    loss: float  # mean over this rank's batch, before the step; not a number in a run of shapes alone
-    accuracy: float | None
-
-
-class Onset(NamedTuple):
-    """What begins with an iteration of a rank."""
-
-    links: Sequence[RankPair] = ()  # whose conditions are others from now on: they are asked for again
-    killed: bool = False
-    paused_s: float = 0.0  # of the rank; its links are unsteady ones
-
-
-OnIteration = Callable[[int, int, int], Onset | None]
-"""Told that a rank begins an iteration (from 0), and when, in ns; says what begins with it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What all ranks of a simulation have in common."""
-
-    layers: Sequence[str]  # by rank
-    samples: Sequence[int]  # by rank
-    allotment: Allotment  # who may begin another iteration
-    evaluate_every: int  # rank 0, after so many iterations, but for the last; 0: never
-    seed: int
-    checked: bool  # what is sent, and what a gradient is computed from, must stay as it is meanwhile
-    on_progress: Callable[[SimulatedIteration], None] | None
-    on_iteration: OnIteration | None = None
-    judging: Judging | None = None
 
 
 class VirtualWorker(Messenger):
@@ -100,6 +60,7 @@ class VirtualWorker(Messenger):
         ]
         self._random: np.random.Generator | None = None  # made when first asked for: most strategies draw nothing
         self._loss = float("nan")
+        self._next = 0  # iteration
         self._loop_free_ns = 0
         self._thread_free_ns = 0
 
@@ -132,10 +93,13 @@ class VirtualWorker(Messenger):
     def resize(self, samples: int, total_samples: int) -> None:
         self.samples, self.total_samples = samples, total_samples
 
-    def zeros(self) -> Vector:
-        if self.shapes:
-            return shape(len(self.parameters), str(self.parameters.dtype))
-        return np.zeros_like(self.parameters)
+    def skip_to(self, iteration: int) -> None:
+        self._next = iteration
+
+    def zeros(self, length: int | None = None, dtype: str | None = None) -> Array:
+        length = len(self.parameters) if length is None else length
+        dtype = dtype or str(self.parameters.dtype)
+        return shape(length, dtype) if self.shapes else np.zeros(length, dtype=dtype)
 
     async def iterations(self) -> AsyncIterator[int]:
         kernel, setting = self.kernel, self._setting
@@ -159,7 +123,7 @@ class VirtualWorker(Messenger):
                 setting.on_progress(SimulatedIteration(
                     rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy,
                 ))  # fmt: skip
-            iteration += 1
+            iteration = max(iteration + 1, self._next)
         task.iteration = -1
         self.span(Phase.TRAINING, begin_ns, begin_ns, start_ns, task)
 
@@ -248,6 +212,11 @@ class VirtualWorker(Messenger):
             into += update
         cost_ns = round(into.nbytes * self._pace.accumulate_ns_per_byte)
         await self._in_loop(Phase.REDUCE, cost_ns, src=src, staleness=min(staleness, MOST_STALENESS))
+
+    async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
+        result = shapes() if self.shapes else work()
+        await self._in_loop(Phase.REDUCE, round(nbytes * self._pace.accumulate_ns_per_byte))
+        return result
 
     def _onset(self, onset: Onset | None) -> None:
         if onset is None:

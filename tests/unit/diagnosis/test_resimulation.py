@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.resimulation.prediction import resimulated
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.errors import AnalysisError, TrainingError
 from e2c_dl.ethernet import wire_bits
+from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.allotment import Equal
@@ -121,7 +122,8 @@ def test_links_of_a_bottleneck_share_what_was_measured_of_it() -> None:
 
 def test_batches_of_a_controller_are_found_again() -> None:
     run = ran("allreduce", size=4, batching="dynamic")
-    world = world_of(run, "allreduce", batching="dynamic", seconds_of=lambda samples: 2e-3 + samples * 5e-3)
+    wrapping = Wrapping(batching="dynamic")
+    world = world_of(run, "allreduce", wrapping=wrapping, seconds_of=lambda samples: 2e-3 + samples * 5e-3)
     assert {samples for samples, _ in world.hosts[2].gradients} != {8}  # the slow host gets less
     assert world.error == pytest.approx(0.0, abs=0.002)
 

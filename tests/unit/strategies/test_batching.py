@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Worker
 from e2c_dl.strategies.batching import CONTROLLERS, controlled, divided
-from e2c_dl.strategies.batching.wrapped import Wrapped
+from e2c_dl.strategies.seam.wrapped import Wrapped
 
 SPEEDS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12)
 

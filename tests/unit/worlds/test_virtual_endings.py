@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 import virtual_world
-from test_virtual_links import VECTOR, scripted
+from test_virtual_links import VECTOR
+from virtual_world import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Worker

@@ -9,13 +9,14 @@ from typing import ClassVar
 import pytest
 import virtual_world
 from cut_links import LOST, SENDING, SHARES
-from test_virtual_links import TCP, VECTOR, scripted
+from test_virtual_links import TCP, VECTOR
+from virtual_world import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Strategy, Worker
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual import LinkModel
-from e2c_dl.worlds.virtual.worker import Onset
+from e2c_dl.worlds.virtual.setting import Onset
 
 WHOLE = LinkModel(rate_bps=1e8, delay_s=0.01, tcp=TCP)
 CUT = LinkModel(rate_bps=1e8, delay_s=0.01, tcp=TCP, down=True)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import virtual_world
+from virtual_world import scripted
 
 from e2c_dl.errors import InputError
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
-from e2c_dl.strategies.base import Message, Strategy, Worker
+from e2c_dl.strategies.base import Message, Worker
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.messages import conservation
 from e2c_dl.trace.model import Phase
@@ -32,22 +33,6 @@ TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 FLOATS = 25_000
 BITS = wire_bits(MESSAGE_HEADER_BYTES + 4 * FLOATS)
 VECTOR = shape(FLOATS, "float32")
-
-
-def scripted(script: Script) -> Callable[[], Strategy]:
-    """A strategy that is ``script``, once, without iterations."""
-
-    class Scripted(Strategy):
-        name: ClassVar[str] = "scripted"
-
-        @classmethod
-        def links(cls, size: int) -> Sequence[tuple[int, int]]:
-            return []
-
-        async def run(self, worker: Worker) -> None:
-            await script(worker)
-
-    return Scripted
 
 
 def send_to_last(

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import virtual_world
-from test_virtual_links import BITS, VECTOR, scripted, send_to_last
+from test_virtual_links import BITS, VECTOR, send_to_last
+from virtual_world import scripted
 
 from e2c_dl.errors import PeerLost
 from e2c_dl.ethernet import wire_bits

@@ -11,7 +11,7 @@ import live_world
 import numpy as np
 import pytest
 import virtual_world
-from test_virtual_links import scripted
+from virtual_world import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Sparse, Worker

@@ -27,7 +27,6 @@ from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.scenario.training import iterations_of
 from e2c_dl.scenario.workflow import PROFILE
-from e2c_dl.strategies.batching import controlled
 from e2c_dl.topology import Pair
 from e2c_dl.trace.model import GRADIENT, SPAN, Phase
 from e2c_dl.worlds.allotment import allotted
@@ -101,7 +100,7 @@ def _measured(
     if ground.measured is None:
         return
     world = replace(
-        ground.measured, strategy=strategy, batching=training.batching, allotment=partial(allotted, training),
+        ground.measured, strategy=strategy, wrapping=training.wrapping, allotment=partial(allotted, training),
         evaluate_every=0, seed=training.seed,
     )  # fmt: skip
     world.simulate(
@@ -135,7 +134,7 @@ def designed(
         bottlenecks=changes.bottlenecks, unsteady=changes.unsteady, on_iteration=changes.on_iteration, sink=sink,
         iterations=training.iterations, seed=training.seed, checked=False,
         computes=learner.computes if learner else None, on_progress=learner.ended if learner else None,
-        allotment=allotted(training), as_seen=lambda worker: controlled(worker, training.batching),
+        allotment=allotted(training), as_seen=training.wrapping,
     )  # fmt: skip
 
 

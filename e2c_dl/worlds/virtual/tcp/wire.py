@@ -87,6 +87,7 @@ class TcpWire(Wire):
         self._past.clear()
         self.number(transfer)
         self.pump_free_ns = FOREVER  # not known before it happens
+        self.taking = transfer
         underway = Underway(transfer, self.kernel.now_ns, connection.end)
         self._beginning.append(underway)
         self._leaving.append(underway)

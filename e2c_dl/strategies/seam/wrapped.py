@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from e2c_dl.strategies.base import Bucket, Message, Pending, Vector, Verdict, Worker
+from e2c_dl.strategies.base import Array, Bucket, LinkEstimate, Message, Pending, Vector, Verdict, Worker
 
 T = TypeVar("T")
 
@@ -61,8 +61,11 @@ class Wrapped:
     def resize(self, samples: int, total_samples: int) -> None:
         self._worker.resize(samples, total_samples)
 
-    def zeros(self) -> Vector:
-        return self._worker.zeros()
+    def skip_to(self, iteration: int) -> None:
+        self._worker.skip_to(iteration)
+
+    def zeros(self, length: int | None = None, dtype: str | None = None) -> Array:
+        return self._worker.zeros(length, dtype)
 
     def gradient(self) -> AsyncIterator[Bucket]:
         return self._worker.gradient()
@@ -72,6 +75,12 @@ class Wrapped:
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
         return self._worker.send(dst, message, priority)
+
+    def queued_bytes(self, dst: int) -> int:
+        return self._worker.queued_bytes(dst)
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        return self._worker.link(dst)
 
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         return await self._worker.receive(kind, src=src, iteration=iteration, bucket=bucket, step=step)
@@ -104,3 +113,6 @@ class Wrapped:
 
     async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
         await self._worker.apply(into, update, src=src, staleness=staleness)
+
+    async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
+        return await self._worker.calculate(work, nbytes=nbytes, shapes=shapes)
