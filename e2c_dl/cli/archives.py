@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
+from e2c_dl.errors import InputError
 from e2c_dl.trace.export.formats import FORMATS
 
 if TYPE_CHECKING:
+    from e2c_dl.archive.read import ReadArchive
     from e2c_dl.diagnosis.model import Report
+
+DASHBOARDS = {
+    "tensorboard": "losses and accuracies as TensorBoard's events, a folder per host",
+    "mlflow": "the same as a run of MLflow's, to --tracking-uri or a folder",
+}
+_ABOUT = {**{name: each.about for name, each in FORMATS.items()}, **DASHBOARDS}
 
 
 @click.command()
@@ -55,20 +63,41 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
 @click.command()
 @ARCHIVE
 @click.option(
-    "--format", "form", type=click.Choice(list(FORMATS)), default="perfetto", show_default=True,
-    help="; ".join(f"{name}: {each.about}" for name, each in FORMATS.items()) + ".",
+    "--format", "form", type=click.Choice([*FORMATS, *DASHBOARDS]), default="perfetto", show_default=True,
+    help="; ".join(f"{name}: {about}" for name, about in _ABOUT.items()) + ".",
 )  # fmt: skip
 @click.option("--output", type=PATH, help="The file or folder to write [default: ARCHIVE.perfetto.json, .csv, ...].")
-def export(archive: Path, form: str, output: Path | None) -> None:
-    """Write ARCHIVE's trace for another program, beside the archive."""
+@click.option(
+    "--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI",
+    help="With mlflow: the server, such as http://127.0.0.1:5000 [default: MLFLOW_TRACKING_URI, else the folder].",
+)  # fmt: skip
+def export(archive: Path, form: str, output: Path | None, tracking_uri: str | None) -> None:
+    """Write ARCHIVE's trace, or its losses and accuracies, for another program, beside the archive."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.trace.export import formats
 
-    trace = open_archive(archive).trace()
-    beside = str(archive).rstrip("/") + FORMATS[form].suffix  # not in it: a sealed archive knows its files
-    target = output or Path(beside)
-    formats.write(form, trace, target)
+    read = open_archive(archive)
+    suffix = FORMATS[form].suffix if form in FORMATS else f".{form}"
+    target = output or Path(str(archive).rstrip("/") + suffix)  # not in it: a sealed archive knows its files
+    if form in DASHBOARDS:
+        click.echo(_to_dashboard(form, read, target, None if output else tracking_uri))
+        return
+    formats.write(form, read.trace(), target)
     click.echo(target)
+
+
+def _to_dashboard(form: str, read: ReadArchive, folder: Path, uri: str | None) -> str:
+    """Where the curves went. Raises: InputError, if the library is not installed."""
+    from e2c_dl.archive.dashboards import events, tracking
+
+    try:
+        if form == "mlflow":
+            where = uri or str(folder)
+            return f"{where}: run {tracking.write(read, where)}"
+        events.write(read, folder)
+        return str(folder)
+    except ModuleNotFoundError as error:
+        raise InputError(f"--format {form}: {error.name} is not installed; pip install 'e2c_dl[{form}]'") from error
 
 
 @click.command()
