@@ -6,6 +6,7 @@ import math
 import unicodedata
 
 DASH = "–"
+UNLIMITED = "unlimited"
 
 
 def seconds(value: float | None) -> str:
@@ -23,6 +24,11 @@ def seconds(value: float | None) -> str:
 def rate(value_bps: float | None) -> str:
     """``40e6`` -> ``40.0 Mbit/s``."""
     return _scaled(value_bps, 1000.0, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+
+
+def limit(rate_bps: float | None) -> str:
+    """The rate that a link is held to; the one word, wherever it is told, for one that is held to none."""
+    return UNLIMITED if rate_bps is None else rate(rate_bps)
 
 
 def size(value_bytes: float | None) -> str:

@@ -22,7 +22,7 @@ from typing import Annotated
 
 import msgspec
 
-from e2c_dl import units
+from e2c_dl import formatting, units
 
 Pair = tuple[str, str]
 """(source host, destination host): a directed link's name."""
@@ -119,7 +119,7 @@ class Link:
         """This link in one line, spelled as a scenario spells it: ``10mbit, 10ms, jitter 2ms uniform, loss 1%``."""
         if self.down:
             return "cut"  # the rest of it comes back, and means nothing until then
-        said = ["unlimited" if self.rate_bps is None else units.format_rate(self.rate_bps)]
+        said = [formatting.UNLIMITED if self.rate_bps is None else units.format_rate(self.rate_bps)]
         if self.delay_s or self.jitter_s:
             said.append(units.format_delay(self.delay_s))
         if self.jitter_s:

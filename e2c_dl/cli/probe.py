@@ -76,9 +76,9 @@ def _print(found: Probe, as_json: bool) -> None:
     links = Table("link", "carries", "by design", "round trip", "by design", box=None, header_style="bold")
     for link in found.links:
         least = "at least " if link.measured.rate_is_floor else ""
-        designed = "unlimited" if link.designed.rate_bps is None else formatting.rate(link.designed.rate_bps)
         links.add_row(
-            f"{link.src} -> {link.dst}", least + formatting.rate(link.measured.rate_bps), designed,
+            f"{link.src} -> {link.dst}", least + formatting.rate(link.measured.rate_bps),
+            formatting.limit(link.designed.rate_bps),
             formatting.seconds(link.measured.round_trip_s), formatting.seconds(link.designed_round_trip_s),
         )  # fmt: skip
     console = Console(highlight=False)

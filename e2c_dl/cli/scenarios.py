@@ -104,7 +104,7 @@ def _use(scenario: Scenario) -> LinkUse:
 
 def _tell_use(scenario: Scenario, use: LinkUse) -> None:
     """Which links training will use, for what, and which of those that were given a quality it will not."""
-    from e2c_dl.formatting import count, rate, seconds, size
+    from e2c_dl.formatting import count, limit, seconds, size
 
     links = scenario.topology.links
     rows = [(pair, nbytes, links[pair].rate_bps if pair in links else None)
@@ -114,7 +114,7 @@ def _tell_use(scenario: Scenario, use: LinkUse) -> None:
     for (src, dst), nbytes, rate_bps in rows[:_MOST_ROWS]:
         each = "" if not use.tried else f"  {size(nbytes)} per iteration"
         least = "" if not (use.tried and rate_bps) else f", at least {seconds(8 * nbytes / rate_bps)}"
-        click.echo(f"  {src} -> {dst}{each}{least}, {'not shaped' if rate_bps is None else 'at ' + rate(rate_bps)}")
+        click.echo(f"  {src} -> {dst}{each}{least}, {'' if rate_bps is None else 'at '}{limit(rate_bps)}")
     if len(rows) > _MOST_ROWS:
         click.echo(f"  and {len(rows) - _MOST_ROWS} more, which take no longer than these")
     if not use.tried:

@@ -16,6 +16,7 @@ on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.shown.sharin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,6 +30,7 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
 MIN_RATE_BYTES = 8192  # smaller messages measure latency
+LEAST_SERVICE_NS = 1000  # what is shorter, reading a clock takes as long
 MIN_STALL_NS = 2_000_000_000
 MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
 MOST_STALLED = 0.1  # of an element's messages or segments: it is slow, where so many take so long
@@ -156,11 +158,16 @@ class ObservedLink:
 
     @property
     def rate_bps(self) -> float:
-        """Median over messages of wire bits / service; over the large ones after warm-up if there are any."""
+        """Median over messages of wire bits / service; over the large ones after warm-up if there are any.
+
+        NaN, where messages support no rate: their services are shorter than both clocks are certain, or nothing at all,
+        as those of messages are that arrived sooner than the link's delay lets them.
+        """
         chosen = self.judged if self.judged.any() else np.ones(len(self.rows), dtype=bool)
-        return float(np.median(wire_bits_of(self.rows["nbytes"][chosen]) / np.maximum(1, self.services_ns[chosen]))) * (
-            _NS_PER_S
-        )
+        taken_ns = self.services_ns[chosen]
+        if np.median(taken_ns) <= max(self.uncertainty_ns, LEAST_SERVICE_NS):
+            return math.nan
+        return float(np.median(wire_bits_of(self.rows["nbytes"][chosen]) / np.maximum(1, taken_ns))) * _NS_PER_S
 
     @property
     def transfer_s(self) -> float:

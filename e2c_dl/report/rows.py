@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,9 @@ class LinkRow:
 
     @property
     def known_rate_bps(self) -> float | None:
-        """The measured rate, else the used one."""
+        """The measured rate, else the used one; None where neither is known, or messages support no rate."""
         seen = self.measured or self.used
-        return seen.rate_bps if seen else None
+        return seen.rate_bps if seen and math.isfinite(seen.rate_bps) else None
 
     @property
     def against_requested(self) -> float | None:
@@ -96,7 +97,7 @@ class LinkRow:
 
 def limit(link: Link) -> str:
     """The rate of ``link``, for people."""
-    return "unlimited" if link.rate_bps is None else formatting.rate(link.rate_bps)
+    return formatting.limit(link.rate_bps)
 
 
 def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRow, ...]:

@@ -188,7 +188,7 @@ def _reach(key: str, values: Sequence[float | None]) -> str:
 
 
 def _shown(key: str, value: float | None) -> str:
-    return "unlimited" if value is None else _WORDS[key][1](value)
+    return formatting.UNLIMITED if value is None else _WORDS[key][1](value)
 
 
 def _times(number: int) -> str:
