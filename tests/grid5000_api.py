@@ -8,6 +8,7 @@
         api.broken["GET /sites/lille/jobs/"] = 500        an answer: a status, HANG, NONSENSE; by how requests begin
         api.refused = [{"chifflot-2"}, set()]             nodes that fail the first deployment, the second ...
         ... an unpatched client ...
+        api.on["POST /sites/lille/jobs"] = function       called, once, when such a request was answered
         api.requests                                      what it asked: method, path, body
         api.up()                                          jobs that were not ended by anybody
 
@@ -16,18 +17,18 @@ Basic authentication is checked with every call. Time plays no part: jobs and de
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
 
-HANG, NONSENSE = "hang", "nonsense"
+from grid5000_server import HANG, NONSENSE, Handler
+
+__all__ = ["HANG", "NONSENSE", "Platform", "serving"]
 DEFAULT_CLUSTERS = {"chifflot": "lille", "paradoxe": "rennes"}
 ALIVE = ("waiting", "launching", "running")
 WATTS = 120.0
@@ -58,8 +59,10 @@ class Platform:
     missing: int = 0  # nodes fewer than asked for
     refused: Sequence[set[str]] = ()
     broken: dict[str, int | str] = field(default_factory=dict)
+    after: int | None = None  # how many of such answers there are, before all is well again
+    on: dict[str, Callable[[], object]] = field(default_factory=dict)
     device: str = "eth0"
-    network: str = "198.18.0.0/15"
+    network: str = "198.18.0.0/16"
     gpus: int = 0
     metrics: Sequence[str] = ("wattmetre_power_watt",)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -219,66 +222,10 @@ def _items(found: Sequence[Any]) -> dict[str, Any]:
     return {"items": list(found), "total": len(found), "offset": 0}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    platform: Platform
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing: ``Platform.requests`` has them."""
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_DELETE(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        api, where = self.platform, urlsplit(self.path)
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
-        with api.lock:
-            api.requests.append((self.command, self.path, body))
-            broken = next((how for key, how in api.broken.items() if f"{self.command} {self.path}".startswith(key)), 0)
-        if broken == HANG:
-            api.over.wait()  # until the test is over
-            self.close_connection = True
-        elif broken:
-            text = b"<html>neither JSON nor an error" if broken == NONSENSE else b'{"message": "made to fail"}'
-            self._send(200 if broken == NONSENSE else int(broken), text)
-        elif not self._known():
-            self._send(401, b'{"message": "Unauthorized"}')
-        else:
-            self._served(where, body)
-
-    def _served(self, where: SplitResult, body: Any) -> None:
-        api = self.platform
-        path, query = where.path.strip("/").split("/"), {key: each[0] for key, each in parse_qs(where.query).items()}
-        with api.lock:
-            if self.command == "GET":
-                status, found = api.get(path, query)
-            else:
-                status, found = api.post(path, body) if self.command == "POST" else api.delete(path)
-        self._send(status, b"" if found is None else json.dumps(found).encode())
-
-    def _known(self) -> bool:
-        wanted = base64.b64encode(f"{self.platform.user}:{self.platform.password}".encode()).decode()
-        return self.headers.get("Authorization") == f"Basic {wanted}"
-
-    def _send(self, status: int, text: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-
 @contextmanager
 def serving(platform: Platform) -> Iterator[Platform]:
     """``platform`` while in it, with its ``url``."""
-    handler = type("Handler", (_Handler,), {"platform": platform})
+    handler = type("Serving", (Handler,), {"platform": platform})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     platform.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from grid5000_api import Platform
+from ordinary_user import covered, needed
 from static_hosts import machines
 
 from e2c_dl.testbeds.base import VENV, Access
@@ -77,7 +78,8 @@ class Controller:
         lines = [
             f"hostname {self._name}",
             f"mount --bind {hosts} /etc/hosts",
-            f"mount --bind {home} /root",
+            *covered(Path("/root"), [place for place in needed() if Path("/root") in place.parents], Path("/mnt")),
+            f"cp -a {home}/. /root/",  # the interpreter may be below /root
             'exec env HOME=/root "$@"',
         ]
         return ["unshare", "--uts", "--mount", "--propagation=slave", "sh", "-ec", "\n".join(lines), "sh", *command]

@@ -69,9 +69,12 @@ class HostEnding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     out_of_memory: bool = False  # whether the host's own limit of memory did
     memory_available_bytes: int | None = None  # of the machine, then
     pressure: dict[str, float] = {}  # cpu, memory, io -> % of the last 10 s that some process waited for it
+    reason: str = ""  # where a testbed knows more than that it is gone
 
     def described(self) -> str:
         """In one sentence: ``its first process was killed by SIGKILL (the machine then: memory 20.1 GiB)``."""
+        if self.reason:
+            return self.reason
         how = "is gone" if self.status is None else f"exited with {self.status}"
         if self.signal is not None:
             how = f"was killed by {_signal_name(self.signal)}"

@@ -61,6 +61,12 @@ class Interrupts:
         finally:
             self._limit = None
 
+    def prolong(self, seconds: float) -> None:
+        """The limit of the step under way, if it has one, comes so much later: others keep it waiting."""
+        if self._limit is not None:
+            self._limit = (self._limit[0] + seconds, self._limit[1])
+            self._arm()
+
     def end(self, error: E2cDlError) -> None:
         """Have the main thread raise ``error`` in the step under way, if there is one; for other threads to call."""
         if self._within and self.ended is None:

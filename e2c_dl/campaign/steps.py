@@ -80,9 +80,10 @@ def provision(campaign: Campaign) -> None:
 
     What they cannot do is told after ``emulate`` only: a route may still take what a host's settings refused.
     """
-    testbed = campaign.the_testbed
+    testbed, say = campaign.the_testbed, campaign.console.say
+    testbed.tell = say
+    campaign.interrupts.prolong(testbed.waits_s)
     testbed.provision()
-    say = campaign.console.say
     campaign.watch = campaign.scope.enter_context(endings.watched(testbed.endings, say))
     campaign.signs = campaign.scope.enter_context(life.signs_of_life(testbed.accesses, say))
     campaign.the_archive.record(hosts=testbed.host_facts())

@@ -26,6 +26,7 @@ _OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it ta
         "NAME",
         "For --on docker: of the hosts [default: built once]; else of services with docker: true.",
     ),
+    ("wait", "HH:MM:SS", "For --on g5k: how long jobs may wait for their nodes [default: 00:50:00]."),
     ("memory", "SIZE", "For --on docker: what a host may use at most, such as 1GiB."),
 )
 
@@ -43,7 +44,7 @@ def on(default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]
             command = click.option(f"--{name}", metavar=metavar, help=text)(command)
         return click.option(
             "--on", "testbed", default=default, show_default=default is not None, metavar="TESTBED",
-            help="Where the hosts come from: local, docker or static.",
+            help="Where the hosts come from: local, docker, static or g5k.",
         )(command)  # fmt: skip
 
     return decorated

@@ -59,9 +59,10 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     if found:
         sys.exit(2)  # wrong input, nothing was started: as deploy would say
     loaded = load(scenario)
+    reserves = catalogue.foreseen(testbed, loaded)
     use = None if loaded.trained is None else _use(loaded)  # of a program of the user's, nobody knows
     if as_json:
-        click.echo(json.dumps(_as_json(loaded, use), indent=1))
+        click.echo(json.dumps(_as_json(loaded, use) | {"reserves": list(reserves)}, indent=1))
         return
     for remark in loaded.remarks:  # on standard output: no problems
         click.secho(f"remark: {remark}", dim=True)
@@ -76,6 +77,8 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     click.echo(
         f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; {how}"
     )
+    for line in reserves:
+        click.echo(f"{testbed}: {line}")
     if use is not None:
         _tell_use(loaded, use)
 

@@ -68,7 +68,10 @@ def _number_of(*choices: int) -> Callable[[Field], float]:
 
 
 _JOB_NAME_REMEDY = "write up to 63 letters, digits, dots, '-' or '_'"
-_WALLTIME_REMEDY = 'write it as "hh:mm:ss", in quotes, less than 24 hours'  # bare, YAML reads 10:00:00 as 36000
+_WALLTIME_REMEDY = (  # bare, YAML reads 10:00:00 as 36000; E2Clab's schema knows no longer ones
+    'write it as "hh:mm:ss", in quotes, less than 24 hours; for longer, share the work among several runs'
+)
+_PROJECT_REMEDY = "write its name in the words of Grid'5000's user management, such as myriads"
 _RESERVATION_REMEDY = 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'  # unquoted, YAML makes it a date
 _job_name = matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "job name", _JOB_NAME_REMEDY).read
 _walltime = matching(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]", "walltime", _WALLTIME_REMEDY).read
@@ -134,6 +137,7 @@ _G5K_CHECKS: Checks = {
     "key_name": Field.text,
     "firewall_rules": _each(_FIREWALL_RULE, ["services"]),
     "monitor": Field.text,
+    "project": matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "project", _PROJECT_REMEDY).read,  # E2Clab passes it over
     "ipv6": Field.boolean,
 }
 

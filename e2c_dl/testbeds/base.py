@@ -28,7 +28,7 @@ needs no more than the registry. ``testbeds.catalogue`` knows them by name; a ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,6 +60,7 @@ class Access:
     through_pid: int | None = None  # whose network (and user) namespace one must enter to reach it; None: nobody's
     ansible_python: str | None = None  # what Ansible runs on there; None: ``python``
     host_keys: str = keys.UNCHECKED  # which of its keys ssh accepts: see ``host_keys``
+    jump: str | None = None  # USER@HOST through which ssh goes there, with the same key; None: straight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,8 @@ class TestbedRun(Protocol):
     """One run's hosts and emulation. Driven by one thread; ``emulation_failure`` may be asked from another."""
 
     accesses: tuple[Access, ...]  # empty until ``provision``
+    tell: Callable[[str], None]  # hears of what ``provision`` waits for; set by who drives the run
+    waits_s: float  # how long others may keep ``provision`` waiting, beside what it takes itself
 
     def adopt(
         self,

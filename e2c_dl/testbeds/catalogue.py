@@ -5,6 +5,7 @@
     local    namespaces of this machine
     docker   containers on this machine          --image, --memory
     static   hosts that are there, over SSH      --inventory
+    g5k      nodes reserved on Grid'5000         --wait
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from e2c_dl.errors import InputError, TestbedError
+from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Testbed
 
@@ -29,6 +31,7 @@ class _Kind:
     required: tuple[str, ...] = ()
     elsewhere: bool = False  # its hosts are other machines, with an installation of their own
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
+    foreseen: str = ""  # module whose ``foreseen(scenario)`` says what would be reserved
 
 
 _KINDS = {
@@ -52,6 +55,14 @@ _KINDS = {
         options=("inventory",),
         required=("inventory",),
         elsewhere=True,
+    ),
+    "g5k": _Kind(
+        module="e2c_dl.testbeds.grid5000.testbed",
+        kind="Grid5000Testbed",
+        cleanup="e2c_dl.testbeds.grid5000.cleanup",
+        options=("wait",),
+        elsewhere=True,
+        foreseen="e2c_dl.testbeds.grid5000.testbed",
     ),
 }
 
@@ -97,6 +108,16 @@ def enter(name: str) -> None:
     entry = _entry(name)
     if entry.entrance:
         importlib.import_module(entry.entrance).enter()
+
+
+def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:
+    """What running ``scenario`` would reserve, in lines; nothing where hosts are made or there.
+
+    Raises: InputError: no such testbed.
+    """
+    module = _entry(name).foreseen
+    lines: tuple[str, ...] = importlib.import_module(module).foreseen(scenario) if module else ()
+    return lines
 
 
 def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:

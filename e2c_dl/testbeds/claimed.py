@@ -6,7 +6,7 @@ A testbed's own run derives from ClaimedRun and adds what base.TestbedRun asks f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class ClaimedRun(ABC):
         self._strict = self._only_probe = False
         self._artifacts: Path | None = None
         self.accesses: tuple[Access, ...] = ()
+        self.tell: Callable[[str], None] = lambda _: None
+        self.waits_s = 0.0
 
     def adopt(
         self,

@@ -34,8 +34,18 @@ _FAILED, _CHANGED = "Host key verification failed", "IDENTIFICATION HAS CHANGED"
 _FILES = "~/.ssh/known_hosts"
 
 
-def ssh_options(host_keys: str) -> tuple[str, ...]:
-    """Options of ssh, scp and sftp."""
+def ssh_options(host_keys: str, jump: str | None = None, key: str = "") -> tuple[str, ...]:
+    """Options of ssh, scp and sftp. ``jump``: USER@HOST on the way, which is entered with the private ``key``."""
+    return (*_accepted(host_keys), *(() if jump is None else ("-o", f"ProxyCommand={_through(jump, key)}")))
+
+
+def _through(jump: str, key: str) -> str:
+    # not ProxyJump: that takes no options for the host on the way; its key is learnt once, as everybody's first login
+    options = (*_ALWAYS, "-o", "StrictHostKeyChecking=accept-new", "-i", key)
+    return f"{shlex.join(('ssh', *options))} -W [%h]:%p {shlex.quote(jump)}"
+
+
+def _accepted(host_keys: str) -> tuple[str, ...]:
     if host_keys == UNCHECKED:
         # nothing remembered: local addresses come again in the next run, with other keys
         return (*_ALWAYS, "-o", "StrictHostKeyChecking=no", *_known_from("/dev/null"))
@@ -43,11 +53,11 @@ def ssh_options(host_keys: str) -> tuple[str, ...]:
     return (*_ALWAYS, "-o", "StrictHostKeyChecking=yes", *files)
 
 
-def ansible_variables(host_keys: str) -> dict[str, Any]:
+def ansible_variables(host_keys: str, jump: str | None = None, key: str = "") -> dict[str, Any]:
     """Variables of a host by which Ansible goes there as ``ssh_options`` say."""
     return {
         "ansible_host_key_checking": host_keys != UNCHECKED,
-        "ansible_ssh_common_args": shlex.join(ssh_options(host_keys)),
+        "ansible_ssh_common_args": shlex.join(ssh_options(host_keys, jump, key)),
     }
 
 

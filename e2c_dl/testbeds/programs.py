@@ -157,7 +157,14 @@ def python(access: Access, *words: str, environ: Mapping[str, str] | None = None
 def ssh_argv(access: Access, *argv: str) -> list[str]:
     """Command line that runs ``argv`` on the host, arguments kept apart; without ``argv``, an interactive shell."""
     way_in = rootless.way_in(access.through_pid)
-    ssh = ["ssh", *ssh_options(access.host_keys), "-i", access.keyfile, "-p", str(access.port)]
+    ssh = [
+        "ssh",
+        *ssh_options(access.host_keys, access.jump, access.keyfile),
+        "-i",
+        access.keyfile,
+        "-p",
+        str(access.port),
+    ]
     target = [*way_in, *ssh, f"{access.user}@{access.address}"]
     return [*target, "--", shlex.join(argv)] if argv else target  # a shell over there splits what ssh joins
 

@@ -128,7 +128,7 @@ class Session:
         except E2cDlError:
             raise
         except Exception as error:
-            cause = _root_cause(error)
+            cause = root_cause(error)
             if isinstance(cause, E2cDlError):
                 raise cause from error
             raise error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs") from error
@@ -183,7 +183,7 @@ def _telling(payload: Mapping[str, Any]) -> str:
     return (own or ["no output"])[-1]
 
 
-def _root_cause(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """What E2Clab's own exceptions hide: it raises new ones while handling, without ``from``."""
     while True:
         inner = error.__cause__ or error.__context__

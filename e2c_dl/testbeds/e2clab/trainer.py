@@ -29,6 +29,8 @@ from e2c_dl.testbeds.e2clab.hosts import EXTRA
 _VERSION = "import importlib.metadata as m; print(m.version('e2c_dl'))"
 RUN_DIR = "/tmp/e2c_dl_run"  # under plain E2Clab, where no run has an id
 WHEEL_VARIABLE = "E2CDL_WHEEL"
+WHEELHOUSE_VARIABLE = "E2CDL_WHEELHOUSE"
+"""Names a folder of wheels, `pip download`ed, from which hosts without internet install; they ask no package server."""
 
 
 def in_order(hosts: Iterable[Any]) -> list[Any]:
@@ -55,8 +57,19 @@ def install(hosts: list[Any]) -> None:
         "e2cdl_shared": shared,
         "e2cdl_wheel": "" if shared else str(wheel_of_this_tree()),  # building one takes a while
         "e2cdl_constraints": str(constraints_file()),
+        "e2cdl_wheelhouse": wheelhouse(),
     }
     en.run_ansible([str(playbooks_dir() / "install.yaml")], roles=en.Roles({"all": hosts}), extra_vars=variables)
+
+
+def wheelhouse() -> str:
+    """The folder that E2CDL_WHEELHOUSE names, absolute; empty: none is. Raises: TestbedError: there are no wheels."""
+    given = os.environ.get(WHEELHOUSE_VARIABLE)
+    if given and not any(Path(given).glob("*.whl")):
+        raise TestbedError(
+            f"{WHEELHOUSE_VARIABLE}={given}: no folder of wheels; pip download --dest {given} e2c_dl[train] fills one"
+        )
+    return os.path.abspath(given) if given else ""
 
 
 @lru_cache(maxsize=1)

@@ -164,6 +164,7 @@ def way_to(name: str, machine: Machine) -> Access:
         run_dir="",
         ansible_python=machine.python or "/usr/bin/python3",  # Ansible runs before ours is there: it installs it
         host_keys=machine.host_keys,
+        jump=machine.jump,
     )
 
 

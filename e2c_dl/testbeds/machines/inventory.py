@@ -80,6 +80,7 @@ class Machine:
     shared_device: SharedDevice | None = None
     python: str | None = None
     gpus: int | None = None
+    jump: str | None = None  # of no inventory file: USER@HOST on the way there
 
 
 @dataclass(frozen=True, kw_only=True)

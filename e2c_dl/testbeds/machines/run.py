@@ -146,7 +146,7 @@ def for_ansible(access: Access) -> Mapping[str, Any]:
     """Ansible's variables: it trusts whom we trust; what it leaves on a host lies in the run's directory."""
     ours = f"{cleanup.directory(access)}/ansible"
     places = {"ansible_remote_tmp": ours, "ansible_async_dir": f"{ours}/async"}  # else in the user's home, for good
-    return host_keys.ansible_variables(access.host_keys) | places
+    return host_keys.ansible_variables(access.host_keys, access.jump, access.keyfile) | places
 
 
 def _tcp_limitations(facts: Facts, scenario: Scenario) -> list[str]:

@@ -18,6 +18,8 @@ from e2c_dl.testbeds.machines.run import MachinesRun, compute_plan
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.probes import DEPLOYING
 
+QUOTA = "compute: a CPU quota was requested, but the cgroups of other machines are not ours: emulated by sleep"
+
 
 class MachinesTestbed(Testbed):
     """The machines of one inventory. Asks each of them at most once."""
@@ -50,8 +52,8 @@ class MachinesTestbed(Testbed):
         return tuple(line for found in self.facts(scenario).values() for line in found.problems(shaped=shaped))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        quota = "compute: a CPU quota was requested, but the cgroups of static hosts are not ours: emulated by sleep"
-        return (*self._links_missed(scenario), *([quota] if scenario.compute.method == "quota" else []))
+        quota = [QUOTA] if scenario.compute.method == "quota" else []
+        return (*self._links_missed(scenario), *quota)
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
         devices, addresses = {}, {}

@@ -5,7 +5,7 @@ from e2c_dl.testbeds import catalogue, registry
 
 
 def test_the_testbeds_there_are():
-    assert catalogue.names() == ("local", "docker", "static")
+    assert catalogue.names() == ("local", "docker", "static", "g5k")
     assert catalogue.testbed("local", {}).name == "local"
 
 
@@ -13,8 +13,10 @@ def test_the_testbeds_there_are():
     ("name", "options", "said"),
     [
         ("locl", {}, "--on locl: no such testbed; did you mean local?"),
-        ("", {}, "--on : no such testbed; write one of local, docker, static"),
-        ("g5k", {}, "--on g5k: no such testbed; write one of local, docker, static"),
+        ("", {}, "--on : no such testbed; write one of local, docker, static, g5k"),
+        ("g6k", {}, "--on g6k: no such testbed; did you mean g5k?"),
+        ("static", {"wait": "1h"}, "--wait: not for --on static; leave it out, or write --on g5k"),
+        ("g5k", {"wait": "1h"}, "--wait 1h: no time; write hours, minutes and seconds, such as 00:50:00"),
         ("local", {"image": "debian"}, "--image: not for --on local; leave it out, or write --on docker"),
         ("docker", {"inventory": "f"}, "--inventory: not for --on docker; leave it out, or write --on static"),
         ("static", {}, "--on static: needs --inventory; say which file"),
