@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchmarks.diagnosis.drawn import Drawn
-from benchmarks.diagnosis.injections import Injection, What
+from benchmarks.diagnosis.injections import What
 from benchmarks.diagnosis.truth import Cost, Truth
 from e2c_dl.diagnosis.model import Finding, Part, Report
 from e2c_dl.diagnosis.stretches import When as Recurring
@@ -126,26 +126,26 @@ def parts_of(finding: Finding) -> frozenset[What]:
 
 def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
     injection = cost.injection
-    own = _findings(injection, report)
+    own = _findings(cost, report)
     foremost = {name: finding for finding in reversed(own) for name in names_of(finding)}  # the most saving of each
-    named = set(injection.names) <= {name for finding in own if finding.material for name in names_of(finding)}
+    named = set(cost.names) <= {name for finding in own if finding.material for name in names_of(finding)}
     onsets = [finding.when.onset_iteration for finding in own if finding.when.when is not Recurring.PERSISTENT]
-    predicted = _predicted_s(injection, own)
+    predicted = _predicted_s(cost, own)
     return Culprit(
         what=injection.what.value, when=injection.when.value, factor=injection.factor, said=str(injection),
-        names=injection.names, layer=injection.layer is not None, speedup=cost.speedup, material=cost.material,
+        names=cost.names, layer=injection.layer is not None, speedup=cost.speedup, material=cost.material,
         edge=cost.edge, named=named,
-        part_right=named and all(injection.what in parts_of(foremost[name]) for name in injection.names),
+        part_right=named and all(injection.what in parts_of(foremost[name]) for name in cost.names),
         onset=cost.onset_iteration, onset_found=next(iter(onsets), None),
         predicted_error=None if predicted is None else abs(predicted - (whole_s - cost.without_s)) / whole_s,
     )  # fmt: skip
 
 
-def _findings(injection: Injection, report: Report) -> list[Finding]:
-    return [finding for finding in report.findings if set(names_of(finding)) & set(injection.names)]
+def _findings(cost: Cost, report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if set(names_of(finding)) & set(cost.names)]
 
 
-def _predicted_s(injection: Injection, own: Sequence[Finding]) -> float | None:
-    """What restoring all of ``injection``, and nothing else, is said to save; None if no one finding says it."""
-    whole = [finding for finding in own if set(names_of(finding)) == set(injection.names)]
+def _predicted_s(cost: Cost, own: Sequence[Finding]) -> float | None:
+    """What restoring all of the injection, and nothing else, is said to save; None if no one finding says it."""
+    whole = [finding for finding in own if set(names_of(finding)) == set(cost.names)]
     return whole[0].saved_s if whole else None

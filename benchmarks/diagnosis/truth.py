@@ -37,6 +37,12 @@ class Cost:
     alone: float
     jointly: float
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
+    silent: frozenset[str] = frozenset()  # those of its links that carried nothing: they cannot show what they are like
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a report can name it by."""
+        return tuple(name for name in self.injection.names if name not in self.silent)
 
     @property
     def speedup(self) -> float:
@@ -98,9 +104,20 @@ def _tried(system: System, injections: tuple[Injection, ...], clean: Truth) -> T
                 injection=injection, without_s=without_s, alone=took_s(*injections) / without_s,
                 jointly=took_s(injection) / took_s(),
                 onset_iteration=onset_iteration(system, trace, injection, clean.undisturbed_s),
+                silent=_silent(system, trace, injection),
             )
         )  # fmt: skip
     return Truth(trace=trace, run_s=took_s(*injections), undisturbed_s=clean.undisturbed_s, costs=tuple(costs))
+
+
+def _silent(system: System, trace: Trace, injection: Injection) -> frozenset[str]:
+    """The links of ``injection`` that no message of ``trace`` went over."""
+    sent = {
+        (rank.rank, int(dst))
+        for rank in trace.ranks for dst in np.unique(rank.spans["dst"][rank.spans["phase"] == Phase.SEND])
+    }  # fmt: skip
+    ranks = system.ranks
+    return frozenset(f"{src} -> {dst}" for src, dst in injection.links if (ranks[src], ranks[dst]) not in sent)
 
 
 def onset_iteration(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
