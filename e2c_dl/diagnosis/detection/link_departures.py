@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import Judged, levelled
+from e2c_dl.diagnosis.detection.tcp_windows import waits_for_window
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
@@ -147,8 +148,10 @@ def link_departures(
 
 
 def _is_told(each: JudgedLink) -> bool:
-    """One clock alone steps within a window or two: so short a departure may be the clock's."""
-    return not each.link.by_receiver or int(each.judged.windows.sum()) > CLOCK_STEPS
+    """One clock alone steps within a window or two: so short a departure may be the clock's. TCP's window is nobody's."""
+    if each.link.by_receiver:
+        return int(each.judged.windows.sum()) > CLOCK_STEPS
+    return not waits_for_window(each.link, each.of.messages(each.judged.windows))
 
 
 def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
