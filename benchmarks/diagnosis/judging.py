@@ -25,6 +25,7 @@ _OF_PART = {
     Part.RATE: frozenset({What.RATE}),
     Part.DELAY: frozenset({What.DELAY}),
     Part.RATE_OR_DELAY: frozenset({What.RATE, What.DELAY}),
+    Part.RATE_DELAY_OR_LOSS: frozenset({What.RATE, What.DELAY, What.LOSS}),
     Part.LOSS: frozenset({What.LOSS}),
 }
 

@@ -62,6 +62,7 @@ class Part(Enum):
     RATE = "rate"
     DELAY = "delay"
     RATE_OR_DELAY = "rate or delay"  # its messages, alike in size and apart in time, do not tell which
+    RATE_DELAY_OR_LOSS = "rate, delay or loss"  # of so few messages nothing tells which
     LOSS = "loss"  # few messages late by far, as those are whose segments are sent again
     STALLED = "stalled"  # it carried or did nothing
 

@@ -27,6 +27,7 @@ _VERBS = {
     Part.RATE: "carries data",
     Part.DELAY: "delivers later, and so carries data",
     Part.RATE_OR_DELAY: "carries data",
+    Part.RATE_DELAY_OR_LOSS: "carries data",
     Part.LOSS: "loses segments, and so carries data",
     Part.STALLED: "carries data",
 }

@@ -18,8 +18,13 @@ from e2c_dl.diagnosis.stretches import Stretches, When
 
 ALIKE = 1.3
 LAPSE = 0.4
-_RATES = frozenset({Part.RATE, Part.RATE_OR_DELAY})
-_DELAYS = frozenset({Part.DELAY, Part.RATE_OR_DELAY})
+_UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
+_ALIKE_PARTS = (
+    _UNTOLD | {Part.RATE},
+    _UNTOLD | {Part.DELAY},
+    frozenset({Part.LOSS, Part.RATE_DELAY_OR_LOSS}),
+)
+"""Parts that may be one: where a member's messages do not tell, another's do."""
 _MOMENTS = 1000
 
 Key = tuple[ElementKind, str, str]
@@ -53,7 +58,7 @@ def _key(element: Element, layers: Mapping[str, str]) -> Key:
 def _are_alike(own: Sequence[Departure]) -> bool:
     parts = {each.part for each in own}
     slowdowns = [each.slowdown for each in own]
-    same = len(parts) == 1 or parts <= _RATES or parts <= _DELAYS
+    same = len(parts) == 1 or any(parts <= each for each in _ALIKE_PARTS)
     return same and max(slowdowns) <= ALIKE * min(slowdowns) and _at_one_time([each.when for each in own])
 
 

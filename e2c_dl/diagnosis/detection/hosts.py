@@ -33,6 +33,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.peers import Peers, peers
 from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
@@ -115,7 +116,7 @@ def _in_class(
     alike: Sequence[HostSeries], part: Part, design: Design, data_s: Mapping[str, float]
 ) -> tuple[list[_Verdict], list[Limitation]]:
     """What is to be said of hosts that are comparable in ``part``."""
-    own = levelled([each.series for each in alike])
+    own = levelled_together([each.series for each in alike], _layers(alike, design))
     limitations: list[Limitation] = []
     known_s = design.reference.normal_s
     if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):
@@ -134,14 +135,19 @@ def _in_class(
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             return [], limitations  # it may follow the factor or not
         return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
-    return _among_peers(alike, own, part), limitations
+    return _among_peers(alike, own, part, design), limitations
 
 
-def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part) -> list[_Verdict]:
+def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
+    layers = {host.name: host.layer for host in design.reference.topology.hosts}
+    return [layers[each.host] for each in alike]
+
+
+def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part, design: Design) -> list[_Verdict]:
     group = peers([each.base for each in own], [each.base_error for each in own])
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
-        own = levelled([each.lenient(least) for each in alike])
+        own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design))
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
     compared = _compared(alike, group)
     return [

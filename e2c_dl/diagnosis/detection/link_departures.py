@@ -24,8 +24,9 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.series import Judged, levelled
+from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
 from e2c_dl.diagnosis.detection.tcp_windows import waits_for_window
+from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
@@ -93,10 +94,13 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
     series = [
         made for link in carried if link.judgeable and (made := link_series(link, windows)) is not None
     ]  # fmt: skip
-    own = levelled([each.series for each in series])
+    layers = {host.name: host.layer for host in design.reference.topology.hosts}
+    between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
+    own = levelled_together([each.series for each in series], between)
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
-    least_ns = LEAST_LATE_MODELLED_NS if design.reference.modelled else LEAST_LATE_NS
-    if not design.reference.modelled and len(_lines([each.link for each in series], design)) >= LEAST_FOR_COMMON:
+    modelled = design.reference.modelled
+    least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
+    if not modelled and len(_lines([each.link for each in series], design)) >= LEAST_FOR_COMMON:
         group = peers([each.base for each in own], [each.base_error for each in own])
         late_ns = [np.expm1(one.base) * each.expected_ns for one, each in zip(own, series, strict=True)]
         shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
@@ -110,7 +114,7 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
     for each, one, reference in zip(series, own, references.tolist(), strict=True):
         late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
         beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
-        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond))))
+        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), floor)))
     return found, common
 
 
@@ -148,7 +152,7 @@ def link_departures(
 
 
 def _is_told(each: JudgedLink) -> bool:
-    """One clock alone steps within a window or two: so short a departure may be the clock's. TCP's window is nobody's."""
+    """Whether it may not be the clock's, one of which steps within a window or two, nor the wait for TCP's window."""
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
     return not waits_for_window(each.link, each.of.messages(each.judged.windows))
@@ -227,6 +231,7 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
     carried = f"{link.element} carried {count} messages {when}"
     rate = f"{formatting.rate(expected_bps / max(kind.rate, 1e-9))}, designed for {formatting.rate(expected_bps)}"
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
+    longer = f"each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay"
     match kind.part:
         case Part.LOSS if kind.scatter:
             uneven = f"each {formatting.percent(kind.scatter)} more or less"
@@ -235,10 +240,9 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
             late = f"{formatting.percent(kind.late_share)} of them {formatting.seconds(kind.late_ns / 1e9)} later"
             return f"{carried}, {late} than the others, as lost segments are that are sent again."
         case Part.RATE_OR_DELAY:
-            return (
-                f"{carried}, each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay; "
-                "few, or alike in size and apart in time, they do not tell which."
-            )
+            return f"{carried}, {longer}; few, or alike in size and apart in time, they do not tell which."
+        case Part.RATE_DELAY_OR_LOSS:
+            return f"{carried}, {longer}, or by what TCP sends again; so few do not tell which."
         case Part.DELAY if kind.rate <= 1.0:
             return f"{carried}, each {later} explain, whatever the size."
     both = f", each {later} explain" if kind.delay_ns else ""

@@ -9,7 +9,8 @@ the delay is not in it::
 For each delay that may be, the rate follows (the median of service / e, weighted by e, which leaves the least sum of
 distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
-the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell.
+the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. So few do not tell
+loss from either, too, unless the sender's socket does.
 
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
@@ -59,7 +60,8 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, departs)
     if departs.sum() < LEAST_MESSAGES:
-        return Kind(part=Part.RATE_OR_DELAY, rate=fit.rate(0.0))
+        untold = Part.RATE_OR_DELAY if link.sent_again == 0 else Part.RATE_DELAY_OR_LOSS
+        return Kind(part=untold, rate=fit.rate(0.0))
     most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))
     best_ns, free_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, fit.rate(delay_ns)), 1.1 * most_ns)
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)

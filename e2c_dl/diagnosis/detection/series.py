@@ -11,7 +11,8 @@ design; logarithms, for noise multiplies, and twice as slow is as far from norma
 A segment of k windows departs if its level is above the reference by more than all of these, and so a finding has a
 floor that is known beforehand: :attr:`Judged.resolution`.
 
-* FLOOR. Models, calibrations and emulation differ from what they stand for by some percent on any machine;
+* FLOOR. Models, calibrations and emulation differ from what they stand for by some percent on any machine; links of a
+  modelled world differ from their own model by what TCP makes of them, FLOOR_MODELLED;
 * CERTAINTY standard errors of that level, sigma / sqrt(k), by this series' own noise: 4, for noise has as many
   ways to look like a departure as there are elements times segments;
 * what the caller knows of its kind: how far comparable elements lie apart by themselves.
@@ -32,12 +33,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.change_points import Doubles, Segments, noise_of, segments
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles, Segments, noise_of, segments
 from e2c_dl.diagnosis.detection.recurrence import recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
 
 FLOOR = float(np.log(1.1))
+FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
 WORTH = 0.01
 LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
@@ -97,15 +99,15 @@ class Levelled:
         """Standard error of the base."""
         return self.noise / float(np.sqrt(max(self.lengths[self._fast].sum(), self.told_by[self._fast].max())))
 
-    def judged(self, reference: float, apart: float = 0.0) -> Judged:
-        """This beside ``reference``, from which it must be further than ``apart``."""
+    def judged(self, reference: float, apart: float = 0.0, floor: float = FLOOR) -> Judged:
+        """This beside ``reference``, from which it must be further than ``apart`` and ``floor``."""
         beyond = self.levels - reference
-        need = np.maximum(max(FLOOR, apart), CERTAINTY * self.noise / np.sqrt(self.told_by))
+        need = np.maximum(max(floor, apart), CERTAINTY * self.noise / np.sqrt(self.told_by))
         departs = beyond > need
         # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
         departs |= beside & (beyond > need / 2)
-        return Judged(levelled=self, reference=reference, apart=apart, departs=departs)
+        return Judged(levelled=self, reference=reference, apart=max(floor, apart), departs=departs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,7 +123,7 @@ class Judged:
     def resolution(self) -> float:
         """How many times slower it must have been, all the time, to be seen."""
         series_error = self.levelled.noise / np.sqrt(max(1, len(self.levelled.series)))
-        return float(np.exp(max(FLOOR, self.apart, CERTAINTY * series_error)))
+        return float(np.exp(max(self.apart, CERTAINTY * series_error)))
 
     @cached_property
     def windows(self) -> npt.NDArray[np.bool_]:
@@ -188,16 +190,23 @@ def _levelled(series: Series, noise: float) -> Levelled:
     found = segments(series.values, noise)
     touched = recurring(series.begins_s, series.values) if len(found) == 1 else None
     if touched is not None:
-        return _recurring(series, noise, touched)
+        return told_apart(series, touched)
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
     lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
     return Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
 
 
-def _recurring(series: Series, noise: float, touched: npt.NDArray[np.bool_]) -> Levelled:
-    """With two levels: of the windows that a recurrence touches, and of the others."""
+def told_apart(series: Series, touched: npt.NDArray[np.bool_]) -> Levelled:
+    """``series`` with two levels: of the windows that are ``touched``, some and not all, and of the others.
+
+    Its noise is what both leave: between neighbours it would be that of a disturbance that comes and goes.
+    """
     edges = [0, *(np.flatnonzero(np.diff(touched)) + 1).tolist(), len(series)]
     of_each = [touched[start] for start in edges[:-1]]
+    left = np.concatenate(
+        [series.values[touched == each] - np.median(series.values[touched == each]) for each in (False, True)]
+    )
+    noise = max(LEAST_NOISE, float(np.median(np.abs(left))) / MAD_OF_NORMAL)
     level = {each: _level(series.values[touched == each], noise) for each in (False, True)}
     count = {each: float((touched == each).sum()) for each in (False, True)}
     return Levelled(

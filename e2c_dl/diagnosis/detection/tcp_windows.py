@@ -6,8 +6,9 @@ A burst that is longer than what TCP has learned to send at once is held up unti
     arrives        m1 m2 m3 m4 .... m5      m5 waits for the ACK of m1: at most a round trip after m1 was sent
                   |<----- round trip ----->|
 
-A link of a lower rate is slower for each of them, and an added delay is that of the first. So links departs only by what
-is left when the latest of each burst, which is not its first and late by at most a round trip, is taken as on time.
+A link of a lower rate is slower for each of them, and an added delay is that of the first. So a link departs only by
+what is left when the latest of each burst, which is not its first and late by at most a round trip, is taken as if it
+were on time.
 
 Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window grows only while it is what limits.
 """

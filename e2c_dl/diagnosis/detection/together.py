@@ -1,0 +1,70 @@
+"""Series of a whole layer together: what each member shows too little of is told by all of them, then asked of each.
+
+::
+
+    a  |..'..'...'..        mean of the members  |__-__-___-__   where it departs from itself: touched
+    b  |.'...'..'...   -->                                        |  |   |
+    c  |..'.'...'...        each member          two levels, of the windows that are touched and of the others
+
+Noise of m members is less by the root of m in their mean. When they are slow is known then, so that each of them is
+asked one question more, not as many as it has windows: it departs only if it does by itself, with CERTAINTY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_apart
+
+LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
+
+
+def levelled_together(several: Sequence[Series], groups: Sequence[Hashable]) -> list[Levelled]:
+    """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is."""
+    found = levelled(several)
+    for group in dict.fromkeys(groups):
+        places = [place for place, each in enumerate(groups) if each == group]
+        plain = [place for place in places if len(found[place].found) == 1]
+        touched = _touched([several[place] for place in places]) if len(places) > 1 and plain else None
+        if touched is None:
+            continue
+        for place in plain:
+            own = touched.of(several[place])
+            if min(own.sum(), (~own).sum()) >= LEAST_WINDOWS:
+                found[place] = told_apart(several[place], own)
+    return found
+
+
+class _Touched:
+    """The windows of one series that are touched, asked for by time."""
+
+    def __init__(self, begins_s: npt.NDArray[np.float64], touched: npt.NDArray[np.bool_]) -> None:
+        self._begins_s, self._touched = begins_s, touched
+
+    def of(self, series: Series) -> npt.NDArray[np.bool_]:
+        return np.asarray(self._touched[_places(self._begins_s, _middles_s(series))])
+
+
+def _touched(members: Sequence[Series]) -> _Touched | None:
+    """When the mean of ``members`` is above itself at its fastest; None: never, or all the time."""
+    longest = max(members, key=len)
+    middles_s = _middles_s(longest)
+    values = np.mean(
+        [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members], axis=0
+    )
+    (mean,) = levelled([replace(longest, values=values, plain=None)])
+    departs = mean.judged(mean.base).windows
+    return _Touched(longest.begins_s, departs) if departs.any() and not departs.all() else None
+
+
+def _middles_s(series: Series) -> npt.NDArray[np.float64]:
+    return np.asarray((series.begins_s + np.append(series.begins_s[1:], series.until_s)) / 2)
+
+
+def _places(begins_s: npt.NDArray[np.float64], at_s: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """The window in which each time lies; of one before the first, that."""
+    return np.maximum(0, np.searchsorted(begins_s, at_s, side="right") - 1)
