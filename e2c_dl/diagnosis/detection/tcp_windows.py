@@ -40,7 +40,7 @@ def waits_for_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool
         return False
     others = departs & ~held
     took_ns, expected_ns = (float((each[others] + GRAIN_NS).sum()) for each in (link.services_ns, link.expected_ns))
-    return bool(others.any()) and took_ns < np.exp(FLOOR) * expected_ns
+    return bool(others.any() and took_ns < np.exp(FLOOR) * expected_ns)
 
 
 def _bursts(link: ObservedLink) -> npt.NDArray[np.int64]:

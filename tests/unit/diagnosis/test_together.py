@@ -1,0 +1,64 @@
+"""Series of a layer together: what is too little for each is told by all, and asked of each again."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.together import levelled_together
+
+WINDOWS, NOISE = 18, 0.12
+SLOW = np.arange(WINDOWS) % 5 > 2
+
+
+def series(values: npt.NDArray[np.float64], offset_s: float = 0.0) -> Series:
+    begins_s = np.arange(len(values)) * 2.0 + offset_s
+    spent_s = np.exp(values)
+    return Series(
+        values=values, iterations=np.arange(len(values)), begins_s=begins_s, until_s=float(begins_s[-1] + 2.0),
+        spent_s=spent_s,
+    )  # fmt: skip
+
+
+def members(slowed: tuple[float, ...], seed: int = 2) -> list[Series]:
+    draw = np.random.default_rng(seed)
+    return [series(draw.normal(0.0, NOISE, WINDOWS) + much * SLOW, 0.1 * place) for place, much in enumerate(slowed)]
+
+
+def departs(one: Levelled) -> npt.NDArray[np.bool_]:
+    return one.judged(0.0).windows
+
+
+def test_a_layer_that_is_slow_by_turns_is_found_though_no_member_is_by_itself() -> None:
+    layer = members((0.32, 0.32, 0.32))
+    assert not any(departs(one).any() for one in levelled(layer))
+    for one in levelled_together(layer, ["edge"] * 3):
+        assert (departs(one) == SLOW).all()
+        assert one.noise == pytest.approx(NOISE, rel=0.5)  # not that of the disturbance, which comes and goes
+
+
+def test_a_member_that_is_as_ever_is_not_named_with_the_others() -> None:
+    found = levelled_together(members((0.6, 0.6, 0.6, 0.0)), ["edge"] * 4)
+    assert [bool(departs(one).any()) for one in found] == [True, True, True, False]
+
+
+def test_members_of_other_layers_tell_nothing() -> None:
+    layer = members((0.32, 0.32, 0.32))
+    alone = levelled_together(layer, ["edge", "fog", "cloud"])
+    assert [one.found for one in alone] == [one.found for one in levelled(layer)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_noise_names_nobody_for_being_of_a_layer(seed: int) -> None:
+    layer = members((0.0,) * 4, seed)
+    alone, together = levelled(layer), levelled_together(layer, ["edge"] * 4)
+    assert [bool(departs(one).any()) for one in together] == [bool(departs(one).any()) for one in alone]
+
+
+def test_a_member_of_few_windows_is_judged_by_those_it_has() -> None:
+    layer = members((0.6, 0.6, 0.6))
+    short = series(layer[2].values[:5])
+    found = levelled_together([*layer[:2], short], ["edge"] * 3)
+    assert len(found[2].found) == 1  # two of its windows are touched: that tells nothing
