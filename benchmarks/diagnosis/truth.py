@@ -23,9 +23,12 @@ from benchmarks.diagnosis.injections import Injection, When
 from benchmarks.diagnosis.system import System, run_s
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 EDGE = 0.01
 """Of a run's time: how near the bar nothing is counted."""
+SILENT = 0.01
+"""Of a layer's links, those that carry so little beside the busiest: what a barrier sends shows no rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Cost:
     alone: float
     jointly: float
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
-    silent: frozenset[str] = frozenset()  # those of its links that carried nothing: they cannot show what they are like
+    silent: frozenset[str] = frozenset()  # its links that carried next to nothing: they do not show what they are like
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,13 +114,15 @@ def _tried(system: System, injections: tuple[Injection, ...], clean: Truth) -> T
 
 
 def _silent(system: System, trace: Trace, injection: Injection) -> frozenset[str]:
-    """The links of ``injection`` that no message of ``trace`` went over."""
-    sent = {
-        (rank.rank, int(dst))
-        for rank in trace.ranks for dst in np.unique(rank.spans["dst"][rank.spans["phase"] == Phase.SEND])
-    }  # fmt: skip
+    """The links of ``injection`` that carried less than SILENT of what the busiest of them did, warm-up left out."""
     ranks = system.ranks
-    return frozenset(f"{src} -> {dst}" for src, dst in injection.links if (ranks[src], ranks[dst]) not in sent)
+    nbytes = dict.fromkeys(injection.links, 0)
+    for src, dst in nbytes:
+        spans = trace.ranks[ranks[src]].spans
+        own = (spans["phase"] == Phase.SEND) & (spans["dst"] == ranks[dst]) & (spans["iteration"] >= WARM_UP_ITERATIONS)
+        nbytes[src, dst] = int(spans["nbytes"][own].sum())
+    most = max(nbytes.values(), default=0)
+    return frozenset(f"{src} -> {dst}" for (src, dst), own in nbytes.items() if own < SILENT * most)
 
 
 def onset_iteration(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:

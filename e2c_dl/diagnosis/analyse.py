@@ -53,7 +53,7 @@ def analyse(
     predictor = replay if world is None else world
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
-        (*hosts.departures, *links.departures), hosts.judged | links.judged,
+        (*hosts.departures, *links.departures), {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
     departures = with_stalls(slow, stalled.found, observed.windows, design)

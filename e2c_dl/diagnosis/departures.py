@@ -10,8 +10,9 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
@@ -42,7 +43,8 @@ class Judgement:
     departures: tuple[Departure, ...] = ()
     limitations: tuple[Limitation, ...] = ()
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
-    judged: frozenset[Element] = frozenset()
+    judged: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Element -> times slower that it must have been, all the time, to be seen."""
 
 
 def low_median(values: Sequence[float]) -> float:

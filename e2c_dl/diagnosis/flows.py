@@ -48,6 +48,7 @@ class ObservedFlow:
     least_bytes: float = 0.0  # in an iteration: so few are replies, or a set-up
     spans: int = 0  # FLOW spans of it
     busy_span_s: float = 0.0  # their median
+    traffic: LinkTraffic | None = None  # None: of spans alone
 
     @property
     def element(self) -> Element:
@@ -140,7 +141,7 @@ def _of_traffic(link: LinkTraffic, pair: Pair, flows: Spans, iterations: int) ->
         ranks=(link.src, link.dst), pair=pair, acked_bytes=summed("acked_bytes"), busy_s=summed("busy_ns") / 1e9,
         delivery_bps=told("delivery_rate_bps"), min_rtt_s=told("min_rtt_s"),
         retransmissions=summed("retransmissions"), segments=summed("segments"),
-        spans=len(flows), busy_span_s=_median_s(flows),
+        spans=len(flows), busy_span_s=_median_s(flows), traffic=link,
     )  # fmt: skip
 
 

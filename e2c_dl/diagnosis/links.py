@@ -28,6 +28,7 @@ from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
+from e2c_dl.trace.propagation.connections import LinkTraffic
 
 MIN_RATE_BYTES = 8192  # smaller messages measure latency
 LEAST_SERVICE_NS = 1000  # what is shorter, reading a clock takes as long
@@ -86,12 +87,20 @@ class ObservedLink:
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
     by_receiver: bool = False  # its clock alone is believed: a message begins where its header arrives
-    sent_again: float | None = None  # share of its segments, as its sender's socket counted; None: nobody looked
+    traffic: LinkTraffic | None = None  # what its sender's sockets counted; None: nobody looked
     added_delay_ns: int | npt.NDArray[np.int64] = 0  # found, beyond the designed delay: of all, or of each message
 
     @property
     def pair(self) -> Pair:
         return self.src, self.dst
+
+    @property
+    def sent_again(self) -> float | None:
+        """What share of its segments was sent again; None: its sender's sockets do not tell."""
+        if self.traffic is None or not self.traffic.total["segments"][0] > 0:
+            return None
+        share = float(self.traffic.total["retransmissions"][0] / self.traffic.total["segments"][0])
+        return None if np.isnan(share) else share
 
     @property
     def judgeable(self) -> bool:

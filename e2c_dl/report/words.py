@@ -29,6 +29,8 @@ _VERBS = {
     Part.RATE_OR_DELAY: "carries data",
     Part.RATE_DELAY_OR_LOSS: "carries data",
     Part.LOSS: "loses segments, and so carries data",
+    Part.SENDER: "waits for its sender, and so carries data",
+    Part.RECEIVER: "waits for its receiver, and so carries data",
     Part.STALLED: "carries data",
 }
 

@@ -9,6 +9,7 @@ rate           its delivery rate, a series over iterations (:mod:`.series`), is 
 delay          its least round trip is above MOST_TRIPS times the peers' median and LEAST_LATER more. A round trip does
                not say which way is long: both links of the pair are named
 loss           as rate, and more than LEAST_LOST of its segments were sent again, MORE_LOST times the peers' median
+an end         as rate, and its kernel waited for the receiver's window or for room to send (:mod:`.ends`)
 =============  =========================================================================================================
 
 Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time is not seen.
@@ -25,6 +26,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.ends import waited_for
 from e2c_dl.diagnosis.detection.series import Judged, Levelled, Series, levelled
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow
@@ -79,7 +81,7 @@ def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Des
     return Judgement(
         departures=tuple(departures), limitations=tuple(limitations),
         least_visible=max((each.judged.resolution for each in judged), default=None),
-        judged=frozenset(each.flow.element for each in judged),
+        judged={each.flow.element: each.judged.resolution for each in judged},
     )  # fmt: skip
 
 
@@ -162,9 +164,12 @@ def _slower(each: _Judged, lost: float | None) -> Departure:
         said += f"; while it was busy, {formatting.percent(busy)} of what they carry"
     if lost is not None:
         said += f"; {formatting.percent(lost)} of its segments were sent again"
+    end = waited_for(flow.traffic, windows)
+    if end is not None:
+        said += "; its receiver's window was full" if end is Part.RECEIVER else "; its send buffer was full"
     change = Change(element=flow.element, phases=RATE, scale=judged.scale())
     return Departure(
-        element=flow.element, part=Part.RATE if lost is None else Part.LOSS, when=judged.stretches,
+        element=flow.element, part=end or (Part.RATE if lost is None else Part.LOSS), when=judged.stretches,
         slowdown=judged.slowdown, observed=observed_bps, expected=observed_bps * judged.slowdown,
         evidence=f"{said}.", restored=WhatIf(changes=(change,)), excess_s=judged.excess_s,
     )  # fmt: skip

@@ -2,12 +2,12 @@
 
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
 others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
-LAPSE of it. One member that was judged and is as designed, and there is no group.
+LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,12 +31,15 @@ Key = tuple[ElementKind, str, str]
 
 
 def grouped(
-    departures: Sequence[Departure], judged: Collection[Element], layers: Mapping[str, str]
+    departures: Sequence[Departure], judged: Mapping[Element, float], layers: Mapping[str, str]
 ) -> tuple[Departure, ...]:
-    """``departures``, those of whole layers as one each; ``layers``: host -> layer, of all hosts."""
-    judged_of: dict[Key, int] = {}
-    for element in judged:
-        judged_of[_key(element, layers)] = judged_of.get(_key(element, layers), 0) + 1
+    """``departures``, those of whole layers as one each.
+
+    ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts.
+    """
+    seen_at: dict[Key, list[float]] = {}
+    for element in judged.keys() - {each.element for each in departures}:
+        seen_at.setdefault(_key(element, layers), []).append(judged[element])
     found: dict[Key, list[Departure]] = {}
     alone = []
     for each in departures:
@@ -46,7 +49,8 @@ def grouped(
             alone.append(each)
     made = []
     for key, own in found.items():
-        is_group = len(own) > 1 and len(own) == judged_of.get(key) and _are_alike(own)
+        least = min(each.slowdown for each in own)
+        is_group = len(own) > 1 and min(seen_at.get(key, ()), default=np.inf) > least and _are_alike(own)
         made += [_group(key, own)] if is_group else own
     return (*made, *alone)
 

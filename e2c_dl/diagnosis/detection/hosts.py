@@ -91,8 +91,17 @@ def host_departures(
     visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
-        judged=frozenset(Element(kind=ElementKind.HOST, src=each.of.host) for each in verdicts),
+        judged=_seen_at(verdicts),
     )  # fmt: skip
+
+
+def _seen_at(verdicts: Sequence[_Verdict]) -> dict[Element, float]:
+    """Each host that was judged -> times slower that it must have been to be seen, in the part that tells most."""
+    found: dict[Element, float] = {}
+    for each in verdicts:
+        host = Element(kind=ElementKind.HOST, src=each.of.host)
+        found[host] = min(found.get(host, np.inf), each.judged.resolution)
+    return found
 
 
 def _classes(every: Sequence[HostSeries], design: Design) -> dict[tuple[str, ...], list[HostSeries]]:

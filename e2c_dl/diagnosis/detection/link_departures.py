@@ -21,6 +21,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
+from e2c_dl.diagnosis.detection.ends import waited_for
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
@@ -74,19 +75,10 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
                 src=ranks[src].host, dst=ranks[dst].host, rows=in_service_order(rows),
                 designed=design.alone((ranks[src].host, ranks[dst].host)), began_ns=design.began_ns,
                 uncertainty_ns=uncertainty_ns, first_iteration=warm_up(iterations),
-                sent_again=_sent_again(trace, src, dst),
+                traffic=trace.connections.between(src, dst),
             )
         )  # fmt: skip
     return design.with_shares(found)
-
-
-def _sent_again(trace: Trace, src: int, dst: int) -> float | None:
-    """Of the segments from one rank to another, what share was sent again; None: its socket does not tell."""
-    traffic = trace.connections.between(src, dst)
-    if traffic is None or not traffic.total["segments"][0] > 0:
-        return None
-    share = float(traffic.total["retransmissions"][0] / traffic.total["segments"][0])
-    return None if np.isnan(share) else share
 
 
 def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
@@ -144,7 +136,7 @@ def link_departures(
     visible = [each.judged.resolution for each in judged]
     judgement = Judgement(
         departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None),
-        judged=frozenset(each.link.element for each in judged if each.link.pair not in together),
+        judged={each.link.element: each.judged.resolution for each in judged if each.link.pair not in together},
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried
@@ -177,7 +169,13 @@ def _kind(each: JudgedLink) -> Kind:
         windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
     )  # it began in between
     chosen = each.of.messages(within if within.sum() * 2 > windows.sum() else windows)
-    return kind_of(each.link, chosen)
+    kind = kind_of(each.link, chosen)
+    if kind.part is Part.LOSS:
+        return kind
+    departs = each.of.messages(windows)
+    iterations = np.unique(each.link.rows["iteration"][departs])
+    end = waited_for(each.link.traffic, iterations, float(each.link.services_ns[departs].sum()))
+    return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
 
 
 def _later(each: JudgedLink, kind: Kind) -> ObservedLink:
@@ -243,6 +241,10 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
             return f"{carried}, {longer}; few, or alike in size and apart in time, they do not tell which."
         case Part.RATE_DELAY_OR_LOSS:
             return f"{carried}, {longer}, or by what TCP sends again; so few do not tell which."
+        case Part.RECEIVER:
+            return f"{carried} at {rate}, while the window of {link.dst} was full: its program reads too slowly."
+        case Part.SENDER:
+            return f"{carried} at {rate}, while {link.src} had little on its way: its program writes too slowly."
         case Part.DELAY if kind.rate <= 1.0:
             return f"{carried}, each {later} explain, whatever the size."
     both = f", each {later} explain" if kind.delay_ns else ""

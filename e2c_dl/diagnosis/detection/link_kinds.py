@@ -36,6 +36,7 @@ GRAIN_NS = 100_000.0  # of a message: no kernel reads more evenly
 UNEVEN = 0.02  # of what a message takes: TCP fills a link no more evenly
 LATEST = 0.9  # messages beyond it may have been read late, or sent again
 LEAST_MESSAGES = 8  # fewer agree with anything
+TELLING = 0.01  # of what the largest takes: smaller ones, such as a barrier's, show no rate
 LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 LATE_PART = 0.25
@@ -59,7 +60,7 @@ class Kind:
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, departs)
-    if departs.sum() < LEAST_MESSAGES:
+    if (fit.expected_ns >= TELLING * fit.expected_ns.max()).sum() < LEAST_MESSAGES:
         untold = Part.RATE_OR_DELAY if link.sent_again == 0 else Part.RATE_DELAY_OR_LOSS
         return Kind(part=untold, rate=fit.rate(0.0))
     most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, TELLING
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
@@ -49,7 +49,7 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
     designed_ns = _sums(index[chosen], link.expected_ns[chosen], windows)
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
-    there = counts > 0
+    there = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
     place = np.maximum(0, np.cumsum(there) - 1)
     series = Series(
         values=np.log(observed_ns[there] / expected_ns[there]), iterations=windows.iterations(link.src)[there],
