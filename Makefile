@@ -40,7 +40,7 @@ setup-horovod: setup ## setup, and a wheel of Horovod in your cache and in .venv
 
 .PHONY: setup-flower
 setup-flower: setup ## an environment for Flower, .venv-flower: it does not fit beside E2Clab (300 MB)
-	@[ -x .venv-flower/bin/flwr ] || { $(BIN)/python -m venv .venv-flower && .venv-flower/bin/python -m pip install --quiet 'flwr>=1.20,<2'; }
+	@[ -x .venv-flower/bin/flwr ] || { $(BIN)/python -m venv .venv-flower && .venv-flower/bin/python -m pip install --quiet flwr==1.41.0; }
 
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
@@ -76,6 +76,10 @@ test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "site/index.html"
+
+.PHONY: test-programs
+test-programs: setup-docker setup-horovod setup-flower ## what test skips without Horovod and Flower: programs of a user's own, published scenarios
+	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_replays.py tests/unit/tracing/test_traced_script.py
 
 .PHONY: bench
 bench: setup-uml setup-browser ## side-by-side measurements, as root (about two hours); results go to benchmarks/results

@@ -2,6 +2,8 @@
 
 import base64
 import json
+from collections.abc import Collection
+from pathlib import Path
 from urllib.parse import quote
 
 # Made up; each is long enough not to stand anywhere by chance.
@@ -57,6 +59,14 @@ TASKS = f"""
           -----END RSA PRIVATE KEY-----
 """
 """Of a workflow."""
+
+
+def held(archive: Path, *more: bytes, kinds: Collection[str] = tuple(KINDS)) -> set[tuple[str, str]]:
+    """(kind, where) of each secret that a file of ``archive``, or ``more``, holds in any form."""
+    found = {str(path): path.read_bytes() for path in archive.rglob("*") if path.is_file()}
+    found |= {f"text {number}": text for number, text in enumerate(more)}
+    sought = [(kind, form) for kind in kinds for form in forms(KINDS[kind])]
+    return {(kind, where) for where, data in found.items() for kind, form in sought if form in data}
 
 
 def forms(value: str) -> set[bytes]:

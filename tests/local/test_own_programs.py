@@ -3,13 +3,21 @@
 import importlib.util
 import json
 import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import tiny_image
+from planted_secrets import GIVEN, KINDS, held
 from static_hosts import directories, inventory, machines, seen
 from whole_runs import Started, facts, nothing_left
 
 from e2c_dl.archive.verify import verify
+from e2c_dl.testbeds.base import Access
+from e2c_dl.testbeds.programs import enter
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
@@ -20,10 +28,10 @@ environment:
 layers:
 - name: edge
   services:
-  - {name: %(service)s, quantity: 1, trace: true%(more)s}
+  - {name: %(service)s, quantity: 1, trace: true%(more)s, registry_password: "%(registry_password)s"}
 - name: cloud
   services:
-  - {name: %(service)s, quantity: 1, trace: true%(more)s}
+  - {name: %(service)s, quantity: 1, trace: true%(more)s, wandb_api_key: "%(wandb_api_key)s"}
 """
 NETWORK = "networks:\n- {src: 'edge.*', dst: 'cloud.*', delay: 2ms, rate: 100mbit, symmetric: true}\n"
 EVERYWHERE = """\
@@ -66,7 +74,7 @@ def test_its_ranks_leave_traces_and_a_report(nodes, tmp_path: Path, repository: 
     folder, artifacts = tmp_path / "s", tmp_path / "artifacts"
     folder.mkdir()
     artifacts.mkdir()
-    (folder / "layers_services.yaml").write_text(LAYERS % {"service": service, "more": more})
+    (folder / "layers_services.yaml").write_text(LAYERS % {"service": service, "more": more, **KINDS})
     (folder / "network.yaml").write_text(NETWORK)
     (folder / "workflow.yaml").write_text(workflow)
     shutil.copy(repository / "tests/scripts" / script, artifacts / "main.py")
@@ -88,9 +96,65 @@ def test_its_ranks_leave_traces_and_a_report(nodes, tmp_path: Path, repository: 
     timelines = [path.parent.name for path in archive.glob("hosts/*/timeline.json")]
     assert timelines == (["cloud-1_0"] if service == "Horovod" else [])  # of rank 0
     assert verify(archive) == ()
+    assert held(archive, run.said.encode(), kinds=GIVEN) == set()
     told = facts(archive)
     assert told["facts"]["traced"] == {"world_size": 4} and told["what_happened"] == []
     assert not any("Clocks" in sentence for sentence in told["limitations"])
     nothing_left(told["run_id"])
     assert directories(nodes, told["run_id"]) == []
     assert {node.name: seen(node) for node in nodes} == before
+
+
+IN_A_CONTAINER = """\
+- hosts: edge.torchtraining.*
+  launch:
+    - shell: "docker exec {{ _self.container_name }} sh -c 'hostname; echo $E2CDL_RUN' > {{ _self.run_dir }}/said"
+  finalize:
+    - fetch: {src: "{{ _self.run_dir }}/said", dest: "{{ working_dir }}/", flat: true}
+"""
+
+
+@contextmanager
+def daemon(node: Access, place: Path) -> Iterator[None]:
+    """While in it, docker answers on ``node``, as its owner would have it."""
+    quiet = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false")
+    folders = ("--data-root", place / "data", "--exec-root", place / "exec", "--pidfile", place / "pid")
+    argv = ["dockerd", "--storage-driver=vfs", "--group=root", *quiet, *map(str, folders)]
+    with (place / "log").open("wb") as log:
+        started = subprocess.Popen(enter(node, argv), stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            if subprocess.run(enter(node, ["docker", "version"]), capture_output=True, check=False).returncode == 0:
+                break
+            time.sleep(0.1)  # polling another program
+        yield
+    finally:
+        subprocess.run(enter(node, ["sh", "-c", f"kill $(cat {place}/pid)"]), check=True)
+        started.wait()
+
+
+@pytest.mark.skipif(shutil.which("dockerd") is None, reason="there is no dockerd on this machine: make setup-docker")
+def test_containers_on_machines_that_have_docker_go_with_the_run(nodes, tmp_path: Path, tmp_path_factory) -> None:
+    """The daemon is the machine's, and stays; on one that has none, nothing is started."""
+    folder = tmp_path / "s"
+    folder.mkdir()
+    volumes = json.dumps([f"{path}:{path}:ro" for path in ("/usr", "/etc")])
+    more = f", quantity: 1, docker: true, volumes: {volumes}"
+    layers = LAYERS.partition("- name: cloud")[0].replace(", quantity: 1", more)
+    (folder / "layers_services.yaml").write_text(layers % {"service": "TorchTraining", "more": "", **KINDS})
+    (folder / "network.yaml").write_text("networks:\n")
+    (folder / "workflow.yaml").write_text(IN_A_CONTAINER)
+    image = tiny_image.write(tmp_path / "tiny.tar")
+    words = ("deploy", folder, "--on", "static", "--inventory", inventory(nodes[:1], tmp_path / "hosts.yaml"))
+
+    run = Started(*words, "--image", image, "--archive", tmp_path / "a", log=tmp_path / "log-a")
+    assert run.ended() == 1 and "no docker daemon answers" in run.said
+    with daemon(nodes[0], tmp_path_factory.mktemp("docker")):
+        run = Started(*words, "--image", image, "--archive", tmp_path / "b", log=tmp_path / "log-b")
+        assert run.ended() == 0, run.said
+        left = subprocess.run(enter(nodes[0], ["docker", "ps", "--all", "--quiet"]), capture_output=True, check=True)
+    assert left.stdout == b""
+    told = facts(tmp_path / "b")
+    assert (tmp_path / "b/fetched/said").read_text().split() == ["node-1", told["run_id"]]
+    assert held(tmp_path / "b", run.said.encode(), kinds=GIVEN) == set()
+    assert directories(nodes, told["run_id"]) == []

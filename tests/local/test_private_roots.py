@@ -1,6 +1,5 @@
 """What a host writes, anywhere, is its own: this machine's files, and the other hosts', stay as they are."""
 
-import hashlib
 import os
 import pwd
 import subprocess
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine_files import listing, sums
 
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
@@ -69,27 +69,6 @@ def on(host: Access, script: str) -> str:
     return done.stdout.strip()
 
 
-def listing() -> str:
-    """Every file of the machine where nothing else writes: kind, owner, size, when it was changed, and links."""
-    argv = [
-        "find",
-        "/etc",
-        "/opt",
-        "/usr",
-        "/srv",
-        os.path.expanduser("~/.ssh"),
-        "-printf",
-        r"%p %y%m %U %s %T@ %C@ %l\n",
-    ]
-    return subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False).stdout
-
-
-def sums() -> dict[str, str]:
-    """What the machine's configuration holds."""
-    files = (Path(place, name) for place, _, names in os.walk("/etc") for name in names)
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
-
-
 def test_what_hosts_write_changes_neither_the_machine_nor_each_other(hosts: tuple[Access, ...]) -> None:
     own = [
         Path(place, "of-a-host").expanduser()
@@ -147,7 +126,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_nothing_stays_mounted_when_the_controller_is_killed(hosts: tuple[Access, ...]) -> None:
     known = {run.id for run in registry.runs()}
     mounts = Path("/proc/self/mountinfo").read_text()
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environ = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}"}
     subprocess.run([sys.executable, "-c", _KILLED], env=environ, check=False)
     (run,) = (run for run in registry.runs() if run.id not in known)
     assert destroy(run.id)

@@ -1,6 +1,7 @@
 """Published scenarios run to their end on hosts of this machine, small applications in place of theirs.
 
-Migrated by hand as ``e2c-dl migrate`` does; what else is changed, or left undone, stands in each test.
+Migrated by hand as ``e2c-dl migrate`` does; what else is changed, or left undone, stands in each test: all other tasks
+are the published ones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import tiny_image
+from planted_secrets import GIVEN, KINDS, held
 from published import STANDINS, edited, scenario
 from whole_runs import Started, facts, nothing_left
 
@@ -58,6 +60,18 @@ def trained(archive: Path, ranks: int) -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
+def reported(archive: Path, *ranks: str) -> None:
+    """Checks that the report says of each rank where its time went, and that Horovod's timeline is there."""
+    hosts = json.loads((archive / "report.json").read_text())["hosts"]
+    assert {each["host"] for each in hosts} == set(ranks)
+    for each in hosts:
+        states = each["states_s"]
+        assert sum(states.values()) == pytest.approx(each["wall_s"]) and states["compute"] > 0
+        assert states["other"] < 0.2 * each["wall_s"]
+    timeline = (archive / "hosts" / ranks[0] / "timeline.json").read_text()
+    assert "NEGOTIATE_ALLREDUCE" in timeline
+
+
 def no_key_in(archive: Path) -> None:
     for path in (each for each in archive.rglob("*") if each.is_file()):
         assert path.name != KEY
@@ -69,13 +83,18 @@ def test_bare_metal(tmp_path: Path, repository: Path, artifacts: Path) -> None:
     """xps/chifflot/8: eight ranks on four hosts.
 
     Left undone as there is nothing to do it with: the storage behind /my-spack, the C++ loader (the workflow goes on).
-    Repaired: ``cp`` of folders without ``-r``, with which its finalize fails everywhere.
+    Repaired: ``cp`` of folders without ``-r``, with which its finalize fails everywhere. Added: traces, and Horovod's
+    timeline, as other scenarios of theirs have it.
     """
     folder = scenario(repository, "dcl-experiments-scripts/xps/chifflot/8", tmp_path / "s")
     edited(
-        folder / "layers_services.yaml", ("    cluster: chetemi\n", "    cluster: chetemi\n    job_type: [deploy]\n")
-    )
-    edited(folder / "workflow.yaml", ('shell: "cp /', 'shell: "cp -r /'))
+        folder / "layers_services.yaml", ("    cluster: chetemi\n", "    cluster: chetemi\n    job_type: [deploy]\n"),
+        ("    docker: False\n", "    docker: False\n    trace: true\n"),
+    )  # fmt: skip
+    edited(
+        folder / "workflow.yaml", ('shell: "cp /', 'shell: "cp -r /'),
+        ("--output-filename /tmp", "--timeline-filename timeline.json --output-filename /tmp"),
+    )  # fmt: skip
     (folder / "network.yaml").write_text(RULE)
     before = set(Path("/etc/profile.d").iterdir())
 
@@ -85,6 +104,7 @@ def test_bare_metal(tmp_path: Path, repository: Path, artifacts: Path) -> None:
     assert started.process.wait(LIMIT_S) == 0, started.said
 
     trained(tmp_path / "a", ranks=8)
+    reported(tmp_path / "a", *(f"cloud-{host}_{slot}" for host in range(1, 5) for slot in range(2)))
     no_key_in(tmp_path / "a")
     assert verify(tmp_path / "a") == ()
     run = facts(tmp_path / "a")
@@ -166,16 +186,21 @@ def test_docker(tmp_path: Path, repository: Path, artifacts: Path) -> None:
 
     Replaced: GPUs by none; their image by an empty one that sees the host's programs and this interpreter; their data
     set and their C++ loader by files of the same names that hold nothing. The rule from all to all on one host is gone.
-    Left out: ``pip install``, which needs the internet, and which Debian's pip refuses.
+    Left out: ``pip install``, which needs the internet, and which Debian's pip refuses. Added: traces, the timeline.
     """
     folder = scenario(repository, "dcl-experiments-scripts/xps/chifflot-docker/2", tmp_path / "s")
     seen = json.dumps(mounts(Path("/usr/local"), *private_root.interpreter()))
     edited(
         folder / "layers_services.yaml",
         NESTED,
-        ("    gpu: True\n", f"    gpu: False\n    volumes: {seen}\n"),
+        ("    gpu: True\n", f"    gpu: False\n    trace: true\n    volumes: {seen}\n"),
+        ('registry_password: ""', f'registry_password: "{KINDS["registry_password"]}"'),
+        ('wandb_api_key: ""', f'wandb_api_key: "{KINDS["wandb_api_key"]}"'),
     )
-    edited(folder / "workflow.yaml", ("pip install -r requirements.txt", "test -e requirements.txt"))
+    edited(
+        folder / "workflow.yaml", ("pip install -r requirements.txt", "test -e requirements.txt"),
+        ("--output-filename /tmp", "--timeline-filename {{ _self.run_dir }}/timeline.json --output-filename /tmp"),
+    )  # fmt: skip
     (folder / "network.yaml").write_text("networks:\n")
     application = artifacts / "app/distributed-continual-learning"
     (application / "requirements.txt").write_text("")
@@ -196,5 +221,7 @@ def test_docker(tmp_path: Path, repository: Path, artifacts: Path) -> None:
     assert started.process.wait(LIMIT_S) == 0, started.said
 
     trained(tmp_path / "a", ranks=2)
+    reported(tmp_path / "a", "cloud-1_0", "cloud-1_1")
+    assert held(tmp_path / "a", started.said.encode(), kinds=GIVEN) == set()
     no_key_in(tmp_path / "a")
     nothing_left(facts(tmp_path / "a")["run_id"])

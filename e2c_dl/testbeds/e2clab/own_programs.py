@@ -26,6 +26,9 @@ from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE, IMAGE_VARIABLE, KEY
 from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.testbeds.own_programs.wrappers import MASTER_PORT, Member, Place, port_of, recorded
 
+MADE_HERE = ("local", "docker")
+"""Testbeds whose hosts are made for a run."""
+
 
 def prepare(hosts: Sequence[Any], metadata: Mapping[str, Any], *, horovod: bool = False) -> list[dict[str, Any]]:
     """Make ``hosts`` ready for a program of the user's; what each finds under ``_self``, in their order.
@@ -86,6 +89,7 @@ def _place(
         port=port_of(run_id),
         slots=int(metadata.get("slots", 1)),
         traced=bool(metadata.get("trace")),
+        is_ours=bool(run_id) and registry.load(run_id).testbed in MADE_HERE,
         container=_container(told, metadata, run_id),
         environ={name: value for name, value in marks.items() if value},
     )

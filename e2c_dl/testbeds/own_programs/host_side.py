@@ -1,7 +1,7 @@
 """What a host does by itself so that a program of the user's can train on it: ``python -m ... < place``.
 
 Writes the files of :mod:`wrappers`, starts the run's sshd, and, where the host is thrown away afterwards, leads
-``horovodrun`` and ``python`` of every login there. Prints what it did as JSON, or {"error": ...}.
+``horovodrun`` and ``python`` of every login there. Prints what it did as JSON, or, on standard error, why it could not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def set_up(place: Place) -> dict[str, object]:
     if place.traced:
         _have_traced(folder)
     _let_in(place, folder)
-    disposable = _is_disposable()
+    disposable = place.is_ours and _has_own_files()
     if disposable:
         _lead_there(place)
     if place.container is not None:
@@ -71,8 +71,8 @@ def _let_in(place: Place, folder: Path) -> None:
     _ran([sshd, "-f", str(folder / "ssh/sshd_config"), "-E", str(folder / "ssh/log")], environ)
 
 
-def _is_disposable() -> bool:
-    """Whether nobody misses the host as it was: its files are its own, and go with it."""
+def _has_own_files() -> bool:
+    """Whether what is changed goes with the host."""
     return _ran(["stat", "--file-system", "--format=%T", "/etc"]).strip() == _OVERLAY and os.access("/etc", os.W_OK)
 
 
@@ -118,8 +118,7 @@ def main() -> None:
     try:
         print(json.dumps(set_up(place_of(json.loads(base64.b64decode(sys.stdin.read()))))))
     except (TestbedError, OSError) as error:
-        print(json.dumps({"error": str(error)}))
-        sys.exit(1)
+        sys.exit(str(error))  # to standard error, which E2Clab's failure tells
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ class Place:
     port: int  # of the run's sshd, the same on all hosts
     slots: int = 1
     traced: bool = False
+    is_ours: bool = False  # thrown away afterwards, if its files are its own; False: a machine of somebody's
     container: Container | None = None  # None: the host itself trains
     environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
 

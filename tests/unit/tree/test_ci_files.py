@@ -14,6 +14,7 @@ from ci import rehearse
 from e2c_dl.cli.main import COMMANDS
 
 FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml")
+PROGRAMS = "ci/github-programs.yml"
 
 
 @pytest.fixture(params=FILES)
@@ -94,3 +95,15 @@ def test_the_archive_is_kept_whatever_comes_of_the_run(text):
         assert upload["with"]["path"].endswith("/smoke-test")
     else:
         assert job["first-light"]["artifacts"] == {"when": "always", "paths": ["$TREE/smoke-test"]}
+
+
+def test_what_the_job_of_horovod_makes_exists(repository):
+    """And is bash; the wheel that it builds is where it looks for it the next time."""
+    text = (repository / PROGRAMS).read_text()
+    steps = rehearse.steps(yaml.safe_load(text))
+    made = [word for step in steps for word in re.findall(r"\bmake ([a-z-]+)$", step.script)]
+    assert made == ["setup-horovod", "test-programs"]
+    makefile = (repository / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in made)
+    assert all(subprocess.run(["bash", "-n", "-c", step.script], check=False).returncode == 0 for step in steps)
+    assert text.count("e2c-dl-cache") == 4
