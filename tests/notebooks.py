@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import io
 import json
 import os
 import pprint
@@ -53,9 +54,18 @@ def shown(value: Any, number: int) -> list[Cell]:
     if value is None:
         return []
     data = {"text/plain": pprint.pformat(value, width=100, sort_dicts=False).splitlines(keepends=True)}
-    if hasattr(value, "_repr_png_"):
-        data = {"image/png": base64.b64encode(value._repr_png_()).decode(), "text/plain": ["<Figure>"]}
+    if hasattr(value, "savefig"):
+        data = {"image/png": base64.b64encode(_png(value)).decode(), "text/plain": ["<Figure>"]}
     return [{"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": data}]
+
+
+def _png(figure: Any) -> bytes:
+    """``figure`` as a notebook shows it: as it draws itself, else as matplotlib does, small."""
+    if hasattr(figure, "_repr_png_"):
+        return bytes(figure._repr_png_())
+    place = io.BytesIO()
+    figure.savefig(place, format="png", dpi=72, bbox_inches="tight", metadata={"Software": None})
+    return place.getvalue()
 
 
 def make_runs(scenario: Path, folder: Path) -> None:

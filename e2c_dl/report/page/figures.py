@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -21,10 +22,13 @@ from e2c_dl.diagnosis.states import State
 from e2c_dl.report import colours
 from e2c_dl.report.words import named
 
+READABLE_ON_PHONE = 0.2
 ROW_PX = 34
 FRAME_PX = 92
 READABLE_SHARE = 0.07  # of the longest bar: narrower pieces carry no text
 BARS = 10  # further down hardly anything is saved
+NARROW_NAME = 20  # characters of a line of an element's name on a phone
+SAVED = "seconds saved if twice as fast"
 
 
 def label(text: str, marked: bool = False) -> str:
@@ -42,13 +46,17 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
     """A bar per worker, rank 0 on top: seconds in each state. ``culprits`` are names of hosts to mark."""
     longest = max((host.wall_s for host in hosts), default=0.0)
     rows = list(range(len(hosts)))  # numbers, not names: equal categories would be one bar
-    figure = go.Figure()
+    figure, texts = go.Figure(), []
     for state in State:
         spent = [host.states_s.get(state, 0.0) for host in hosts]
         share = [
             formatting.percent(s / host.wall_s) if host.wall_s else "" for s, host in zip(spent, hosts, strict=True)
         ]
-        shown = [text if s > READABLE_SHARE * longest else "" for s, text in zip(spent, share, strict=True)]
+        shown, on_phone = (
+            [text if s > least * longest else "" for s, text in zip(spent, share, strict=True)]
+            for least in (READABLE_SHARE, READABLE_ON_PHONE)
+        )
+        texts.append((shown, on_phone))
         hover = [
             f"{literal(host.host)}: {formatting.seconds(s)} {state.value}, {p}"
             for host, s, p in zip(hosts, spent, share, strict=True)
@@ -62,7 +70,8 @@ def states(hosts: Sequence[HostSummary], culprits: Collection[str] = ()) -> Any:
     figure.update_layout(barmode="stack", bargap=0.28, height=FRAME_PX + ROW_PX * max(1, len(hosts)))
     figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", fixedrange=True, showgrid=False)
     figure.update_xaxes(title="seconds of training", rangemode="tozero")
-    return framed(figure)
+    wide, narrow = ({"text": list(each)} for each in zip(*texts, strict=True))
+    return framed(by_width(figure, wide=wide, wide_layout={}, narrow=narrow, narrow_layout={}))
 
 
 def bottlenecks(report: Report) -> Any:
@@ -71,17 +80,15 @@ def bottlenecks(report: Report) -> Any:
     whole_s = report.run_s or math.inf
     blamed = report.blamed
     rows = list(range(len(shown)))
+    seconds = [("" if b.replayed else "at most ") + formatting.seconds(b.saved_s) for b in shown]
+    said = [f"{each}  ({formatting.percent(b.saved_s / whole_s)})" for each, b in zip(seconds, shown, strict=True)]
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
         y=rows,
         x=[b.saved_s for b in shown],
         marker_color=[colours.CULPRIT if b.element in blamed else colours.STATES[State.COMPUTE] for b in shown],
-        text=[
-            f"{'' if b.replayed else 'at most '}{formatting.seconds(b.saved_s)}  "
-            f"({formatting.percent(b.saved_s / whole_s)})"
-            for b in shown
-        ],
+        text=said,
         textposition="outside",
         cliponaxis=False,  # the longest bar's text stands beyond the axis
         hovertext=[_hover(b) for b in shown],
@@ -92,8 +99,15 @@ def bottlenecks(report: Report) -> Any:
     widest = max((b.saved_s for b in shown), default=0.0)
     figure.update_layout(bargap=0.35, height=FRAME_PX + ROW_PX * max(1, len(shown)))
     figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", fixedrange=True, showgrid=False)
-    figure.update_xaxes(title="seconds saved if twice as fast", range=[0, widest * 1.25 or 1.0], fixedrange=True)
-    return framed(figure)
+    figure.update_xaxes(title=SAVED, range=[0, widest * 1.25 or 1.0], fixedrange=True)
+    folded = ["<br>".join(label(part, b.element in blamed) for part in wrap(_name(b), NARROW_NAME)) for b in shown]
+    return framed(
+        by_width(
+            figure,
+            wide={"text": [said]}, wide_layout={"yaxis.ticktext": names, "xaxis.title.text": SAVED},
+            narrow={"text": [seconds]}, narrow_layout={"yaxis.ticktext": folded, "xaxis.title.text": "seconds saved"},
+        )
+    )  # fmt: skip
 
 
 def _name(one: SpeedUp) -> str:
@@ -130,6 +144,15 @@ def progress(rows: Sequence[Progress]) -> Any:
     scale = {"tickformat": ".0%", "range": [0, 1.04], "dtick": 0.2, "showgrid": False}
     figure.update_yaxes(title="accuracy", **scale, secondary_y=True)
     return framed(figure)
+
+
+def by_width(
+    figure: Any, *, wide: Mapping[str, Any], wide_layout: Mapping[str, Any], narrow: Mapping[str, Any],
+    narrow_layout: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """``figure`` itself, which tells the page's script what its traces and layout are on a wide page and on a phone."""
+    told = {"wide": {"trace": wide, "layout": wide_layout}, "narrow": {"trace": narrow, "layout": narrow_layout}}
+    return figure.update_layout(meta={"by_width": told})
 
 
 def framed(figure: Any) -> Any:

@@ -143,7 +143,7 @@ def _figures(source: Source) -> list[str]:
     if report.bottlenecks:
         bars = embedded("bottlenecks", figures.bottlenecks(report), "Seconds saved if twice as fast")
         made.append(sections.section(*sections.SPEED_UPS, bars))
-    if source.progress:
+    if any(row.loss is not None or row.accuracy is not None for row in source.progress):  # of shapes there is neither
         curves = embedded("progress", figures.progress(source.progress), "Loss and accuracy")
         made.append(sections.learning(source.progress, curves))
     return made

@@ -7,7 +7,8 @@ import notebooks
 import pytest
 import simulated_scenario
 
-MOST_BYTES = 80_000
+MOST_BYTES = 110_000
+A_SCREEN = 30  # lines
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,11 @@ def test_its_cells_run(notebook: notebooks.Cell, tmp_path: Path) -> None:
     assert values[0] == ("finished", ("cloud-1", "edge-1", "edge-2"))
     assert all(value is not None for value in values)
     assert values[-1]._repr_png_().startswith(b"\x89PNG")
+    figures = [
+        cell for cell, value in zip(notebooks.code_cells(notebook), values, strict=True) if hasattr(value, "savefig")
+    ]
+    assert len(figures) == 4
+    assert sum(len(cell["source"]) for cell in figures[:3]) <= A_SCREEN
     assert (tmp_path / "states.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -165,6 +165,19 @@ def test_it_fits_a_phone_and_follows_a_finger(opened: Callable[..., Any], page_p
     assert window(page)[1] - window(page)[0] == pytest.approx(before[1] - before[0], rel=1e-3)
 
 
+def test_what_bars_say_stays_on_a_phone(opened: Callable[..., Any], page_path: Path) -> None:
+    page = opened(page_path, PHONE)
+    scroll_past(page)
+    cut = """id => [...document.querySelectorAll(id + " text")]
+        .map(text => [text.textContent, text.getBoundingClientRect()])
+        .filter(([, box]) => box.width && (box.left < 0 || box.right > innerWidth)).map(([text]) => text)"""
+    for figure in ("#bottlenecks", "#states"):
+        assert page.evaluate(cut, figure) == []
+    assert page.locator("#bottlenecks").get_by_text("seconds saved", exact=True).count() == 1
+    page.set_viewport_size(DESKTOP)
+    page.locator("#bottlenecks").get_by_text("seconds saved if twice as fast").wait_for()
+
+
 def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], written: Callable[[Source], Path]) -> None:
     source = sample.source()
     activity = source.diagnosis.activity

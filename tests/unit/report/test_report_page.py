@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sample_report as sample
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
+from e2c_dl.archive.records import Progress
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive
 from e2c_dl.diagnosis.diagnose import Diagnosis
@@ -25,6 +27,7 @@ from e2c_dl.report.page import figures, html, style
 from e2c_dl.report.page.html import Source, build, write_report
 from e2c_dl.report.page.packed import unpacked
 
+MOST_BYTES = 5_000_000  # a page is sent by mail
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&$x$"
 
 
@@ -263,3 +266,18 @@ def test_a_picture_is_drawn_at_its_size(tmp_path: Path, source: Source) -> None:
     assert (int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")) == (1600, 900)
     with pytest.raises(ArchiveError, match="cannot be written"):
         images.picture(wild.diagnosis.report, (), "x", tmp_path / "absent" / "run.png")
+
+
+def test_it_is_small_enough_to_be_sent() -> None:
+    assert len(build(sample.source()).encode()) < MOST_BYTES
+
+
+def test_where_nothing_was_learned_no_curve_is_drawn() -> None:
+    source = sample.source()
+    assert 'id="progress"' in build(source)
+    nothing = tuple(replace_progress(row) for row in source.progress)
+    assert 'id="progress"' not in build(replace(source, progress=nothing))
+
+
+def replace_progress(row: Progress) -> Progress:
+    return msgspec.structs.replace(row, loss=None, accuracy=None)

@@ -91,8 +91,13 @@ async function plot(place) {
   await fit();
 }
 
-// Labels that would cover each other on a narrow page are shown where there is room; the table beside the figure has them, too.
+// A narrow page has smaller type, and shorter texts where a figure tells them. Labels that would cover each other are
+// shown where there is room; the table beside the figure has them, too.
 async function relabelled(place) {
+  const narrow = place.clientWidth < 480, told = place.layout.meta && place.layout.meta.by_width;
+  const sizes = { "legend.font.size": narrow ? 11 : 13, "xaxis.title.font.size": narrow ? 12 : 13, "yaxis.tickfont.size": narrow ? 11 : 13 };
+  const ask = told ? told[narrow ? "narrow" : "wide"] : { trace: {}, layout: {} };
+  await Plotly.update(place, ask.trace, { ...sizes, ...ask.layout });
   for (const [index, trace] of place.data.entries()) {
     if (!trace.meta || !trace.meta.least_px) continue;
     const visible = place.clientWidth >= trace.meta.least_px;
