@@ -179,9 +179,40 @@ def diloco(model: Any, training: Training, stack: ExitStack, *, period: int, rat
     return model, inner.step
 
 
+def powersgd(model: Any, training: Training, stack: ExitStack, *, rank: int) -> Program:
+    """DistributedDataParallel under torch's powerSGD_hook, from the first iteration on."""
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    state = PowerSGDState(process_group=None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
+    state.iter = state.start_powerSGD_iter  # it would begin with plain all-reduce
+    parallel = DistributedDataParallel(model)
+    parallel.register_comm_hook(state, powerSGD_hook)
+    return parallel, optimizer_of(model, training).step
+
+
+def square() -> Any:
+    """A model of digits with one square matrix: 64 pixels to 64 features, means of which are the scores."""
+    import torch
+
+    torch.manual_seed(1)
+    wide = torch.nn.Linear(64, 64, bias=False)
+    return torch.nn.Sequential(torch.nn.Flatten(), wide, torch.nn.Tanh(), torch.nn.AdaptiveAvgPool1d(10))
+
+
+def first_right(columns: int, rank: int, dtype: Any) -> np.ndarray:
+    """The random matrix that powerSGD_hook begins with, of one tensor."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(np.random.RandomState(0).randint(1_000_000_000))
+        return torch.randn(columns, rank, dtype=torch.float64).numpy()
+
+
 PROGRAMS: dict[str, Callable[..., Program]] = {
     "ddp": ddp,
     "post_local_sgd": post_local_sgd,
     "hierarchical": hierarchical,
     "diloco": diloco,
+    "powersgd": powersgd,
 }

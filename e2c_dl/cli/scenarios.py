@@ -14,7 +14,7 @@ from e2c_dl.cli import options
 
 if TYPE_CHECKING:
     from e2c_dl.drivers.virtual.foreseen import LinkUse
-    from e2c_dl.scenario.model import Scenario
+    from e2c_dl.scenario.model import Scenario, Training
 
 _MOST_ROWS, _MOST_UNUSED = 12, 6
 
@@ -72,7 +72,7 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     how = (
         f"{loaded.program} on {count(len(ranks), 'host')}, by a program of its own"
         if training is None
-        else f"{training.strategy} over {len(ranks)} ranks for {training.ends.described()}"
+        else f"{training.strategy} over {len(ranks)} ranks for {training.ends.described()}{_compressed(training)}"
     )
     click.echo(
         f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; {how}"
@@ -81,6 +81,12 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
         click.echo(f"{testbed}: {line}")
     if use is not None:
         _tell_use(loaded, use)
+
+
+def _compressed(training: Training) -> str:
+    from e2c_dl.strategies.compression import NONE
+
+    return "" if training.compression == NONE else f", what it sends as {training.compression}"
 
 
 def _as_json(scenario: Scenario, use: LinkUse | None) -> dict[str, object]:
@@ -135,6 +141,8 @@ def strategies(as_json: bool) -> None:
     from dataclasses import asdict
 
     from e2c_dl.strategies import describe, names
+    from e2c_dl.strategies.compression import COMPRESSORS
+    from e2c_dl.strategies.seam import settings_of
 
     found = [describe(name) for name in names()]
     if as_json:
@@ -144,3 +152,8 @@ def strategies(as_json: bool) -> None:
         click.echo(f"{each.name}{' (asynchronous)' if each.asynchronous else ''}\n    {each.title}")
         for key, default in each.settings.items():
             click.echo(f"    {key}: {json.dumps(default)}")  # as YAML has it, too
+    click.echo("\ncompression: of what any of them sends, with its compression_settings")
+    for name, made in COMPRESSORS.items():
+        click.echo(f"{name}\n    {(made.__doc__ or '').replace('`', '')}")
+        for key, default in settings_of(made).items():
+            click.echo(f"    {key}: {json.dumps(default)}")

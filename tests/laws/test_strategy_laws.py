@@ -25,6 +25,9 @@ from e2c_dl.worlds.trained import TrainedModel
 SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "allreduce": [{"tree_below_bytes": 30}, {"tree_below_bytes": 1 << 30}],
     "adpsgd": [{"route_around": True}],
+    "butterfly": [{"period": 1}],
+    "fastlinks": [{"period": 2, "gap": 0.5}],
+    "powersgd": [{"rank": 1}],
     "diloco": [{"period": 3}, {"period_within": 1, "period_between": 3}],
     "hop": [
         {"backup_workers": 0},
@@ -41,6 +44,7 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
 CASES = [(name, chosen) for name in strategies.names() for chosen in [{}, *SETTINGS.get(name, [])]]
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]
 SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if not strategies.load(name)(**chosen).asynchronous]
+WHATEVER_SPEEDS = [(name, chosen) for name, chosen in SYNCHRONOUS if not strategies.load(name).adapts_to_links]
 LAYERS = ("edge", "fog", "cloud")
 ITERATIONS = 6
 
@@ -161,7 +165,7 @@ def computed_alike(name: str, chosen: dict[str, Setting], size: int, seed: int) 
     return trained([1.0] * size, seed) == trained([9.0] + [1.0] * (size - 1), seed + 1)
 
 
-@pytest.mark.parametrize(("name", "chosen"), SYNCHRONOUS, ids=str)
+@pytest.mark.parametrize(("name", "chosen"), WHATEVER_SPEEDS, ids=str)
 @given(size=st.integers(2, 5), seed=st.integers(0, 10_000))
 @settings(max_examples=5, deadline=None)
 def test_speeds_do_not_matter_to_what_is_computed(name: str, chosen: dict[str, Setting], size: int, seed: int) -> None:

@@ -25,13 +25,21 @@ LAYERS = ("edge", "edge", "fog", "fog")
 MORE: list[tuple[str, dict[str, Setting]]] = [
     ("allreduce", {"tree_below_bytes": 1 << 20}),
     ("diloco", {"period": 3}),
+    ("fastlinks", {"gap": 1.0}),  # all links, however fast
     ("hop", {"backup_workers": 0}),
     ("localsgd", {"period_within": 1, "period_between": 3}),
     ("parameterserver", {"server": 2}),
     ("prague", {"groups": "static"}),
 ]
+
+
+def decided_by_speeds(name: str) -> bool:
+    """Whether what a strategy computes is not the same in every run."""
+    return strategies.load(name).asynchronous or strategies.load(name).adapts_to_links
+
+
 OWN = [(name, dict(strategies.load(name).exact_with or {})) for name in strategies.names()]
-SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if not strategies.load(name).asynchronous] + MORE
+SYNCHRONOUS = [(name, chosen) for name, chosen in OWN if not decided_by_speeds(name)] + MORE
 
 
 def live(path: Path, name: str, chosen: dict[str, Setting], batching: str = "fixed") -> list[Quadratic]:

@@ -15,6 +15,7 @@ import torch_programs
 
 from e2c_dl import strategies
 from e2c_dl.scenario.training import default_training
+from e2c_dl.strategies import powersgd
 from e2c_dl.training.compute import TorchCompute
 
 pytestmark = [pytest.mark.usefixtures("deterministic_torch"), pytest.mark.local]
@@ -88,6 +89,16 @@ def test_local_sgd_in_layers_equals_torchs_hierarchical_averaging(tmp_path: Path
     same(ours, torch_programs.run(tmp_path, "hierarchical", training, periods={"2": 2, "6": 4}))
     assert not np.allclose(ours[0], ours[2])
     assert np.array_equal(ours[0], ours[1])
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_powersgd_equals_torchs_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    training = dataclasses.replace(TRAINING, model="torch_programs:square", batch_sizes=(8, 8), iterations=30)
+    monkeypatch.setattr(powersgd, "first_right", torch_programs.first_right)
+    ours = trained(tmp_path, "powersgd", {"rank": rank}, training)
+    theirs = torch_programs.run(tmp_path, "powersgd", training, rank=rank)
+    assert difference(ours[0], theirs[0]) <= 1e-9  # factors are orthogonalised in another way
+    assert difference(ours[0], trained(tmp_path, "allreduce", {}, training)[0]) > 1e-3
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torchft") is None, reason="needs torchft: pip install torchft")

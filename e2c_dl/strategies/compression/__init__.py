@@ -1,8 +1,12 @@
 """Compressors: what strategies send, in fewer bytes. Each wraps a Worker, for any strategy.
 
-==========  ==================================
-``none``    messages as they are
-==========  ==================================
+============  ==========================================================================================
+``none``      messages as they are
+``fp16``      halves, scaled so that none overflows; 2 bytes an entry
+``int8``      whole numbers, scaled by blocks of entries; 1 byte an entry
+``topk``      the largest share of entries; of what is added alone, the rest follows later
+``powersgd``  the product of two thin matrices; of what is added alone, the rest follows later
+============  ==========================================================================================
 """
 
 from __future__ import annotations
@@ -14,11 +18,19 @@ from types import MappingProxyType
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Worker
 from e2c_dl.strategies.compression.compressing import Compressing, Compressor
+from e2c_dl.strategies.compression.powersgd import PowerSGD
+from e2c_dl.strategies.compression.rounding import Bytes, Halves
+from e2c_dl.strategies.compression.topk import TopK
 
 __all__ = ["COMPRESSORS", "NONE", "Compressing", "Compressor", "compressed"]
 
 NONE = "none"
-COMPRESSORS: Mapping[str, type[Compressor]] = MappingProxyType({})
+COMPRESSORS: Mapping[str, type[Compressor]] = MappingProxyType({
+    "fp16": Halves,
+    "int8": Bytes,
+    "powersgd": PowerSGD,
+    "topk": TopK,
+})  # fmt: skip
 """By name, but for none. The keyword-only parameters of a class are its settings."""
 
 
