@@ -56,6 +56,7 @@ class Platform:
     user: str = "root"
     password: str = "not-a-secret-of-anybody"
     states: Sequence[str] = ("waiting", "launching", "running")
+    started_at: float | None = None  # of jobs that run: Unix time; they have half an hour from then on
     missing: int = 0  # nodes fewer than asked for
     refused: Sequence[set[str]] = ()
     broken: dict[str, int | str] = field(default_factory=dict)
@@ -197,6 +198,7 @@ class Platform:
         return {
             "uid": job.uid, "user": self.user, "state": job.state, "site_uid": job.site, "name": job.asked["name"],
             "types": job.asked["types"], "queue": job.asked["queue"], "walltime": 1800, "scheduled_at": 1800000000,
+            "started_at": self.started_at if job.state == "running" else None,
         }  # fmt: skip
 
     def _looked_at(self, job: Job) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from e2c_dl.campaign.hosts.life import Signs, Silence
 from e2c_dl.campaign.request import Request
 from e2c_dl.campaign.underway import Underway, there
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError
+from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed, TestbedRun
 from e2c_dl.testbeds.e2clab.experiment import Session
 
@@ -96,7 +97,10 @@ class Campaign(Underway):
         packed = None if self.session is None else self.session.finalize_dir / layout.HOSTS
         accesses = {access.name: access for access in self.the_testbed.accesses}
         silent = frozenset(accesses) if not over_ssh else self.gone
-        return Source(packed=packed, state_dir=self.the_testbed.state_dir, accesses=accesses, silent=silent)
+        return Source(
+            packed=packed, state_dir=self.the_testbed.state_dir, accesses=accesses, silent=silent,
+            lasting=catalogue.keeps_hosts(self.request.testbed),
+        )  # fmt: skip
 
     def keep(self, kept: Iterable[Kept]) -> None:
         """What ``release`` leaves where it is."""

@@ -74,7 +74,8 @@ class Leftover(Underway):
         run = self.registered
         if run is None:
             return None
-        return Source(packed=None, state_dir=run.directory, accesses={each.name: each for each in run.hosts})
+        accesses, lasting = {each.name: each for each in run.hosts}, catalogue.keeps_hosts(run.testbed)
+        return Source(packed=None, state_dir=run.directory, accesses=accesses, lasting=lasting)
 
 
 def finish(run_id: str, console: Console, archive: Path | None = None) -> Path:
@@ -204,7 +205,7 @@ def gathered(leftover: Leftover) -> None:
     kept = gather(hosts, source, leftover.archive_path)
     leftover.kept = {each.host: each for each in kept}
     leftover.late = tuple(host for host in uncollected or () if host not in leftover.kept)
-    registry.changed(run, details={registry.UNCOLLECTED: {each.host: each.where for each in kept}})
+    registry.changed(run, details={registry.UNCOLLECTED: {each.host: each.where for each in kept if each.where}})
     for each in kept:
         leftover.console.say(each.sentence(run.id))
     if kept:

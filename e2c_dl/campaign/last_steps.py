@@ -45,10 +45,15 @@ def collected(campaign: Campaign) -> None:
             host_records(campaign.archive_path, host).write_ending(ending)
     if campaign.kept:
         names = ", ".join(each.host for each in campaign.kept.values())
-        why = f"not all of what {names} left is in the archive; `e2c-dl collect {testbed.run_id}` fetches it"
-        failures.append(ArchiveError(why))
+        fetched = f"; `e2c-dl collect {testbed.run_id}` fetches it" if _stays(campaign.kept) else ""
+        failures.append(ArchiveError(f"not all of what {names} left is in the archive{fetched}"))
     if failures:
         raise failures[0]
+
+
+def _stays(kept: Mapping[str, Kept]) -> dict[str, str]:
+    """Host -> where what was not gathered of it can still be fetched."""
+    return {host: each.where for host, each in kept.items() if each.where is not None}
 
 
 def _stop_workers(campaign: Campaign) -> None:
@@ -99,7 +104,7 @@ def release(campaign: Campaign) -> None:
     for each in (campaign.kept or {}).values():
         campaign.console.say(each.sentence(testbed.run_id))
     with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
-        if campaign.kept:
+        if campaign.kept and _stays(campaign.kept):
             whatever_fails.callback(_know_what_is_kept, campaign.kept, testbed)  # again: there may be room by then
         whatever_fails.callback(_give_back_or_keep, campaign, testbed)
         if campaign.kept is not None:
@@ -124,7 +129,7 @@ def _tidy(campaign: Campaign) -> None:
 
 def _know_what_is_kept(kept: Mapping[str, Kept], testbed: TestbedRun) -> None:
     """On record before anything is removed: `e2c-dl collect` and `destroy` go by it."""
-    places = {host: each.where for host, each in kept.items()}
+    places = _stays(kept)
     try:
         registry.changed(registry.load(testbed.run_id), details={registry.UNCOLLECTED: places})
     except OSError:

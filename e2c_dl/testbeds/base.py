@@ -150,7 +150,7 @@ class TestbedRun(Protocol):
         """Put the whole emulated topology in force at once, as it is before training. Raises: EmulationError."""
 
     def emulation_failure(self) -> str | None:
-        """Why the emulation is no longer in force; None while it is."""
+        """Why training cannot go on: the emulation is no longer in force, or hosts are soon gone; None while it can."""
 
     def endings(self) -> Mapping[str, HostEnding]:
         """Hosts that ended so far, before they were released, and how; those of other machines cannot be seen."""

@@ -31,6 +31,7 @@ class _Kind:
     required: tuple[str, ...] = ()
     elsewhere: bool = False  # its hosts are other machines, with an installation of their own
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
+    keeps: bool = True  # hosts can be kept for what could not be collected
     foreseen: str = ""  # module whose ``foreseen(scenario)`` says what would be reserved
 
 
@@ -62,6 +63,7 @@ _KINDS = {
         cleanup="e2c_dl.testbeds.grid5000.cleanup",
         options=("wait",),
         elsewhere=True,
+        keeps=False,  # a reservation is too dear
         foreseen="e2c_dl.testbeds.grid5000.testbed",
     ),
 }
@@ -108,6 +110,11 @@ def enter(name: str) -> None:
     entry = _entry(name)
     if entry.entrance:
         importlib.import_module(entry.entrance).enter()
+
+
+def keeps_hosts(name: str) -> bool:
+    """Whether what could not be collected stays on the hosts of testbed ``name`` when a run is released."""
+    return name not in _KINDS or _KINDS[name].keeps  # of a run that another version began, that is not known
 
 
 def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:

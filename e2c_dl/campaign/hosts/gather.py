@@ -37,14 +37,16 @@ NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A host whose files are not all in the archive: ``why``, and ``where`` they still are."""
+    """A host whose files are not all in the archive: ``why``, and ``where`` they still are; None: nowhere for long."""
 
     host: str
-    where: str  # a path on this machine, or USER@ADDRESS:PATH
+    where: str | None  # a path on this machine, or USER@ADDRESS:PATH
     why: str
 
     def sentence(self, run_id: str) -> str:
         """For people, with what to do."""
+        if self.where is None:
+            return f"not all of what {self.host} left is in the archive ({self.why}); the rest is lost with its node"
         fetch = f"`e2c-dl collect {run_id}` fetches it from there"
         return f"not all of what {self.host} left is in the archive ({self.why}); it is kept in {self.where}: {fetch}"
 
@@ -57,6 +59,7 @@ class Source:
     state_dir: Path  # the run's own: what lies below is on this machine
     accesses: Mapping[str, Access]
     spent: bool = True  # what was fetched is the run's own, and is removed once it is unpacked
+    lasting: bool = True  # what is not gathered stays on the hosts, to be fetched later
     silent: frozenset[str] = frozenset()  # hosts that are not asked: of them, only what is on this machine is taken
 
     def run_dir(self, host: str) -> Path | None:
@@ -65,9 +68,11 @@ class Source:
         path = None if access is None else Path(access.run_dir)
         return path if path is not None and path.is_relative_to(self.state_dir) else None
 
-    def where(self, host: str) -> str:
-        """For people."""
+    def where(self, host: str) -> str | None:
+        """For people; None where it does not stay."""
         access, here = self.accesses.get(host), self.run_dir(host)
+        if not self.lasting:
+            return None
         return str(here) if here or access is None else f"{access.user}@{access.address}:{access.run_dir}"
 
 

@@ -58,6 +58,9 @@ _PRIVATE = (
     ("e2clab.experiment", "Experiment"),
     ("e2clab.services", "Service"),
     ("enoslib.config", "_config"),
+    ("enoslib.infra.enos_g5k.g5k_api_utils", "_api_client"),  # these three, ``reservation`` replaces or reads
+    ("enoslib.infra.enos_g5k.provider", "deploy_with_retries"),
+    ("enoslib.infra.enos_g5k.provider", "PROD_VLAN_ID"),
     *((module, "get_available_services") for module in _LISTS_SERVICES),
 )
 _LOGGERS = ("", "e2clab", "enoslib")  # the first is the root

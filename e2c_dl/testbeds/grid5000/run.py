@@ -101,6 +101,10 @@ class Grid5000Run(MachinesRun):
             if node.address.endswith(f".{site}.grid5000.fr")
         }
 
+    def emulation_failure(self) -> str | None:
+        """Why training has to end: the walltime is near."""
+        return None if self._watch is None else self._watch.closing
+
     def end_emulation(self) -> tuple[str, ...]:
         """What was measured of the nodes' power is fetched; why not, in a sentence."""
         try:

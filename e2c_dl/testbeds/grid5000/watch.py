@@ -1,7 +1,7 @@
 """A look at the run's jobs from time to time, by a thread of its own: nodes of a job that is over are gone.
 
-Grid'5000 takes them back at the walltime, in the middle of whatever they do. An API that does not answer says nothing
-about the nodes, so that it is asked again.
+Grid'5000 takes them back at the walltime, in the middle of whatever they do, traces and all. So a run is told to end
+while there is time to fetch these. An API that does not answer says nothing about the nodes: it is asked again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.testbeds.grid5000.api import RUNNING, Api
 
 LOOK_EVERY_S = 10.0
+FETCHING_S, FETCHING = 300.0, 0.1
+"""What is left of a walltime for collecting: so many seconds, or that part of it if it is less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,17 @@ class JobWatch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="jobs", daemon=True)
         self._ended: dict[str, Ended] = {}
+        self._closing: str | None = None
 
     @property
     def ended(self) -> Mapping[str, Ended]:
         """Site -> how its job ended, as far as that was seen."""
         return dict(self._ended)
+
+    @property
+    def closing(self) -> str | None:
+        """Why training has to end now, in a sentence; None while there is time."""
+        return self._closing
 
     def start(self) -> None:
         self._thread.start()
@@ -50,9 +58,12 @@ class JobWatch:
         """Look once."""
         for site, uid in self._jobs:
             try:
-                state = self._api.job(site, uid)["state"]
+                job = self._api.job(site, uid)
             except (InputError, TestbedError):
                 continue  # of the job, that says nothing
+            state = job["state"]
+            if state == RUNNING and self._closing is None:
+                self._closing = _closing(site, uid, job.get("started_at"), job.get("walltime"))
             if state != RUNNING and site not in self._ended and not self._stop.is_set():
                 reason = (
                     f"its job {uid} at {site} is over ({state}): the walltime of {self._walltime} was, or somebody "
@@ -63,3 +74,15 @@ class JobWatch:
     def _look_on(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
             self.look()
+
+
+def _closing(site: str, uid: int, begun_s: object, walltime_s: object) -> str | None:
+    if not isinstance(begun_s, (int, float)) or not isinstance(walltime_s, (int, float)):
+        return None  # the job's end is not told
+    left_s = begun_s + walltime_s - time.time()
+    if left_s > min(FETCHING_S, FETCHING * walltime_s):
+        return None
+    return (
+        f"job {uid} of {site} ends in {max(0.0, left_s):.0f} s, at its walltime: training was stopped while what it "
+        "traced can still be fetched; ask for a longer walltime, or for fewer iterations"
+    )

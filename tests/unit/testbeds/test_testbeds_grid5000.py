@@ -1,6 +1,7 @@
 """What is asked of Grid'5000, by whom, and what is made of its answers; loopback, without any host."""
 
 import shlex
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -188,6 +189,17 @@ def test_a_job_that_is_over_takes_its_hosts_and_an_api_that_is_silent_does_not(a
     api.end_jobs()
     watch.look()
     assert "job 1000 at lille is over (terminated): the walltime of 01:00:00" in watch.ended["lille"].reason
+
+
+@pytest.mark.parametrize(("left_s", "closing"), [(1700, False), (200, False), (170, True), (-5, True)])
+def test_training_ends_while_there_is_time_to_fetch_what_it_traced(api, home, left_s, closing):
+    api.states, api.started_at = ["running"], time.time() - 1800 + left_s
+    asked = {"name": "n", "types": [], "queue": "default", "resources": "{cluster='chifflot'}/nodes=1,walltime=1"}
+    api.post(["sites", "lille", "jobs"], asked)
+    watch = JobWatch(Api(account.load(home)), [("lille", 1000)], "00:30:00")
+    watch.look()
+    assert (watch.closing is not None) is closing
+    assert watch.closing is None or "at its walltime: training was stopped while what it traced can" in watch.closing
 
 
 def test_energy_is_what_wattmetres_measured(api, home):

@@ -8,6 +8,7 @@ import time
 import pytest
 from grid5000_api import HANG, NONSENSE, Platform, serving
 
+from e2c_dl.campaign import finish
 from e2c_dl.campaign.request import Request
 from e2c_dl.campaign.run import run
 from e2c_dl.errors import E2cDlError, InputError, Interrupted, TestbedError
@@ -215,5 +216,6 @@ def test_after_kill_9_while_a_job_waits_destroy_deletes_it(site):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     (dead,) = registry.dead_runs()
-    assert "job 1000 of rennes" in catalogue.destroy(dead)
+    assert "job 1000 of rennes" in finish.end(dead, site.console, asked=False)  # as `e2c-dl destroy`
     assert site.api.up() == [] and registry.runs() == ()
+    assert site.told["outcome"] == "failed" and "its controller was killed" in " ".join(site.told["what_happened"])
