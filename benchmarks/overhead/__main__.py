@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -23,6 +24,9 @@ LONGEST_PERCENT, OWN_US, SPAN_US, MOST_BYTES = 0.5, 100.0, 2.0, 10_000
 SHORTEST_MS = 50.0
 BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 us per span; 10 kB per iteration"
 DRAWS = 10_000
+FRAMEWORKS = ("ddp", "horovod")
+PAIR_S = 16.0  # a block of each kind on a calm machine
+TOLD = ("model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "hooks_us", "threads", "bytes")
 
 Blocks = Sequence[Sequence[float]]
 """Seconds of each iteration, block by block."""
@@ -30,30 +34,45 @@ Blocks = Sequence[Sequence[float]]
 
 @click.command()
 @click.option("--model", "models", multiple=True, type=click.Choice(list(MODELS)), help="Of these alone.")
-@click.option("--framework", "frameworks", multiple=True, type=click.Choice(["ddp", "horovod"]), help="Of these alone.")
+@click.option("--framework", "frameworks", multiple=True, type=click.Choice(FRAMEWORKS), help="Of these alone.")
 @click.option("--pairs", default=15, show_default=True, help="Blocks of each kind, 20 iterations each.")
+@click.option("--resume", is_flag=True, help="Keep what results/overhead.json has of as many pairs; measure the rest.")
 @written.options(pairs=2, models=["cnn"], frameworks=["ddp"])
-def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, write: bool) -> None:
+def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, resume: bool, write: bool) -> None:
     """What tracing costs: iterations with and without it, its own CPU time, what it writes."""
-    rows, missed = [], []
-    if find_spec("horovod") is None and "ddp" not in frameworks:
+    kept = _read() if resume or write else {}
+    asked = [(framework, model) for framework in frameworks or FRAMEWORKS for model in models or tuple(MODELS)]
+    if find_spec("horovod") is None and any(framework == "horovod" for framework, _ in asked):
         click.echo("Horovod is not installed (`e2c-dl horovod install`): not measured")
-    for framework in frameworks or ("ddp", "horovod"):
-        if framework == "horovod" and find_spec("horovod") is None:
-            continue
-        for model in models or tuple(MODELS):
-            row = judged(model, framework, run(model, framework, pairs, seed=len(rows)))
-            click.echo(json.dumps({name: row[name] for name in ("model", "framework", "on", "own_us", "bytes")}))
-            rows.append(row)
-            missed += row["missed"]
-    text = table(rows)
-    click.echo(text)
-    if write:
-        written.write(
-            "overhead", title="What tracing costs a script", text=text, values={"rows": rows}, repeats=pairs,
-            missed=missed,
-        )  # fmt: skip
-    written.conclude(BAR, missed=missed)
+        asked = [job for job in asked if job[0] != "horovod"]
+    left = [job for job in asked if not (resume and kept.get(job, {}).get("pairs") == pairs)]
+    click.echo(f"{len(left)} of {len(asked)} jobs to measure, about {math.ceil(len(left) * pairs * PAIR_S / 60)} min")
+    for number, (framework, model) in enumerate(left):
+        row = judged(model, framework, run(model, framework, pairs, seed=number)) | {"pairs": pairs}
+        kept[framework, model] = row
+        click.echo(json.dumps({name: row[name] for name in TOLD}))
+        if write:
+            _write(kept, pairs)
+    rows = [kept[job] for job in asked]
+    click.echo(table(rows))
+    written.conclude(BAR, missed=[sentence for row in rows for sentence in row["missed"]])
+
+
+def _read() -> dict[tuple[str, str], dict[str, Any]]:
+    path = written.RESULTS / "overhead.json"
+    if not path.is_file():
+        return {}
+    return {(row["framework"], row["model"]): row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def _write(kept: Mapping[tuple[str, str], Mapping[str, Any]], pairs: int) -> None:
+    """After each job: who is interrupted goes on with ``--resume``."""
+    rows = [kept[job] for job in sorted(kept)]
+    missed = [sentence for row in rows for sentence in row["missed"]]
+    written.write(
+        "overhead", title="What tracing costs a script", text=table(rows), values={"rows": rows}, repeats=pairs,
+        missed=missed,
+    )  # fmt: skip
 
 
 def run(model: str, framework: str, pairs: int, seed: int) -> dict[str, Any]:
@@ -112,7 +131,8 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
         missed.append(f"{where}: iterations of {iteration_ms:.0f} ms are too short to judge by")
     return {
         "model": model, "framework": framework, "iteration_ms": round(iteration_ms, 1), "on": on, "kineto": kineto,
-        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1), "hooks_us": round(measured["own_us"], 1),
+        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1),
+        "hooks_us": {name: round(us, 1) for name, us in sorted(measured["hooks_us"].items())},
         "threads": round(measured["threads"], 5), "spans": round(measured["spans"], 1),
         "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]), "missed": missed,
         "seconds": seconds,

@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,38 +25,15 @@ import torch
 from torch import nn
 
 from benchmarks.overhead.models import MODELS
+from benchmarks.overhead.own import Own
 from e2c_dl.tracing import attached
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
 
 ITERATIONS = 20
+COUNTED = 60  # iterations whose hooks are timed, one by one
 WARM = 4
-OWN = ("lane.enter", "lane.leave", "lane.collect", "record", "end_iteration")
-
-
-class Own:
-    """Time spent in what the hooks call, where it is counted."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-        self._inside = False
-
-    def timed(self, owner: Any, name: str) -> None:
-        original = getattr(owner, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._inside:
-                return original(*args, **kwargs)
-            self._inside = True
-            begun_ns = time.thread_time_ns()  # of the processor: others may want it meanwhile
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self.ns += time.thread_time_ns() - begun_ns
-                self._inside = False
-
-        setattr(owner, name, call)
 
 
 def thread_cpu_ns() -> int:
@@ -151,35 +130,36 @@ def measure(
     time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
     traced = session.iterations_done - done_before
     on_disk = size(folder) - written_before
-    own_ns, spans = counted(tracer, lambda: train(model, optimizer, loader, WARM + ITERATIONS))
+    laps, spans = counted(tracer, lambda: train(model, optimizer, loader, 1))
+    hooks_us = {name: statistics.median(lap[name] for lap in laps) / 1e3 for name in set().union(*laps)}
     profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
     return {
-        "seconds": seconds, "own_us": own_ns / 1e3 / (ITERATIONS + WARM), "threads": threads_ns / lasted_ns,
-        "spans": spans / (ITERATIONS + WARM), "bytes": on_disk / traced, "kineto_bytes": kineto_bytes / profiled,
+        "seconds": seconds, "own_us": statistics.median(sum(lap.values()) for lap in laps) / 1e3,
+        "hooks_us": hooks_us, "threads": threads_ns / lasted_ns, "spans": spans,
+        "bytes": on_disk / traced, "kineto_bytes": kineto_bytes / profiled,
     }  # fmt: skip
 
 
-def counted(tracer: Tracer, act: Callable[[], object]) -> tuple[int, int]:
-    """Nanoseconds that hooks took while ``act`` ran, and how many spans they recorded."""
+def counted(tracer: Tracer, iteration: Callable[[], object]) -> tuple[list[Counter[str]], float]:
+    """(nanoseconds that each hook took, of each of some iterations; spans of one)."""
     session = tracer.session
     assert session is not None
-    own, spans = Own(), 0
-    record = session.record
+    own, spans, record = Own(), 0, session.lane.record
 
     def recorded(*args: Any, **kwargs: Any) -> None:
         nonlocal spans
         spans += 1
         record(*args, **kwargs)
 
-    session.record = session.lane._record = recorded  # type: ignore[method-assign]
-    for name in OWN:
-        owner, _, attribute = name.rpartition(".")
-        own.timed(session.lane if owner else session, attribute)
-    session.lane._record = session.record
-    tracer.attach()
-    act()
+    session.lane.record = recorded  # type: ignore[method-assign]
+    with own.installed():
+        tracer.attach()
+    for _ in range(WARM + COUNTED):
+        iteration()
+        own.lap()
     tracer.detach()
-    return own.ns, spans
+    time.sleep(2 * FLUSH_EVERY_S)  # spans are made when they are written
+    return own.laps[WARM:], spans / (WARM + COUNTED)
 
 
 class profiling:  # noqa: N801

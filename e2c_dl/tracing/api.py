@@ -122,16 +122,16 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
         return
     if found is Phase.COLLECTIVE:
         seq = session.next_seq(group)
-        start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
+        start_ns = session.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
     else:
-        session.lane.enter(found, bucket=bucket)
+        session.enter(found, bucket=bucket)
     try:
         yield
     finally:
-        end_ns = session.lane.leave()
+        end_ns = session.leave()
         if found is Phase.COLLECTIVE:
             session.record(
-                Phase.COLLECTIVE, start_ns, start_ns, end_ns, seq=seq, bucket=bucket, nbytes=nbytes,
+                Phase.COLLECTIVE, start_ns, end_ns, seq=seq, bucket=bucket, nbytes=nbytes,
                 kind=_named(kind, KINDS, "kind"), peer_task=group,
             )  # fmt: skip
 

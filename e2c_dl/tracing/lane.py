@@ -5,21 +5,38 @@
     FORWARD  |=======|                 |=====|      recorded: two spans, its own computation
     AWAIT_COLLECTIVE |=================|            ... and the wait within it
 
-What is shorter than :data:`SHORTEST_NS` is not recorded.
+What is shorter than :data:`SHORTEST_NS` is not recorded. Hooks note what happened and when, and no more: between
+torch's kernels caches are cold, and each function of Python's costs some 5 us. The thread that writes tells the lane.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from e2c_dl.trace.model import Phase
+from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.trace.recording.recorder import Row
 
 SHORTEST_NS = 2_000
 DEEPEST = 64  # no script nests phases so: what raised has left them open
+INFERRED = "no module's call was seen in some iterations: what lies before backward is called forward"
 
-Record = Callable[..., None]
+Piece = tuple[int, int]
+"""(start, end), ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one of those who reduce gradients knows of a backward that has ended."""
+
+    at_ns: dict[int, int]  # bucket -> when its gradients were complete
+    nbytes: Sequence[int] = ()  # of each bucket whose all-reduce was waited for within; none: it is waited for later
+    group: int = -2
+    seq: int = -1  # of the first all-reduce
+
+
+Told = tuple[dict[int, int]] | tuple[dict[int, int], Sequence[int], int, int]
+"""A Pass as hooks tell it: no more than a tuple."""
 
 
 @dataclass(slots=True)
@@ -28,56 +45,82 @@ class Open:
 
     phase: Phase
     start_ns: int
-    task: int = 0
     bucket: int = -1
     seq: int = -1
     peer_task: int = -2
-    pieces: list[tuple[int, int]] | None = None  # not None: whoever opened it records them
+    pieces: list[Piece] | None = None  # of BACKWARD, which is cut into buckets when it ends
 
 
 class Lane:
-    """Open phases of one thread, the innermost last; ``record`` takes what Recorder.record does."""
+    """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
-    def __init__(self, record: Record, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._record = record
-        self._clock = clock
-        self.ended_ns = 0  # the newest phase
+    It is told everything in the order in which it happened, by one thread; times are of the same clock.
+    """
+
+    def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
+        self.rows: list[Row] = []
+        self._limited = limited
+        self._iteration = -1  # the one under way
+        self._begun_ns = 0  # ... since then
+        self._forwarded = False  # ... and a forward was seen in it
+        self._ended_ns = 0  # the newest phase
         self._open: list[Open | None] = []  # None: within one of its own kind, which goes on
 
-    def enter(self, phase: Phase, *, task: int = 0, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> int:
-        """Begin ``phase`` now, and say when that is."""
-        now_ns = self._clock()
+    def enter(self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> None:
+        """``phase`` begins."""
         if len(self._open) > DEEPEST:
             self._open.clear()
+        if phase is Phase.FORWARD:
+            self._forwarded = True
         outer = self._open[-1] if self._open else None
-        if outer is not None and outer.phase is phase and outer.pieces is None:
+        if outer is not None and outer.phase is phase:
             self._open.append(None)
-            return now_ns
+            return
         self._interrupt(now_ns)
-        self._open.append(Open(phase, now_ns, task, bucket, seq, peer_task))
-        return now_ns
+        self._open.append(Open(phase, now_ns, bucket, seq, peer_task))
 
-    def collect(self, phase: Phase) -> Open:
-        """Begin ``phase`` now; its pieces are kept for whoever ends it with :meth:`leave`."""
-        now_ns = self._clock()
+    def backward(self, now_ns: int) -> None:
+        """BACKWARD begins; where no forward was seen, FORWARD is what lies between the last phase and it."""
+        begun_ns = max(self._begun_ns, self._ended_ns)
+        if not self._forwarded and self._iteration >= 0 and begun_ns < now_ns:
+            self.record(Phase.FORWARD, begun_ns, now_ns)
+            self._limited(INFERRED)
         self._interrupt(now_ns)
-        opened = Open(phase, now_ns, pieces=[])
-        self._open.append(opened)
-        return opened
+        self._open.append(Open(Phase.BACKWARD, now_ns, pieces=[]))
 
-    def leave(self) -> int:
-        """End the innermost phase now, and say when that is."""
-        self.ended_ns = now_ns = self._clock()
+    def leave(self, now_ns: int, passes: Sequence[Told] = ()) -> None:
+        """The innermost phase ends; ``passes`` are those of a BACKWARD."""
+        self._ended_ns = now_ns
         if not self._open:  # it was begun before this lane was
-            return now_ns
+            return
         done = self._open.pop()
-        if done is not None:
-            self._piece(done, now_ns)
-            for outer in reversed(self._open):
-                if outer is not None:
-                    outer.start_ns = now_ns
-                    break
-        return now_ns
+        if done is None:
+            return
+        self._piece(done, now_ns)
+        if done.pieces is not None:
+            self._reduce(done.pieces, now_ns, [Pass(*each) for each in passes])
+        for outer in reversed(self._open):
+            if outer is not None:
+                outer.start_ns = now_ns
+                break
+
+    def iterate(self, now_ns: int, number: int, *, ended: bool) -> None:
+        """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left."""
+        if ended:
+            self.record(Phase.ITERATION, self._begun_ns, now_ns)
+        self._iteration, self._begun_ns, self._forwarded = number, now_ns, False
+
+    def record(
+        self, phase: Phase, start_ns: int, end_ns: int, *, task: int = 0, bucket: int = -1, seq: int = -1,
+        nbytes: int = 0, peer_task: int = -2, kind: int = 0,
+    ) -> None:  # fmt: skip
+        """A span of the iteration under way; the fields are those of Recorder.record."""
+        # fmt: off
+        self.rows.append((
+            start_ns, start_ns, end_ns, nbytes, seq,
+            self._iteration, task, peer_task, bucket, -1, -1, 0, phase, kind,
+        ))
+        # fmt: on
 
     def clear(self) -> None:
         """Nothing is open any more, and nothing of it is recorded."""
@@ -89,14 +132,47 @@ class Lane:
                 self._piece(outer, now_ns)
                 return
 
-    def _piece(self, opened: Open, end_ns: int) -> None:
-        start_ns = opened.start_ns
+    def _piece(self, done: Open, end_ns: int) -> None:
+        start_ns = done.start_ns
         if end_ns - start_ns < SHORTEST_NS:
             return
-        if opened.pieces is not None:
-            opened.pieces.append((start_ns, end_ns))
+        if done.pieces is not None:
+            done.pieces.append((start_ns, end_ns))
             return
-        self._record(
-            opened.phase, start_ns, start_ns, end_ns, task=opened.task, bucket=opened.bucket, seq=opened.seq,
-            peer_task=opened.peer_task,
+        self.record(done.phase, start_ns, end_ns, bucket=done.bucket, seq=done.seq, peer_task=done.peer_task)
+
+    def _reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Pass]) -> None:
+        """A BACKWARD has ended: its all-reduces, the wait for them, and its own part bucket by bucket."""
+        for each in passes:
+            if each.nbytes:
+                self._all_reduces(end_ns, each)
+        ready = sorted((at_ns, bucket) for each in passes for bucket, at_ns in each.at_ns.items())
+        own_end_ns = ready[-1][0] if any(each.nbytes for each in passes) else end_ns
+        for bucket, start_ns, stop_ns in cut(pieces, ready, own_end_ns):
+            self.record(Phase.BACKWARD, start_ns, stop_ns, task=-1, bucket=bucket)
+
+    def _all_reduces(self, end_ns: int, of: Pass) -> None:
+        launched_ns = 0
+        for bucket, nbytes in enumerate(of.nbytes):
+            launched_ns = max(launched_ns, of.at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
+            self.record(
+                Phase.COLLECTIVE, launched_ns, max(launched_ns, end_ns), bucket=bucket, seq=of.seq + bucket,
+                nbytes=nbytes, kind=Collective.ALL_REDUCE, peer_task=of.group,
+            )  # fmt: skip
+        waited_ns, last = max(of.at_ns.values()), len(of.nbytes) - 1
+        self.record(
+            Phase.AWAIT_COLLECTIVE, waited_ns, max(waited_ns, end_ns), bucket=last, seq=of.seq + last,
+            peer_task=of.group,
         )  # fmt: skip
+
+
+def cut(pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> Iterator[tuple[int, int, int]]:
+    """(bucket, start, end) of a pass's ``pieces`` up to ``end_ns``, cut where buckets were ``ready`` (time, bucket)."""
+    bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
+    since_ns = 0
+    for until_ns, bucket in bounds:
+        for start_ns, stop_ns in pieces:
+            begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
+            if last_ns - begin_ns >= SHORTEST_NS:
+                yield bucket, begin_ns, last_ns
+        since_ns = until_ns

@@ -14,22 +14,27 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.errors import E2cDlError
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.recording.recorder import Recorder
+from e2c_dl.trace.recording.recorder import Recorder, Row
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
-from e2c_dl.tracing.samplers import Sampler
+from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
 
-EARLY = 10_000  # spans kept until it is known whose they are
+MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
+MANY_EVENTS = 4096  # ... and from so many on they are written before their time
+
+Event = tuple[Any, ...]
+"""What the thread that writes calls, mostly a method of Lane, and with what."""
 
 
 class Session:
@@ -40,20 +45,21 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.main = threading.get_ident()
-        self.lane = Lane(self.record)
+        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.note = self.events.append
+        self.lane = Lane(self.limited)  # told of events by the thread that writes
+        self._ends = partial(self.lane.iterate, ended=True)
+        self.iteration = -1  # the one under way
         self.ranks: Ranks | None = None
         self.told: dict[str, Any] = {"hooked": [], "wrote": []}  # for tracing.json
         self.limitations: list[str] = []
-        self.iteration = -1
         self.iterations_done = 0
-        self.forwarded = False  # in this iteration
         self.preparing = False  # a library makes steps that train nothing, as Horovod does to find an optimizer's state
         self.explicit = False  # the script itself says where iterations begin and end
-        self._early: deque[tuple[tuple[Any, ...], dict[str, Any]]] = deque(maxlen=EARLY)
         self._recorder: Recorder | None = None
         self._folder: Path | None = None
         self._silent = False
-        self._begun_ns: int | None = None  # of this iteration
+        self.begun_ns: int | None = None  # of this iteration
         self._training_ns: tuple[int, int] | None = None
         self._seqs: dict[int, int] = {}
         self._threads: dict[int, int] = {}
@@ -100,12 +106,9 @@ class Session:
         layer = self.told["layer"] = self.settings.layer if placed is None else placed.layer
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=layer,
-            cap_bytes=self.settings.cap_bytes,
+            cap_bytes=self.settings.cap_bytes, flush_every_s=FLUSH_EVERY_S, rows=self._told,
         )  # fmt: skip
         folder.begin(self._folder, ranks, layer)
-        while self._early:
-            args, fields = self._early.popleft()
-            self.record(*args, **fields)
 
     def _drop(self) -> None:
         assert self._recorder is not None
@@ -116,64 +119,93 @@ class Session:
 
     # ---- what it did
 
-    def record(self, phase: Phase, posted_ns: int, start_ns: int, end_ns: int, **fields: Any) -> None:
-        """As Recorder.record; ``iteration`` is the one under way where none is said."""
-        fields.setdefault("iteration", self.iteration)
+    def enter(self, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> int:
+        """``phase`` begins now, in the thread that trains; says when that is."""
+        now_ns = self.clock()
+        self.note((self.lane.enter, now_ns, phase, bucket, seq, peer_task))
+        if len(self.events) >= MANY_EVENTS:
+            self.relieve()
+        return now_ns
+
+    def leave(self) -> int:
+        """What was entered last ends now; says when that is."""
+        now_ns = self.clock()
+        self.note((self.lane.leave, now_ns))
+        return now_ns
+
+    def record(self, phase: Phase, start_ns: int, end_ns: int, **fields: int) -> None:
+        """A span of the iteration under way, in any thread; the fields are those of Lane.record."""
+        self.note((_record, self.lane, phase, start_ns, end_ns, fields))
+        if len(self.events) >= MANY_EVENTS:
+            self.relieve()
+
+    def relieve(self) -> None:
+        """Have events written before there are so many that the oldest are let go."""
         if self._recorder is None:
-            if not self._silent:
-                self._early.append(((phase, posted_ns, start_ns, end_ns), fields))
+            return
+        if len(self.events) < MOST_EVENTS // 2:
+            self._recorder.wake()
             return
         try:
-            self._recorder.record(phase, posted_ns, start_ns, end_ns, **fields)
+            self._recorder.flush()
         except E2cDlError as error:  # a full disk
             self._stop(f"the trace ends here: {error}")
 
+    def _told(self) -> Iterator[Row]:
+        """The spans that events up to now have ended. The thread that writes asks, each time before it writes."""
+        events, rows = self.events, self.lane.rows
+        while events:
+            told, *what = events.popleft()
+            told(*what)
+            if rows:
+                yield from rows
+                rows.clear()
+
     def active(self) -> None:
         """Something that belongs to an iteration begins: the first one has begun."""
-        if self._begun_ns is None:
+        if self.begun_ns is None:
             self.begin_iteration(self.iterations_done)
 
     def begin_iteration(self, iteration: int) -> None:
-        self.iteration, self._begun_ns, self.forwarded = iteration, self.clock(), False
+        self.iteration, self.begun_ns = iteration, self.clock()
+        self.note((partial(self.lane.iterate, ended=False), self.begun_ns, iteration))
 
     def end_iteration(self) -> None:
         """The iteration under way has ended, and the next has begun."""
-        now_ns = self.clock()
-        if not self.opened and not self._silent:
-            folder_rank, world_size = folder.of_environment()
-            self.meet(folder_rank, world_size)
-        if self._begun_ns is None:
-            self._begun_ns = now_ns
-            return
+        now_ns, begun_ns = self.clock(), self.begun_ns
+        if self._recorder is None:
+            if not self._silent:
+                self.meet(*folder.of_environment())
+        elif self._recorder.failure is not None:
+            self._stop(f"the trace ends here: {self._recorder.failure}")
         done = self.iteration
-        self.record(Phase.ITERATION, self._begun_ns, self._begun_ns, now_ns, iteration=done)
-        self._training_ns = (self._training_ns[0] if self._training_ns else self._begun_ns, now_ns)
-        self.iterations_done = done + 1
-        self.iteration, self._begun_ns, self.forwarded = done + 1, now_ns, False
-        if self._samplers:
-            self._each(lambda sampler: sampler.on_iteration(done, now_ns))
-
-    def infer_forward(self, until_ns: int) -> None:
-        """A backward begins, and no forward was seen: what lies between the last phase and it is called FORWARD."""
-        begun_ns = max(self._begun_ns or until_ns, self.lane.ended_ns)
-        if begun_ns < until_ns:
-            self.record(Phase.FORWARD, begun_ns, begun_ns, until_ns)
-            self.limited("no module's call was seen in some iterations: what lies before backward is called forward")
+        self.begun_ns = now_ns
+        if begun_ns is None:
+            return
+        self.iterations_done = self.iteration = done + 1
+        self.note((self._ends, now_ns, done + 1))
+        self._training_ns = (self._training_ns[0] if self._training_ns else begun_ns, now_ns)
+        for sampler in self._samplers:
+            try:
+                sampler.on_iteration(done, now_ns)
+            except Exception as error:  # noqa: BLE001  # as in _each, without a call for each
+                self._lose(sampler, error)
 
     def outside(self) -> None:
         """No iteration is under way."""
-        self.iteration, self._begun_ns = -1, None
+        self.iteration, self.begun_ns = -1, None
+        self.note((partial(self.lane.iterate, ended=False), self.clock(), -1))
 
     def rest(self, resting: bool) -> None:
         """Nothing is recorded for a while, or it goes on."""
         self.outside()
-        self.lane.clear()
+        self.note((self.lane.clear,))
         self._each(lambda sampler: sampler.on_rest(resting))
 
-    def next_seq(self, group: int = -2) -> int:
-        """Number of the next collective in ``group``; -2: all ranks."""
+    def next_seq(self, group: int = -2, count: int = 1) -> int:
+        """Number of the next collective in ``group``, the first of ``count``; -2: all ranks."""
         seq = self._seqs.get(group, 0)
-        self._seqs[group] = seq + 1
+        self._seqs[group] = seq + count
         return seq
 
     def task(self) -> int:
@@ -206,8 +238,8 @@ class Session:
         self._each(lambda sampler: sampler.on_end())
         try:
             if self._training_ns is not None:
-                begun_ns, ended_ns = self._training_ns
-                self.record(Phase.TRAINING, begun_ns, begun_ns, ended_ns, iteration=-1)
+                self.outside()
+                self.record(Phase.TRAINING, *self._training_ns)
             if self._recorder is not None:
                 self._recorder.close()
             if self.iterations_done:
@@ -232,18 +264,25 @@ class Session:
         folder.tell(self.folder, self.ranks, {**self.told, "limitations": self.limitations})
 
     def _each(self, act: Callable[[Sampler], None]) -> None:
-        for sampler in tuple(self._samplers):
+        for sampler in self._samplers:
             try:
                 act(sampler)
             except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
-                self._samplers.remove(sampler)
-                self.limited(f"{type(sampler).__name__} ended early: {error}")
+                self._lose(sampler, error)
+
+    def _lose(self, sampler: Sampler, error: Exception) -> None:
+        self._samplers = [each for each in self._samplers if each is not sampler]
+        self.limited(f"{type(sampler).__name__} ended early: {error}")
 
     def _stop(self, why: str) -> None:
         self._silent, self._recorder = True, None
-        self._early.clear()
+        self.events.clear()
         self.limited(why)
         self._tell_failure(why)
+
+
+def _record(lane: Lane, phase: Phase, start_ns: int, end_ns: int, fields: Mapping[str, int]) -> None:
+    lane.record(phase, start_ns, end_ns, **fields)
 
 
 def _to_standard_error(line: str) -> None:

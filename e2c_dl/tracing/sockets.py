@@ -8,7 +8,7 @@ sockets did.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from e2c_dl.archive import layout
@@ -16,6 +16,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import Connection
 from e2c_dl.trace.propagation.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
+from e2c_dl.trace.propagation.sockets.own import Told
 from e2c_dl.trace.propagation.sockets.sampler import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Recording
@@ -73,9 +74,8 @@ class _Together:
     def rescan(self) -> list[Connection]:
         return [connection for source in self._sources for connection in source.rescan()]
 
-    def read(self) -> Iterator[tuple[int, int, bytes, bool]]:
-        for source in self._sources:
-            yield from source.read()
+    def read(self) -> list[Told]:
+        return [told for source in self._sources for told in source.read()]
 
 
 def _source(recording: Recording) -> Source:

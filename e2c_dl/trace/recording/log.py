@@ -2,7 +2,7 @@
 
 ::
 
-    any thread     append --> records in memory          no lock, no system call
+    any thread     append --> records in memory          no lock, no system call; or wherever ``source`` has them from
     one thread     every 0.25 s, or when there are many: frames --> file        see e2c_dl.trace.recording.frames
     a fork         has the log, but never writes to it: what it appends is let go
     a full disk    is told once; by default every later append raises it, with ``on_failure`` the log is silent from
@@ -45,6 +45,7 @@ class Log:
 
     ``header``: JSON values that say what the records are. ``record_bytes``: all records have this length, and share
     frames. ``cap_bytes``: the file never gets larger; records that no longer fit are dropped and counted.
+    ``source`` is called before each writing, by whoever writes, and appends what it has.
 
     Raises: TrainingError, if ``path`` cannot be created or written.
     """
@@ -59,6 +60,7 @@ class Log:
         record_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] | None = None,
         capacity: int = CAPACITY,
+        source: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
         self.dropped = 0  # records left out on purpose, or after a failure
@@ -68,8 +70,9 @@ class Log:
         self._per_frame = 1 if record_bytes is None else min(_RECORDS_PER_FRAME, MOST_PAYLOAD // record_bytes)
         self._on_failure = on_failure
         self._capacity = capacity
+        self._source = source
         self._pending: deque[tuple[int, bytes]] = deque()  # its append and popleft are atomic: appending takes no lock
-        self._writing = threading.Lock()  # keeps the file in the order of appending
+        self._writing = threading.RLock()  # keeps the file in the order of appending; a source may append very much
         self._failure: TrainingError | None = None
         self._numbered = 0
         self._told = 0  # dropped records that the file knows of
@@ -97,6 +100,10 @@ class Log:
         if len(self._pending) >= self._capacity:
             self._relieve()
 
+    def wake(self) -> None:
+        """Have what there is written soon, by the thread that writes."""
+        self._wake.set()
+
     def drop(self, records: int) -> None:
         """Count records that whoever appends has left out."""
         self.dropped += records
@@ -113,6 +120,8 @@ class Log:
             return
         with self._writing:
             if self._failure is None:
+                if self._source is not None:
+                    self._source()
                 taken = [self._pending.popleft() for _ in range(len(self._pending))]
                 self._try(b"".join(self._frames(taken)))
         if self._failure is not None:

@@ -6,8 +6,9 @@ The file is a log: see :mod:`e2c_dl.trace.recording.log` for how it is written, 
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -17,7 +18,12 @@ from e2c_dl.trace.recording.keeping import SlowOnly
 from e2c_dl.trace.recording.log import CAPACITY, FLUSH_EVERY_S, Log
 from e2c_dl.trace.recording.span_log import SPANS, header, read_spans
 
-__all__ = ["Recorder", "read_spans"]
+__all__ = ["Recorder", "Row", "read_spans"]
+
+Row = tuple[int, ...]
+"""The fields of RECORD, in its order."""
+
+_START, _END, _ITERATION, _PHASE = 1, 2, 5, 12  # of a Row
 
 
 class Recorder:
@@ -36,6 +42,9 @@ class Recorder:
 
     ``cap_bytes``: the file never gets larger; from half of it on, spans of slow iterations are kept
     (:mod:`e2c_dl.trace.recording.keeping`), and the file says how many spans were dropped.
+
+    ``rows`` is asked for more spans before each writing, by whoever writes: a tenth of what :meth:`record` costs the
+    thread that trains. One that cannot be encoded is dropped; ``own_ns`` does not apply to them.
 
     ``clock`` is the machine's: what it shows is what :meth:`record` takes, and differences of it are durations.
     ``own_ns`` turns it into the host's own time (see :mod:`e2c_dl.trace.clocks.skew`), which is what is written.
@@ -56,13 +65,17 @@ class Recorder:
         flush_every_s: float = FLUSH_EVERY_S,
         cap_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] | None = None,
+        rows: Callable[[], Iterable[Row]] | None = None,
     ) -> None:
         self.path = path
+        self._rows = rows
+        self._closed = False
         self.clock = clock
         self._own_ns = own_ns
         self._log = Log(
             path, header(rank, host, layer), flush_every_s=flush_every_s, record_bytes=RECORD_BYTES,
             cap_bytes=cap_bytes, on_failure=on_failure, capacity=capacity,
+            source=None if rows is None else self._encode,
         )  # fmt: skip
         self._keeping = None if cap_bytes is None else SlowOnly(cap_bytes, self._append, self._log.drop)
 
@@ -93,10 +106,7 @@ class Recorder:
             iteration, task, peer_task, bucket, src, dst, staleness, phase, kind,
         )
         # fmt: on
-        if self._keeping is None or self._keeping.free(phase):
-            self._log.append(SPANS, record)
-        else:
-            self._keeping.offer(record, phase, iteration, end_ns - start_ns)
+        self._keep(record, phase, iteration, end_ns - start_ns)
 
     @property
     def dropped(self) -> int:
@@ -108,13 +118,22 @@ class Recorder:
         """Why nothing is written any more; None: it is."""
         return self._log.failure
 
+    def wake(self) -> None:
+        """Have what was recorded written soon, by the thread that writes."""
+        self._log.wake()
+
     def flush(self) -> None:
         """Hand everything recorded so far to the kernel. Raises: TrainingError."""
         self._log.flush()
 
     def close(self) -> None:
         """Flush, and end the file. A second call does nothing. Raises: TrainingError."""
+        if self._closed:
+            return
+        self._closed = True
         try:
+            if self._rows is not None:
+                self._log.flush()
             if self._keeping is not None:
                 self._keeping.end()
         finally:
@@ -127,6 +146,23 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _encode(self) -> None:
+        """Append what ``rows`` has; the log calls it, one thread at a time."""
+        assert self._rows is not None
+        for row in self._rows():
+            try:
+                record = RECORD.pack(*row)
+            except struct.error:  # a number that the script has from elsewhere, and no column has room for
+                self._log.drop(1)
+                continue
+            self._keep(record, row[_PHASE], row[_ITERATION], row[_END] - row[_START])
+
+    def _keep(self, record: bytes, phase: int, iteration: int, lasted_ns: int) -> None:
+        if self._keeping is None or self._keeping.free(phase):
+            self._log.append(SPANS, record)
+        else:
+            self._keeping.offer(record, phase, iteration, lasted_ns)
 
     def _append(self, record: bytes) -> None:
         self._log.append(SPANS, record)

@@ -10,17 +10,17 @@
                                            |------- COLLECTIVE 1 ----------|  ...
 
 When a gradient is complete is told by a hook behind its accumulation. In a first few passes every parameter has one;
-then only that one of each bucket which came last.
+then only that one of each bucket which came last. Spans are made of these times by the thread that writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
-from e2c_dl.trace.model import Phase
 from e2c_dl.tracing.hooks.patches import Function, Patches
-from e2c_dl.tracing.lane import SHORTEST_NS
+from e2c_dl.tracing.lane import Told
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -85,8 +85,8 @@ class Reducing(Protocol):
         """A pass begins, which may be its own."""
         ...
 
-    def ended(self, session: Session, end_ns: int) -> bool:
-        """The pass has ended, its own gradients being ready; whether the script has waited for others within it."""
+    def ended(self, session: Session) -> Told:
+        """The pass has ended, its own gradients being ready."""
         ...
 
 
@@ -101,42 +101,24 @@ class Backward:
     def run(self, original: Function, args: Any, kwargs: Any) -> Any:
         """``original(*args, **kwargs)``, recorded."""
         session = self._tracer.session
-        if session is None or self._depth or session.task() != 0:
+        if session is None or self._depth or get_ident() != session.main:
             return original(*args, **kwargs)
-        session.active()
+        if session.begun_ns is None:
+            session.active()
         for reducing in self.reducing:
             reducing.begins()
-        opened = session.lane.collect(Phase.BACKWARD)
-        if not session.forwarded:
-            session.infer_forward(opened.start_ns)
+        session.note((session.lane.backward, session.clock()))
         self._depth = 1
         try:
             return original(*args, **kwargs)
         finally:
+            end_ns = session.clock()
             self._depth = 0
-            end_ns = session.lane.leave()
-            self._record(session, opened.pieces or [], end_ns)
-
-    def _record(self, session: Session, pieces: list[tuple[int, int]], end_ns: int) -> None:
-        ready = [(at_ns, number) for each in self.reducing for number, at_ns in each.readiness.at_ns.items()]
-        last_ns = max(ready)[0] if ready else end_ns
-        waited = [each.ended(session, end_ns) for each in self.reducing if each.readiness.at_ns]
-        own_end_ns = last_ns if any(waited) else end_ns
-        cut(session, pieces, sorted(ready), own_end_ns)
-        for each in self.reducing:
-            each.readiness.at_ns.clear()
-
-
-def cut(session: Session, pieces: list[tuple[int, int]], ready: list[tuple[int, int]], end_ns: int) -> None:
-    """Record ``pieces`` of a pass up to ``end_ns`` as BACKWARD, cut where buckets were ``ready`` (time, bucket)."""
-    bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
-    since_ns = 0
-    for until_ns, bucket in bounds:
-        for start_ns, stop_ns in pieces:
-            begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
-            if last_ns - begin_ns >= SHORTEST_NS:
-                session.record(Phase.BACKWARD, begin_ns, begin_ns, last_ns, task=-1, bucket=bucket)
-        since_ns = until_ns
+            passes = []
+            for each in self.reducing:
+                if each.readiness.at_ns:
+                    passes.append(each.ended(session))  # noqa: PERF401  # one frame less, see Lane
+            session.note((session.lane.leave, end_ns, passes))
 
 
 def install(tracer: Tracer, patches: Patches) -> None:

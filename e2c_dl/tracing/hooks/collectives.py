@@ -173,20 +173,20 @@ def nbytes_of(value: Any) -> int:
 
 def _enter(session: Session, task: int, seq: int, group: int) -> int:
     if task == 0:
-        return session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
+        return session.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
     return session.clock()
 
 
 def _leave(session: Session, task: int, start_ns: int, seq: int, group: int) -> int:
     if task == 0:
-        return session.lane.leave()
+        return session.leave()
     end_ns = session.clock()
-    session.record(Phase.AWAIT_COLLECTIVE, start_ns, start_ns, end_ns, task=task, seq=seq, peer_task=group)
+    session.record(Phase.AWAIT_COLLECTIVE, start_ns, end_ns, task=task, seq=seq, peer_task=group)
     return end_ns
 
 
 def _record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
     session.record(
-        Phase.COLLECTIVE, joined.start_ns, joined.start_ns, end_ns, task=task, seq=joined.seq, nbytes=joined.nbytes,
+        Phase.COLLECTIVE, joined.start_ns, end_ns, task=task, seq=joined.seq, nbytes=joined.nbytes,
         kind=joined.kind, peer_task=joined.group,
     )  # fmt: skip

@@ -26,11 +26,11 @@ def install(tracer: Tracer, patches: Patches) -> None:
             if session is None or session.task() != 0:
                 return original(*args, **kwargs)
             outermost.forget()  # a model is saved as it would be without them
-            session.lane.enter(Phase.CHECKPOINT)
+            session.enter(Phase.CHECKPOINT)
             try:
                 return original(*args, **kwargs)
             finally:
-                session.lane.leave()
+                session.leave()
                 outermost.again()
 
         return save

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
@@ -18,14 +19,15 @@ def install(tracer: Tracer, patches: Patches) -> None:
     def timed(original: Function) -> Function:
         def __next__(self: Any) -> Any:  # noqa: N807
             session = tracer.session
-            if session is None or session.task() != 0:
+            if session is None or get_ident() != session.main:
                 return original(self)
-            session.active()
-            session.lane.enter(Phase.DATA)
+            if session.begun_ns is None:
+                session.active()
+            session.enter(Phase.DATA)
             try:
                 return original(self)
             finally:
-                session.lane.leave()
+                session.note((session.lane.leave, session.clock()))
 
         return __next__
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
@@ -29,12 +30,12 @@ COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph a
 class Hook:
     """A hook that is pickled as one that does nothing, and that any Python has."""
 
-    def __init__(self, act: Callable[[], None], is_compiling: Callable[[], bool]) -> None:
-        self._act, self._is_compiling = act, is_compiling
+    def __init__(self, act: Callable[[Watched], None], watched: Watched, is_compiling: Callable[[], bool]) -> None:
+        self._act, self._watched, self._is_compiling = act, watched, is_compiling
 
     def __call__(self, *_: Any) -> None:
         if not self._is_compiling():
-            self._act()
+            self._act(self._watched)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")
@@ -96,8 +97,8 @@ class Outermost:
 
     def _hook(self, module: Any, watched: Watched) -> None:
         if not watched.handles:
-            before = Hook(lambda: self._enter(watched), self.is_compiling)
-            after = Hook(lambda: self._leave(watched), self.is_compiling)
+            before = Hook(self._enter, watched, self.is_compiling)
+            after = Hook(self._leave, watched, self.is_compiling)
             watched.handles = (
                 module.register_forward_pre_hook(before, prepend=True),
                 module.register_forward_hook(after, always_call=True),
@@ -105,7 +106,7 @@ class Outermost:
 
     def _enter(self, watched: Watched) -> None:
         session = self._tracer.session
-        if session is None or session.task() != 0:
+        if session is None or get_ident() != session.main:
             return
         self._depth += 1
         if self._depth > 1:
@@ -113,19 +114,19 @@ class Outermost:
             return
         watched.outermost = True
         if self._grad_enabled():
-            session.active()
-            session.forwarded = True
-            session.lane.enter(Phase.FORWARD)
+            if session.begun_ns is None:
+                session.active()
+            session.enter(Phase.FORWARD)
         else:
-            session.lane.enter(Phase.EVALUATE)
+            session.enter(Phase.EVALUATE)
 
     def _leave(self, watched: Watched) -> None:
         session = self._tracer.session
-        if session is None or session.task() != 0 or not self._depth:
+        if session is None or get_ident() != session.main or not self._depth:
             return
         self._depth -= 1
         if not self._depth:
-            session.lane.leave()
+            session.note((session.lane.leave, session.clock()))
         elif watched.within >= LOOKED_AT and not watched.outermost:
             watched.forget()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
@@ -51,18 +52,19 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     def began(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
-        if session is None or session.preparing or session.task() != 0:
+        if session is None or session.preparing or get_ident() != session.main:
             return
         steps.depth += 1
-        session.active()
-        session.lane.enter(Phase.STEP)
+        if session.begun_ns is None:
+            session.active()
+        session.note((session.lane.enter, session.clock(), Phase.STEP))
 
     def ended(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
-        if session is None or session.preparing or not steps.depth or session.task() != 0:
+        if session is None or session.preparing or not steps.depth or get_ident() != session.main:
             return
         steps.depth -= 1
-        session.lane.leave()
+        session.note((session.lane.leave, session.clock()))
         if steps.depth == 0 and steps.ends_iteration(optimizer):
             _end(tracer, session)
 

@@ -14,6 +14,7 @@ from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.lane import Told
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -60,26 +61,15 @@ class Parallel:
         elif self._passes == LEARNING:
             self.readiness.settle()
 
-    def ended(self, session: Session, end_ns: int) -> bool:
+    def ended(self, session: Session) -> Told:
+        readiness = self.readiness
+        at_ns = readiness.at_ns.copy()
+        readiness.at_ns.clear()
         if not self._reduces:
-            return False
+            return (at_ns,)
         self._passes += 1
-        at_ns, launched_ns = self.readiness.at_ns, 0
-        last_seq = -1
-        for bucket, nbytes in enumerate(self.readiness.nbytes):
-            launched_ns = max(launched_ns, at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
-            last_seq = session.next_seq(self._group)
-            session.record(
-                Phase.COLLECTIVE, launched_ns, launched_ns, max(launched_ns, end_ns), bucket=bucket, seq=last_seq,
-                nbytes=nbytes, kind=Collective.ALL_REDUCE, peer_task=self._group,
-            )  # fmt: skip
-        waited_ns = max(at_ns.values())
-        session.record(
-            Phase.AWAIT_COLLECTIVE, waited_ns, waited_ns, max(waited_ns, end_ns), seq=last_seq,
-            bucket=len(self.readiness.nbytes) - 1, peer_task=self._group,
-        )  # fmt: skip
         self._reduces = False
-        return True
+        return at_ns, readiness.nbytes, self._group, session.next_seq(self._group, len(readiness.nbytes))
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -116,14 +106,14 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 return original(self)
             group = number_of(self.process_group)
             seq = session.next_seq(group)
-            start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
+            start_ns = session.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
             try:
                 return original(self)
             finally:
-                end_ns = session.lane.leave()
+                end_ns = session.leave()
                 nbytes = sum(each.numel() * each.element_size() for each in self.modules_buffers)
                 session.record(
-                    Phase.COLLECTIVE, start_ns, start_ns, end_ns, seq=seq, nbytes=nbytes, kind=Collective.BROADCAST,
+                    Phase.COLLECTIVE, start_ns, end_ns, seq=seq, nbytes=nbytes, kind=Collective.BROADCAST,
                     peer_task=group,
                 )  # fmt: skip
 

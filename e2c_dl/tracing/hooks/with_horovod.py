@@ -17,6 +17,7 @@ from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
+from e2c_dl.tracing.lane import Lane, Pass, Told
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -73,20 +74,26 @@ class Distributed:
             self.readiness.settle()
         self._passes += 1
 
-    def ended(self, session: Session, end_ns: int) -> bool:
+    def ended(self, session: Session) -> Told:
         """Nothing was waited for; when buckets were ready is kept for ``synchronize``."""
-        self._ready = dict(self.readiness.at_ns)
-        return False
+        self._ready = self.readiness.at_ns.copy()
+        self.readiness.at_ns.clear()
+        return (self._ready,)
 
-    def synchronized(self, session: Session, start_ns: int, end_ns: int, seqs: Sequence[int]) -> None:
-        """Record the all-reduces of all buckets, waited for until ``end_ns``."""
-        for bucket, (nbytes, seq) in enumerate(zip(self.readiness.nbytes, seqs, strict=True)):
-            joined_ns = min(self._ready.get(bucket, start_ns), start_ns)
-            session.record(
-                Phase.COLLECTIVE, joined_ns, joined_ns, end_ns, bucket=bucket, seq=seq, nbytes=nbytes,
-                kind=Collective.ALL_REDUCE,
-            )  # fmt: skip
+    def synchronized(self, session: Session, start_ns: int, end_ns: int, seq: int) -> None:
+        """Record the all-reduces of all buckets, from number ``seq`` on, waited for until ``end_ns``."""
+        session.note((all_reduces, session.lane, Pass(self._ready, self.readiness.nbytes, seq=seq), start_ns, end_ns))
         self._ready = {}
+
+
+def all_reduces(lane: Lane, of: Pass, start_ns: int, end_ns: int) -> None:
+    """A COLLECTIVE for each bucket, from when it was ready, at the latest ``start_ns``."""
+    for bucket, nbytes in enumerate(of.nbytes):
+        joined_ns = min(of.at_ns.get(bucket, start_ns), start_ns)
+        lane.record(
+            Phase.COLLECTIVE, joined_ns, end_ns, bucket=bucket, seq=of.seq + bucket, nbytes=nbytes,
+            kind=Collective.ALL_REDUCE,
+        )  # fmt: skip
 
 
 def split(parameters: Sequence[Any], most: int = MOST_BUCKETS) -> list[list[Any]]:
@@ -167,13 +174,13 @@ class Hooks:
             session, distributed = self._tracer.session, self.optimizers.get(optimizer)
             if session is None or distributed is None:
                 return original(optimizer, *args, **kwargs)
-            seqs = [session.next_seq() for _ in distributed.readiness.nbytes]
-            bucket = len(seqs) - 1
-            start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seqs[-1] if seqs else -1, bucket=bucket)
+            count = len(distributed.readiness.nbytes)
+            seq = session.next_seq(count=count)
+            start_ns = session.enter(Phase.AWAIT_COLLECTIVE, bucket=count - 1, seq=seq + count - 1 if count else -1)
             try:
                 return original(optimizer, *args, **kwargs)
             finally:
-                distributed.synchronized(session, start_ns, session.lane.leave(), seqs)
+                distributed.synchronized(session, start_ns, session.leave(), seq)
 
         return synchronize
 
@@ -212,14 +219,12 @@ class Called:
                 seq = session.next_seq()
                 nbytes = nbytes_of(args[0]) if args else 0
                 self._within = session.preparing = True
-                start_ns = session.lane.enter(Phase.AWAIT_COLLECTIVE, seq=seq)
+                start_ns = session.enter(Phase.AWAIT_COLLECTIVE, seq=seq)
                 try:
                     return original(*args, **kwargs)
                 finally:
                     self._within = session.preparing = False
-                    session.record(
-                        Phase.COLLECTIVE, start_ns, start_ns, session.lane.leave(), seq=seq, nbytes=nbytes, kind=kind
-                    )
+                    session.record(Phase.COLLECTIVE, start_ns, session.leave(), seq=seq, nbytes=nbytes, kind=kind)
 
             return call
 
@@ -232,10 +237,10 @@ class Called:
             session = self._tracer.session
             if session is None or self._within or session.task() != 0:
                 return original(*args, **kwargs)
-            session.lane.enter(Phase.AWAIT_COLLECTIVE)
+            session.enter(Phase.AWAIT_COLLECTIVE)
             try:
                 return original(*args, **kwargs)
             finally:
-                session.lane.leave()
+                session.leave()
 
         return synchronize

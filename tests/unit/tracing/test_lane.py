@@ -3,80 +3,107 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.lane import DEEPEST, Lane
+from e2c_dl.tracing.lane import DEEPEST, INFERRED, Lane
 
 PHASES = (Phase.DATA, Phase.FORWARD, Phase.STEP, Phase.AWAIT_COLLECTIVE)
 
 
 class Tape:
-    """A clock that goes a millisecond at each look, and what was recorded."""
+    """A lane that is told something each millisecond, and its spans."""
 
     def __init__(self) -> None:
-        self.now_ns = 0
-        self.spans: list[tuple[Phase, int, int]] = []
+        self.lane = Lane()
+        self._now_ns = 0
 
-    def clock(self) -> int:
-        self.now_ns += 1_000_000
-        return self.now_ns
+    def enter(self, phase: Phase) -> None:
+        self.lane.enter(self.tick(), phase)
 
-    def record(self, phase: Phase, _posted_ns: int, start_ns: int, end_ns: int, **_fields: Any) -> None:
-        self.spans.append((phase, start_ns // 1_000_000, end_ns // 1_000_000))
+    def leave(self) -> None:
+        self.lane.leave(self.tick())
+
+    def tick(self) -> int:
+        self._now_ns += 1_000_000
+        return self._now_ns
+
+    @property
+    def spans(self) -> list[tuple[Phase, int, int]]:
+        return [(Phase(row[12]), row[1] // 1_000_000, row[2] // 1_000_000) for row in self.lane.rows]
 
 
 def test_a_wait_within_a_forward_is_taken_out_of_it() -> None:
     tape = Tape()
-    lane = Lane(tape.record, tape.clock)
-    lane.enter(Phase.FORWARD)
-    lane.enter(Phase.AWAIT_COLLECTIVE)
-    lane.leave()
-    lane.leave()
+    tape.enter(Phase.FORWARD)
+    tape.enter(Phase.AWAIT_COLLECTIVE)
+    tape.leave()
+    tape.leave()
     assert tape.spans == [(Phase.FORWARD, 1, 2), (Phase.AWAIT_COLLECTIVE, 2, 3), (Phase.FORWARD, 3, 4)]
 
 
 def test_a_step_within_a_step_is_one() -> None:
     tape = Tape()
-    lane = Lane(tape.record, tape.clock)
-    lane.enter(Phase.STEP)
-    lane.enter(Phase.STEP)
-    lane.leave()
-    lane.leave()
+    tape.enter(Phase.STEP)
+    tape.enter(Phase.STEP)
+    tape.leave()
+    tape.leave()
     assert tape.spans == [(Phase.STEP, 1, 4)]
 
 
-def test_pieces_of_a_collected_phase_are_its_callers() -> None:
+def test_a_backward_is_cut_where_buckets_were_ready_and_ends_where_the_wait_for_others_begins() -> None:
     tape = Tape()
-    lane = Lane(tape.record, tape.clock)
-    opened = lane.collect(Phase.BACKWARD)
-    lane.enter(Phase.AWAIT_COLLECTIVE)
-    lane.leave()
-    lane.leave()
-    assert opened.pieces == [(1_000_000, 2_000_000), (3_000_000, 4_000_000)]
-    assert tape.spans == [(Phase.AWAIT_COLLECTIVE, 2, 3)]
+    tape.lane.iterate(tape.tick(), 7, ended=False)
+    tape.enter(Phase.FORWARD)
+    tape.leave()
+    tape.lane.backward(tape.tick())  # at 4 ms
+    tape.enter(Phase.AWAIT_COLLECTIVE)
+    tape.leave()
+    tape.lane.leave(12_000_000, [({0: 8_000_000, 1: 10_000_000}, [100, 200], -2, 5)])
+    own = [(start, end) for phase, start, end in tape.spans if phase is Phase.BACKWARD]
+    assert own == [(4, 5), (6, 8), (8, 10)]
+    assert [span for span in tape.spans if span[0] is Phase.COLLECTIVE] == [
+        (Phase.COLLECTIVE, 8, 12), (Phase.COLLECTIVE, 10, 12),
+    ]  # fmt: skip
+    assert (Phase.AWAIT_COLLECTIVE, 10, 12) in tape.spans
+    assert {row[5] for row in tape.lane.rows} == {7}
+    assert {row[4] for row in tape.lane.rows if row[12] == Phase.COLLECTIVE} == {5, 6}
+
+
+def test_what_lies_before_a_backward_without_a_forward_is_one() -> None:
+    said: list[str] = []
+    lane = Lane(said.append)
+    lane.iterate(1_000_000, 0, ended=False)
+    lane.enter(2_000_000, Phase.DATA)
+    lane.leave(3_000_000)
+    lane.backward(6_000_000)
+    lane.leave(8_000_000)
+    lane.iterate(9_000_000, 1, ended=True)
+    found = [(Phase(row[12]), row[1], row[2]) for row in lane.rows]
+    assert found[1:] == [
+        (Phase.FORWARD, 3_000_000, 6_000_000), (Phase.BACKWARD, 6_000_000, 8_000_000),
+        (Phase.ITERATION, 1_000_000, 9_000_000),
+    ]  # fmt: skip
+    assert said == [INFERRED]
 
 
 def test_what_raised_does_not_pile_up() -> None:
     tape = Tape()
-    lane = Lane(tape.record, tape.clock)
     for _ in range(10 * DEEPEST):
-        lane.enter(Phase.STEP)
-        lane.enter(Phase.DATA)
-    assert len(lane._open) <= DEEPEST + 2
+        tape.enter(Phase.STEP)
+        tape.enter(Phase.DATA)
+    assert len(tape.lane._open) <= DEEPEST + 2
 
 
 @given(st.lists(st.sampled_from([*PHASES, None]), max_size=60))
 def test_spans_never_overlap_whatever_is_entered_and_left(steps: list[Phase | None]) -> None:
     tape = Tape()
-    lane = Lane(tape.record, tape.clock)
     for step in steps:
         if step is None:
-            lane.leave()
+            tape.leave()
         else:
-            lane.enter(step)
+            tape.enter(step)
     ordered = sorted((start, end) for _, start, end in tape.spans)
     assert all(one[1] <= other[0] for one, other in pairwise(ordered))

@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import Connection, normalised
-from e2c_dl.trace.propagation.sockets.own import moved_part
+from e2c_dl.trace.propagation.sockets.own import Told
 from e2c_dl.trace.propagation.tcp_info import LENGTH
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
@@ -55,25 +56,19 @@ class ProcessSockets:
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids
         self._inodes: frozenset[int] = frozenset()
-        self._known: dict[int, bytes] = {}  # cookie -> what it last told of what moves
+        self._known: set[int] = set()  # cookies
         _all_connections()  # now rather than while training runs
 
     def rescan(self) -> list[Connection]:
         """Look for connections that are new, and return them. A process that has ended has none."""
         self._inodes = frozenset(inode for pid in self._pids for inode in _inodes(pid))
         new = [told.connection for told in self._own() if told.connection.cookie not in self._known]
-        self._known |= {connection.cookie: b"" for connection in new}
+        self._known.update(connection.cookie for connection in new)
         return new
 
-    def read(self) -> Iterator[tuple[int, int, bytes, bool]]:
-        """(cookie, family, TCP_INFO, whether it has moved since the last time) of every connection still there."""
-        for told in self._own():
-            cookie = told.connection.cookie
-            if cookie in self._known:  # else the next rescan tells of it
-                moved = moved_part(told.raw)
-                has_moved = moved != self._known[cookie]
-                self._known[cookie] = moved
-                yield cookie, told.family, told.raw, has_moved
+    def read(self) -> list[Told]:
+        """What every connection tells that is still there."""
+        return [(told.connection.cookie.to_bytes(8, sys.byteorder), told.family, told.raw) for told in self._own()]
 
     def _own(self) -> Iterator[_Told]:
         return (told for told in _all_connections() if told.inode in self._inodes)

@@ -3,10 +3,11 @@
 ::
 
     rescan   /proc/self/fd -> sockets -> established TCP ones           some 0.2 ms for 10, most of it for new ones
-    read     getsockopt(TCP_INFO), and of those that moved SO_COOKIE    1 to 3 us each
+    read     getsockopt of TCP_INFO and SO_COOKIE, kept as they are     2 us each; some times that where caches are cold
 
 No descriptor is duplicated: the library's close() would then not say goodbye to its peer. Numbers are borrowed, and
-given back without closing. A number that the library closed may soon be another connection's, which its cookie tells.
+given back without closing. A number that the library closed may soon be another connection's, which its cookie tells:
+it is asked for together with the counters, and whoever decodes them knows whose they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from e2c_dl.trace.propagation.samples import Connection, normalised
@@ -27,6 +28,9 @@ _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _MOVED = (slice(24, 28), slice(120, 160), slice(168, 176))
 """Unacknowledged segments; bytes and segments; busy time."""
+
+Told = tuple[bytes, int, bytes]
+"""(cookie, as the kernel gives it; family; TCP_INFO) of a connection."""
 
 
 class _Borrowed(socket.socket):
@@ -50,9 +54,7 @@ class _Known:
 
     name: str  # socket:[inode]
     socket: _Borrowed | None  # None: no TCP connection
-    cookie: int = 0
     family: int = 0
-    moved: bytes = b""  # what it last told of MOVED
 
 
 class OwnSockets:
@@ -61,6 +63,7 @@ class OwnSockets:
     def __init__(self, local: str | None = None) -> None:
         self._local = None if local is None else normalised(local)
         self._known: dict[int, _Known] = {}  # by descriptor
+        self._open: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of connections: getsockopt, family
 
     def rescan(self) -> list[Connection]:
         """Look for connections that are new, and return them."""
@@ -83,23 +86,25 @@ class OwnSockets:
             if len(found) == MOST:
                 break
         self._known = found
+        borrowed = [(known.socket, known.family) for known in found.values()]
+        self._open = tuple((one.getsockopt, family) for one, family in borrowed if one is not None)
         return new
 
-    def read(self) -> Iterator[tuple[int, int, bytes, bool]]:
-        """(cookie, family, TCP_INFO, whether it has moved since the last time) of every connection still there."""
-        for known in self._known.values():
-            if known.socket is None:
-                continue
+    def read(self) -> list[Told]:
+        """What every connection tells that is still there."""
+        told = []
+        for getsockopt, family in self._open:
             try:
-                raw = known.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LENGTH)
-                moved = moved_part(raw)
-                if moved == known.moved:
-                    yield known.cookie, known.family, raw, False
-                elif _cookie(known.socket) == known.cookie:
-                    known.moved = moved
-                    yield known.cookie, known.family, raw, True
+                raw = getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LENGTH)
+                told.append((getsockopt(socket.SOL_SOCKET, _SO_COOKIE, _COOKIE.size), family, raw))
             except OSError:  # closed, or its number is no connection's any more: the next rescan forgets it
                 continue
+        return told
+
+
+def cookie_of(told: bytes) -> int:
+    """The number that is a connection's cookie."""
+    return int(_COOKIE.unpack(told)[0])
 
 
 def moved_part(raw: bytes) -> bytes:
@@ -137,8 +142,8 @@ def _look_at(descriptor: int, name: str) -> tuple[_Known, Connection | None]:
     connection = Connection(
         cookie=cookie, local=(normalised(local), local_port), remote=(normalised(remote), remote_port)
     )
-    return _Known(name=name, socket=borrowed, cookie=cookie, family=family), connection
+    return _Known(name=name, socket=borrowed, family=family), connection
 
 
 def _cookie(seen: socket.socket) -> int:
-    return int(_COOKIE.unpack(seen.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, _COOKIE.size))[0])
+    return cookie_of(seen.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, _COOKIE.size))

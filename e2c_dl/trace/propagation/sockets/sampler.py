@@ -2,11 +2,13 @@
 
 ::
 
-    main thread   --iteration(i)-------iteration(i+1)-----      a round each: all connections, some 2 us each
-    own thread    ---round----round----round----round-----      at rate_hz, where iterations are longer than that
+    main thread   --iteration(i)-------iteration(i+1)-----      a round each: two system calls for each connection
+    own thread    ----round----round-----round----round---      at rate_hz, where iterations are longer than two of that
+    log's thread  ------------------decodes---------------      all rounds since the last time, and writes what moved
 
 New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to every 4 s:
-counters tell all that a connection did since it began.
+counters tell all that a connection did since it began. Where iterations are short its thread looks up ever less often,
+down to every 0.8 s.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
@@ -17,7 +19,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -26,12 +29,15 @@ import msgspec
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
-from e2c_dl.trace.propagation.sockets.own import OwnSockets
+from e2c_dl.trace.propagation.sockets.own import OwnSockets, Told, cookie_of, moved_part
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
 RATE_HZ = 10.0
 RESCAN_S, RESCAN_MOST_S = 0.5, 4.0
 APART_S = 0.005  # iterations that are shorter share a round
+_APART_NS = round(APART_S * 1e9)
+REST_MOST_S = 0.8  # of the thread, where there is nothing to do between iterations
+_MOST_ROUNDS = 1024  # in memory: then whoever takes one writes them, since the log does not keep up
 RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
 """(rank, host) that an (address, port) belongs to, as far as is known."""
 
@@ -42,8 +48,8 @@ class Source(Protocol):
     def rescan(self) -> list[Connection]:
         """Connections not told before."""
 
-    def read(self) -> Iterable[tuple[int, int, bytes, bool]]:
-        """(cookie, family, TCP_INFO, whether it has moved since the last time) of those that are there."""
+    def read(self) -> list[Told]:
+        """What those tell that are there: fast, and by two threads at once."""
 
 
 class SocketSampler:
@@ -74,38 +80,50 @@ class SocketSampler:
         self._clock, self._own_ns = clock, own_ns
         self._rank_of = rank_of
         self._iteration = iteration
-        self._active: set[int] = set()  # cookies of those that have moved since the iteration began
-        self._scan_due_s = self._next_s = self._last_s = 0.0
+        self._rounds: deque[tuple[int, int, bool, list[Told]]] = (
+            deque()
+        )  # not decoded: time, iteration, whether it ends
+        self._known: set[int] = set()  # cookies of connections that the log has
+        self._moved: dict[int, bytes] = {}  # what they last told of what moves
+        self._active: set[int] = set()  # those that have moved since the iteration began
+        self._scan_due_s = 0.0
+        self._next_ns = self._ended_ns = 0
         self._scan_every_s = RESCAN_S
         self._resting = False
-        self._main_scans = rate_hz <= 0  # else the thread does, unless iterations are too short for it
         self._used_ns = 0
-        self._round = threading.Lock()
         self._process = os.getpid()
         self._closing = threading.Event()
+        self._closed = False
         told = header(rank, host, more)
-        self._log = Log(path, told, cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=on_failure)
-        self._thread = threading.Thread(target=self._sample_for_ever, args=(rate_hz,), name="sockets", daemon=True)
-        self._sample(ends=False, then=None, scan=True)
+        self._log = Log(
+            path, told, cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=on_failure, source=self._decode
+        )
+        self._thread = threading.Thread(target=self._sample_for_ever, args=(1 / (rate_hz or 1),), name="sockets",
+                                        daemon=True)  # fmt: skip
+        self._main_scans = rate_hz <= 0  # else the thread does
+        self._rescan()
+        self._sample(self._clock(), ends=False)
         if rate_hz > 0:
             self._thread.start()
 
     @property
     def cpu_s(self) -> float:
-        """Processor time that all rounds have used, in whatever thread."""
+        """Processor time that all of it has used, in whatever thread."""
         return self._used_ns / 1e9
 
     def iteration(self, number: int) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before."""
-        if os.getpid() != self._process or self._closing.is_set():
+        if self._closed or os.getpid() != self._process:
             return
-        now_s = time.monotonic()
-        if now_s < self._next_s:
+        now_ns = self._clock()
+        if now_ns < self._next_ns:
             self._iteration = number
             return
-        self._next_s = now_s + APART_S
-        overdue = now_s >= self._scan_due_s + RESCAN_S
-        self._sample(ends=True, then=number, scan=self._main_scans or overdue)
+        self._ended_ns, self._next_ns = now_ns, now_ns + _APART_NS
+        if self._main_scans and time.monotonic() >= self._scan_due_s:
+            self._rescan()
+        self._sample(now_ns, ends=True)
+        self._iteration = number
 
     def rest(self, resting: bool) -> None:
         """No more rounds between iterations, or again some."""
@@ -113,12 +131,14 @@ class SocketSampler:
 
     def close(self) -> None:
         """A last round, and the end of the file. A second call does nothing."""
-        if self._closing.is_set() or os.getpid() != self._process:
+        if self._closed or os.getpid() != self._process:
             return
+        self._closed = True
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._sample(ends=True, then=-1, scan=True)
+        self._rescan()
+        self._sample(self._clock(), ends=True)
         self._log.close()
 
     def __enter__(self) -> SocketSampler:
@@ -129,33 +149,51 @@ class SocketSampler:
     ) -> None:
         self.close()
 
-    def _sample_for_ever(self, rate_hz: float) -> None:
-        while not self._closing.wait(1 / rate_hz) and self._log.failure is None:
-            if not self._resting and time.monotonic() >= self._last_s + 1 / rate_hz:  # else an iteration has just ended
-                self._sample(ends=False, then=None, scan=True)
-
-    def _sample(self, *, ends: bool, then: int | None, scan: bool) -> None:
-        """One round. ``ends``: an iteration is over, and ``then`` begins; ``scan``: look for new connections if due."""
-        with self._round:
-            began_ns = time.thread_time_ns()
-            now_ns = self._clock()
-            if scan and time.monotonic() >= self._scan_due_s:
+    def _sample_for_ever(self, apart_s: float) -> None:
+        wait_s = apart_s
+        while not self._closing.wait(wait_s) and self._log.failure is None:
+            if self._resting:
+                continue
+            if time.monotonic() >= self._scan_due_s:
                 self._rescan()
-            at_ns = now_ns if self._own_ns is None else self._own_ns(now_ns)
-            for cookie, family, raw, moved in self._source.read():
-                if moved:
+            now_ns = self._clock()
+            if now_ns < self._ended_ns + 2e9 * apart_s:  # an iteration has just ended
+                wait_s = min(2 * wait_s, max(apart_s, REST_MOST_S))
+                continue
+            wait_s = apart_s
+            self._sample(now_ns, ends=False)
+
+    def _sample(self, now_ns: int, *, ends: bool) -> None:
+        """One round at ``now_ns``. ``ends``: an iteration is over."""
+        at_ns = now_ns if self._own_ns is None else self._own_ns(now_ns)
+        self._rounds.append((at_ns, self._iteration, ends, self._source.read()))
+        self.rounds += 1
+        self._used_ns += self._clock() - now_ns  # it waits for nothing
+        if len(self._rounds) > _MOST_ROUNDS:
+            self._log.flush()
+
+    def _decode(self) -> None:
+        """Hand what rounds told to the log, in the order in which they were taken."""
+        began_ns = time.thread_time_ns()
+        while self._rounds:
+            at_ns, iteration, ends, told = self._rounds.popleft()
+            for cookie_told, family, raw in told:
+                cookie = cookie_of(cookie_told)
+                if cookie not in self._known:  # of a number that was used again: the next rescan tells of it
+                    continue
+                moved = moved_part(raw)
+                if moved != self._moved.get(cookie):
+                    self._moved[cookie] = moved
                     self._active.add(cookie)
-                if moved or (ends and cookie in self._active):
-                    self._log.append(SAMPLE_KIND, packed(at_ns, cookie, self._iteration, family, raw))
+                elif not (ends and cookie in self._active):
+                    continue
+                self._log.append(SAMPLE_KIND, packed(at_ns, cookie, iteration, family, raw))
             if ends:
                 self._active.clear()
-            if then is not None:
-                self._iteration = then
-            self.rounds += 1
-            self._last_s = time.monotonic()
-            self._used_ns += time.thread_time_ns() - began_ns
+        self._used_ns += time.thread_time_ns() - began_ns
 
     def _rescan(self) -> None:
+        began_ns = time.thread_time_ns()
         found = self._source.rescan()
         self._scan_every_s = RESCAN_S if found else min(2 * self._scan_every_s, RESCAN_MOST_S)
         self._scan_due_s = time.monotonic() + self._scan_every_s
@@ -163,3 +201,5 @@ class SocketSampler:
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
             told = msgspec.structs.replace(connection, rank=rank, host=host)
             self._log.append(CONNECTION_KIND, msgspec.json.encode(told))
+            self._known.add(connection.cookie)
+        self._used_ns += time.thread_time_ns() - began_ns
