@@ -18,6 +18,8 @@ from e2c_dl.trace.export.formats import FORMATS
 if TYPE_CHECKING:
     from e2c_dl.archive.read import ReadArchive
     from e2c_dl.diagnosis.model import Report
+    from e2c_dl.trace.export.formats import Events
+    from e2c_dl.trace.model import Trace
 
 DASHBOARDS = {
     "tensorboard": "losses and accuracies as TensorBoard's events, a folder per host",
@@ -72,7 +74,10 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
     help="With mlflow: the server, such as http://127.0.0.1:5000 [default: MLFLOW_TRACKING_URI, else the folder].",
 )  # fmt: skip
 def export(archive: Path, form: str, output: Path | None, tracking_uri: str | None) -> None:
-    """Write ARCHIVE's trace, or its losses and accuracies, for another program, beside the archive."""
+    """Write ARCHIVE's trace, or its losses and accuracies, for another program, beside the archive.
+
+    perfetto and chrome also have what a traced script itself recorded: Horovod's timeline, torch.profiler's traces.
+    """
     from e2c_dl.archive.read import open_archive
     from e2c_dl.trace.export import formats
 
@@ -82,8 +87,21 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
     if form in DASHBOARDS:
         click.echo(_to_dashboard(form, read, target, None if output else tracking_uri))
         return
-    formats.write(form, read.trace(), target)
+    trace = read.trace()
+    formats.write(form, trace, target, _of_script(read, trace) if FORMATS[form].merges else None)
     click.echo(target)
+
+
+def _of_script(read: ReadArchive, trace: Trace) -> Events:
+    """What the traced script itself recorded; what of it cannot be merged is said."""
+    from e2c_dl.archive import script_traces
+    from e2c_dl.beneath import Place
+    from e2c_dl.formatting import visible
+
+    traces, problems = script_traces.found(Place(read.path), trace)
+    for problem in problems:
+        click.echo(f"e2c-dl: {visible(problem)}", err=True)
+    return script_traces.merged(traces)
 
 
 def _to_dashboard(form: str, read: ReadArchive, folder: Path, uri: str | None) -> str:

@@ -18,8 +18,9 @@ holds the other; where a group's do, it gets as many threads as it needs.
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +38,23 @@ _COMPUTE_TASK = -1
 _THREADS_PER_GROUP = 1000  # numbers apart, so that lanes of two groups never share one
 
 
-def write(trace: Trace, path: Path) -> None:
-    """Write ``trace`` to ``path``. Raises: ArchiveError, if it cannot be written; AnalysisError, as ``join``."""
+def write(trace: Trace, path: Path, more: Callable[[int], Iterable[Event]] = lambda _: ()) -> None:
+    """Write ``trace`` to ``path``, and ``more`` events, told at which time of the reference clock 0 is.
+
+    Raises: ArchiveError, if it cannot be written; AnalysisError, as ``join``.
+    """
     first, *others = events(trace)
     with written(path, ELSEWHERE) as place, place.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         file.write(json.dumps(first))
-        file.writelines(f",\n{json.dumps(event)}" for event in others)
+        file.writelines(f",\n{json.dumps(event)}" for event in itertools.chain(others, more(_begin_ns(trace))))
         file.write("\n]}\n")
 
 
 def events(trace: Trace) -> list[Event]:
     """All trace events of ``trace``, as JSON values: names first, then spans by rank, arrows, counters."""
     messages = join(trace)
-    origin_ns = min((int(rank.spans["start_ns"].min()) for rank in trace.ranks if len(rank.spans)), default=0)
+    origin_ns = _begin_ns(trace)
     hosts = {rank.rank: rank.host for rank in trace.ranks}
     found: list[Event] = []
     threads: dict[tuple[int, Phase, int, int], int] = {}  # (rank, SEND or RECEIVE, peer, seq) -> its thread
@@ -62,6 +66,10 @@ def events(trace: Trace) -> list[Event]:
     found += _arrows(messages, threads, origin_ns)
     found += _counters(messages, hosts, origin_ns)
     return found
+
+
+def _begin_ns(trace: Trace) -> int:
+    return min((int(rank.spans["start_ns"].min()) for rank in trace.ranks if len(rank.spans)), default=0)
 
 
 def _groups(rank: RankTrace, hosts: dict[int, str]) -> Iterator[tuple[str, list[dict[str, int]]]]:

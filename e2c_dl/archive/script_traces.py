@@ -1,0 +1,170 @@
+"""Traces that a traced script itself has made, as trace events on the archive's clock: Horovod's timeline, Kineto's.
+
+::
+
+    time of day         Horovod: start_time_since_epoch_in_micros + ts        Kineto: baseTimeNanoseconds + ts
+      - clocks          of the rank's tracing.json: its own clock and the time of day, when its training ended
+    own clock           -> the rank's alignment -> the clock of the archive
+
+If somebody set the time of day while it trained, what was before lies as far off. nsys reports are not read: only
+NVIDIA's own program knows their format.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from e2c_dl import codec
+from e2c_dl.archive import layout
+from e2c_dl.beneath import LARGE_BYTES, Place
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
+
+TRACING = "tracing.json"
+KNOWN = (TRACING, layout.FACTS, layout.CLOCK, layout.OUTCOME, layout.ENDING, layout.HOST_LINKS)
+_FIRST_PROCESS = 1_000_000  # ranks have the numbers below
+_PROCESSES_PER_FILE = 100_000
+_SHOWN = frozenset("XBEbneiICstf")  # events that have a time
+_LINKED = frozenset("stfbne")  # ... and an id, which is their file's own
+
+Event = dict[str, Any]
+
+
+class _Clocks(msgspec.Struct, frozen=True):
+    own_ns: int
+    unix_ns: int
+
+
+class _Tracing(msgspec.Struct, frozen=True):
+    clocks: _Clocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptTrace:
+    """One file: its events, whose times count from ``base_ns`` of the day."""
+
+    rank: RankTrace
+    name: str
+    base_ns: int
+    clocks: _Clocks
+    content: list[Event]
+    by_tensor: bool  # Horovod's processes are tensors: they are shown as threads
+
+    def events(self, origin_ns: int, number: int) -> Iterator[Event]:
+        """Its events on the archive's clock, from ``origin_ns`` on; the ``number``th file has processes of its own."""
+        first = _FIRST_PROCESS + number * _PROCESSES_PER_FILE
+        processes: dict[Any, int] = defaultdict(itertools.count(first).__next__)
+        threads: dict[Any, int] = defaultdict(itertools.count(1).__next__)
+        whose = f"{self.rank.host}: {self.name}"
+        if self.by_tensor:
+            yield {"ph": "M", "name": "process_name", "pid": first, "tid": 0, "args": {"name": whose}}
+        timed = [each for each in self.content if each.get("ph") in _SHOWN and _is_time(each.get("ts"))]
+        placed_us = self._placed_us([each["ts"] for each in timed], origin_ns)
+        for each in self.content:
+            if each.get("ph") == "M":
+                yield from self._named(each, processes, threads, whose, first)
+        for each, ts in zip(timed, placed_us, strict=True):
+            process = first if self.by_tensor else processes[each.get("pid")]
+            thread = threads[each.get("pid") if self.by_tensor else (each.get("pid"), each.get("tid"))]
+            moved = {**each, "pid": process, "tid": thread, "ts": ts}
+            if each["ph"] in _LINKED:
+                moved["id"] = f"{whose} {each.get('id')}"
+            yield moved
+
+    def _placed_us(self, times_us: list[float], origin_ns: int) -> list[float]:
+        own_ns = self.base_ns - self.clocks.unix_ns + self.clocks.own_ns
+        at_ns = np.rint(np.array(times_us, dtype=np.float64) * 1000).astype(np.int64)
+        placed: list[float] = ((self.rank.clock.align(at_ns + own_ns) - origin_ns) / 1000).tolist()
+        return placed
+
+    def _named(
+        self, each: Event, processes: dict[Any, int], threads: dict[Any, int], whose: str, first: int
+    ) -> Iterator[Event]:
+        """What says how a process or a thread is called, of those numbers that it has here."""
+        name, args = each.get("name"), each.get("args")
+        said = args.get("name") if isinstance(args, dict) else None
+        if name not in ("process_name", "thread_name") or not isinstance(said, str):
+            return
+        if self.by_tensor:
+            thread = threads[each.get("pid")]
+            yield {"ph": "M", "name": "thread_name", "pid": first, "tid": thread, "args": {"name": said}}
+            return
+        process = processes[each.get("pid")]
+        thread = threads[each.get("pid"), each.get("tid")]
+        named = f"{whose}: {said}" if name == "process_name" else said
+        yield {"ph": "M", "name": name, "pid": process, "tid": thread, "args": {"name": named}}
+
+
+def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[str, ...]]:
+    """(what the ranks' folders hold of them, a sentence for each that cannot be merged)."""
+    traces, problems = [], []
+    for rank in trace.ranks:
+        folder = archive / layout.HOSTS / rank.host
+        if not (folder / TRACING).exists():  # no script was traced
+            continue
+        clocks = codec.read(folder / TRACING, _Tracing).clocks
+        for name in sorted(folder.names()):
+            if name in KNOWN or not name.endswith((".json", ".json.gz")):
+                continue
+            try:
+                traces.append(_read(folder / name, name, rank, clocks))
+            except (ArchiveError, OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
+                problems.append(f"{folder / name}: is not merged: {error}")
+    return tuple(traces), tuple(problems)
+
+
+def merged(traces: tuple[ScriptTrace, ...]) -> Callable[[int], Iterator[Event]]:
+    """Their events, for an export that counts from the time it is told."""
+
+    def events(origin_ns: int) -> Iterator[Event]:
+        return itertools.chain.from_iterable(each.events(origin_ns, number) for number, each in enumerate(traces))
+
+    return events
+
+
+def _read(place: Place, name: str, rank: RankTrace, clocks: _Clocks) -> ScriptTrace:
+    content = place.read(LARGE_BYTES)
+    if name.endswith(".gz"):
+        with gzip.open(io.BytesIO(content)) as packed:
+            content = packed.read(LARGE_BYTES)
+    text = content.decode("utf-8", errors="replace")
+    try:
+        read = json.loads(text)
+    except ValueError:
+        if not text.lstrip().startswith("["):
+            raise
+        read = json.loads(text.rstrip().rstrip(",") + "]")  # a timeline is closed when Horovod is shut down
+    if isinstance(read, Mapping) and isinstance(read.get("traceEvents"), list):
+        base_ns = read.get("baseTimeNanoseconds")
+        content_of, by_tensor = read["traceEvents"], False
+    elif isinstance(read, list):
+        starts = [_start_us(each) for each in read[:100]]
+        base_ns = next((1000 * start for start in starts if start is not None), None)
+        content_of, by_tensor = read, True
+    else:
+        raise ValueError("it holds no trace events")
+    if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
+        raise ValueError("it does not say when it began: its times cannot be placed")
+    events = [each for each in content_of if isinstance(each, dict)]
+    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, clocks=clocks, content=events, by_tensor=by_tensor)
+
+
+def _start_us(each: Any) -> int | None:
+    args = each.get("args") if isinstance(each, dict) else None
+    start = args.get("start_time_since_epoch_in_micros") if isinstance(args, dict) else None
+    return start if isinstance(start, int) else None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < MOST_NS / 1000

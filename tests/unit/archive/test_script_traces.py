@@ -1,0 +1,108 @@
+"""Traces that a script itself has made lie on the archive's clock: files of one real run of torch.profiler and Horovod.
+
+``of-scripts/`` is what rank 0 of two left (``horovodrun -np 2`` under ``e2c-dl trace``, torch 2.13, Horovod 0.28.1), of
+Kineto's operations only the optimizer's steps. When collectives were under way is what the tracer itself recorded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from e2c_dl.archive.script_traces import found, merged
+from e2c_dl.beneath import Place
+from e2c_dl.trace.export.formats import write
+from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
+
+MADE = Path(__file__).parent / "of-scripts"
+AHEAD_NS = 5_000_000_000  # of the rank's own clock, the archive's
+OWN_NS = [(17828595190195, 17828612950765), (17828625394768, 17828632222059), (17828633084830, 17828638022574)]
+APART_US = 200.0  # how far one thing looks apart for tracer and profiler, which wrap each other
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    shutil.copytree(MADE, tmp_path / "hosts" / "edge-1")
+    return tmp_path
+
+
+def one_rank() -> Trace:
+    spans = np.zeros(len(OWN_NS), dtype=SPAN)
+    spans["phase"], spans["iteration"] = Phase.COLLECTIVE, range(len(OWN_NS))
+    spans["start_ns"], spans["end_ns"] = np.array(OWN_NS).T + AHEAD_NS
+    spans["posted_ns"], spans["src"], spans["dst"] = spans["start_ns"], -1, -1
+    clock = ClockAlignment(offset_ns=AHEAD_NS)
+    return Trace(ranks=(RankTrace(rank=0, host="edge-1", layer="edge", spans=spans, clock=clock),), facts={})
+
+
+def exported(archive: Path) -> list[dict[str, Any]]:
+    traces, problems = found(Place(archive), one_rank())
+    assert problems == ()
+    write("perfetto", one_rank(), archive / "trace.json", merged(traces))
+    events: list[dict[str, Any]] = json.loads((archive / "trace.json").read_text())["traceEvents"]
+    return events
+
+
+def test_they_lie_where_the_tracer_saw_the_same(archive: Path) -> None:
+    events = exported(archive)
+    collectives = [(each["ts"], each["ts"] + each["dur"]) for each in events if each.get("pid") == 0 and "dur" in each]
+    steps = [each for each in events if each.get("name") == "Optimizer.step#SGD.step"][::2]  # each holds another
+    begun = [each["ts"] for each in events if each.get("name") == "ALLREDUCE" and each["tid"] == 1]
+    assert len(collectives) == len(steps) == len(begun) == 3
+    for (start, end), step, all_reduce in zip(collectives, steps, begun, strict=True):
+        assert start < all_reduce < end
+        assert start - APART_US < step["ts"] < end
+        assert step["ts"] + step["dur"] > end - APART_US
+
+
+def test_nothing_of_two_files_is_taken_for_one_thing(archive: Path) -> None:
+    shutil.copyfile(archive / "hosts" / "edge-1" / "kineto.json", archive / "hosts" / "edge-1" / "second.json")
+    events = exported(archive)
+    named = {each["pid"]: each["args"]["name"] for each in events if each.get("name") == "process_name"}
+    assert {name.partition(": ")[2] for name in named.values()} == {
+        "", "kineto.json: python", "second.json: python", "timeline.json",
+    }  # fmt: skip
+    assert len({each["id"] for each in events if each["ph"] == "s"}) == 4  # two in each file
+    assert {each["args"]["name"] for each in events if each.get("name") == "thread_name"} >= {"allreduce.weight"}
+
+
+def test_one_that_was_packed_or_cut_off_is_read(archive: Path) -> None:
+    host = archive / "hosts" / "edge-1"
+    whole = len(exported(archive))
+    packed = gzip.compress((host / "kineto.json").read_bytes())
+    (host / "kineto.json").unlink()
+    (host / "kineto.json.gz").write_bytes(packed)
+    text = (host / "timeline.json").read_text()
+    (host / "timeline.json").write_text(text[: text.rindex(",{")] + ",\n")  # as of a rank that was killed
+    assert len(exported(archive)) == whole - 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", "it holds no trace events"),
+        ('{"traceEvents": []}', "its times cannot be placed"),
+        ('{"traceEvents": [], "baseTimeNanoseconds": 1e300}', "its times cannot be placed"),
+        ('[{"ph": "X", "ts": 1}]', "its times cannot be placed"),
+        ('{"traceEvents": [', "Expecting value"),
+    ],
+)
+def test_what_cannot_be_merged_is_said_by_name(archive: Path, content: str, said: str) -> None:
+    (archive / "hosts" / "edge-1" / "odd.json").write_text(content)
+    traces, (problem,) = found(Place(archive), one_rank())
+    assert {each.name for each in traces} == {"kineto.json", "timeline.json"}
+    assert problem.startswith(f"{archive}/hosts/edge-1/odd.json: is not merged: ")
+    assert said in problem
+
+
+def test_events_that_are_none_are_left_out(archive: Path) -> None:
+    odd = [1, {"ph": "X"}, {"ph": "X", "ts": "1"}, {"ph": "X", "ts": 1e300}, {"ph": "M", "name": "thread_name"}]
+    content = {"baseTimeNanoseconds": 1, "traceEvents": odd}
+    (archive / "hosts" / "edge-1" / "z.json").write_text(json.dumps(content))
+    assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
