@@ -1,4 +1,4 @@
-"""Memory of this machine, and how scarce its resources are, as its kernel tells it."""
+"""Memory and processor of this machine, and how scarce they are, as its kernel tells it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ def memory_available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     raise TestbedError(f"{meminfo} does not say MemAvailable: this needs Linux 3.14 or later")
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
+    """Name of the processor's model; None where the kernel does not tell, as on ARM."""
+    for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return None
 
 
 def pressure(root: Path = Path("/proc/pressure")) -> dict[str, float]:

@@ -20,7 +20,7 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries
+from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries, too_few
 from e2c_dl.diagnosis.speed_ups import speed_ups
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.messages import Messages, conservation
@@ -56,7 +56,8 @@ def analyse(
         (*hosts.departures, *links.departures), {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
-    departures = with_stalls(slow, stalled.found, observed.windows, design)
+    few = too_few(observed)
+    departures = () if few else with_stalls(slow, stalled.found, observed.windows, design)
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     found = findings([each for each in departures if each.excess_s >= least_s], predictor)
@@ -72,6 +73,7 @@ def analyse(
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),
         *_about_clocks(trace, carried),
         *about_scripts(observed),
+        *few,
     )
     return Report(
         iterations=iterations,
@@ -87,7 +89,7 @@ def analyse(
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
-        least_visible=_least_visible(hosts, links),
+        least_visible={} if few else _least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
         reference=EXPECTED if is_undesigned else DESIGN,
         staleness=staleness(trace),

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from e2c_dl.archive.records import HostFacts
-from e2c_dl.diagnosis.detection.flow_departures import LEAST_LINKS
+from e2c_dl.diagnosis.detection.flow_departures import LEAST_ITERATIONS, LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Limitation, LinkSummary
 from e2c_dl.diagnosis.observed import Observed
@@ -19,6 +19,7 @@ from e2c_dl.diagnosis.references import Reference, hardware_of
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.topology import Host, Topology
 from e2c_dl.trace.model import State, Trace
+from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS, warm_up
 
 NO_SERVICE = "script"
 _SLOT = re.compile(r"(.+)_[0-9]+")
@@ -91,6 +92,17 @@ def about_scripts(observed: Observed) -> Iterator[Limitation]:
     yield from _about_collectives(observed)
     yield from _about_links(observed)
     yield from (Limitation(sentence=sentence) for sentence in observed.trace.connections.limitations)
+
+
+def too_few(observed: Observed) -> tuple[Limitation, ...]:
+    """Why nobody is named in the trace of a library's run that is too short to name anybody; else nothing."""
+    after = observed.iterations - warm_up(observed.iterations)
+    if observed.collectives is None or after >= LEAST_ITERATIONS:
+        return ()
+    short = f"{after} iteration{'s' if after > 1 else ''} after warm-up, of {observed.iterations}"
+    what = "a slow host or link cannot be told from chance, and nobody is judged"
+    enough = LEAST_ITERATIONS + WARM_UP_ITERATIONS
+    return (Limitation(sentence=f"{short}: {what}; train at least {enough} iterations."),)
 
 
 def _about_ranks(observed: Observed) -> Iterator[Limitation]:

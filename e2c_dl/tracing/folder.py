@@ -18,6 +18,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.atomic_write import whole
 from e2c_dl.errors import TrainingError
+from e2c_dl.memory import cpu_model
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.rendezvous import Ranks
@@ -51,7 +52,7 @@ def begin(path: Path, ranks: Ranks, layer: str) -> None:
     if reference.boot == ranks.own.boot:  # one clock for both
         write_alignment(path / layout.CLOCK, ClockAlignment())
     facts = HostFacts(
-        host_name=ranks.own.host, machine=platform.machine(), cores=os.cpu_count(),
+        host_name=ranks.own.host, machine=platform.machine(), cpu_model=cpu_model(), cores=os.cpu_count(),
         usable_cores=len(os.sched_getaffinity(0)), kernel=platform.release(), versions=versions(),
     )  # fmt: skip
     HostRecords(path).write_facts(facts)

@@ -11,6 +11,7 @@ import numpy as np
 
 from e2c_dl import __version__
 from e2c_dl.archive.records import ComputeFacts, HostFacts
+from e2c_dl.memory import cpu_model
 
 
 def host_facts(torch: dict[str, Any], compute: ComputeFacts) -> HostFacts:
@@ -50,7 +51,7 @@ def machine_id() -> str:
 
 
 def _cpu_model() -> str:
-    return _labelled("/proc/cpuinfo", "model name") or platform.processor() or "unknown"
+    return cpu_model() or platform.processor() or "unknown"
 
 
 def tcp_limits(root: Path = Path("/proc/sys/net/ipv4")) -> dict[str, str]:

@@ -56,6 +56,23 @@ def test_a_run_in_which_nothing_departs_has_no_culprit() -> None:
     assert not report_of(simulate(NOISY)).culprits
 
 
+def test_in_a_run_of_two_iterations_nobody_is_named_and_the_report_says_why() -> None:
+    slow = {(1, Phase.BACKWARD): 0.2}
+    report = report_of(simulate(replace(NOISY, iterations=2, extra_s=slow, slow_links={2: 0.3})))
+    assert (report.culprits, report.findings, report.least_visible) == ((), (), {})
+    assert any("1 iteration after warm-up, of 2: a slow host or link cannot be told" in s for s in report.limitations)
+    assert report_of(simulate(replace(NOISY, iterations=6, extra_s=slow))).culprits
+
+
+def test_a_host_of_another_processor_is_no_peer() -> None:
+    trace = simulate(replace(NOISY, extra_s={(3, Phase.BACKWARD): 0.2}))
+    for odd in (trace.hosts[0], trace.hosts[3]):
+        models = {host: "old" if host == odd else "new" for host in trace.hosts}
+        facts = {host: HostFacts(cpu_model=model, cores=2) for host, model in models.items()}
+        named = [each.element.src for each in analyse(trace, script_reference(trace, facts)).culprits]
+        assert named == ([] if odd == trace.hosts[3] else [trace.hosts[3]])
+
+
 def test_a_slow_link_is_named_by_its_senders_counters() -> None:
     (finding,) = report_of(simulate(replace(NOISY, slow_links={1: 0.4}))).culprits
     assert (finding.element, finding.part) == (link(1), Part.RATE)

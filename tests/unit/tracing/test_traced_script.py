@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.archive.read import open_archive
+from e2c_dl.memory import cpu_model
 from e2c_dl.trace.model import Phase, RankTrace
 
 pytest.importorskip("torch")
@@ -119,6 +120,8 @@ def test_however_a_script_ends_its_exit_code_is_its_own(tmp_path: Path, ending: 
     assert said in done.stderr.decode()
     (rank,) = open_archive(archive).trace().ranks
     assert phases(rank)["ITERATION"] == 6
+    facts = open_archive(archive).host_facts[rank.host]
+    assert facts is not None and facts.cpu_model == cpu_model()
     assert "archive" in done.stderr.decode()
 
 
