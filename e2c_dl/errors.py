@@ -11,6 +11,7 @@
     |-- TrainingError             1   training failed
     |   `-- PeerLost              1   ... because another rank went away
     |-- ArchiveError              1   an archive is missing, damaged or could not be written
+    |   `-- ArchiveBusy           1   ... because another process writes it, or has
     |-- AnalysisError             1   a trace cannot be analysed
     `-- Interrupted             130   the user asked to stop (Ctrl-C)
 
@@ -76,6 +77,10 @@ class PeerLost(TrainingError):
 
 class ArchiveError(E2cDlError):
     """An archive is missing, damaged or could not be written."""
+
+
+class ArchiveBusy(ArchiveError):
+    """Another process writes the archive, or has made it meanwhile."""
 
 
 class AnalysisError(E2cDlError):

@@ -26,7 +26,7 @@ from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveBusy, ArchiveError
 from e2c_dl.redaction import Redactor
 from e2c_dl.trace.propagation.samples import convert_samples
 from e2c_dl.trace.store import convert as to_parquet
@@ -95,7 +95,7 @@ class Archive:
         archive._hold()
         try:
             if (path / RUN).exists():
-                raise ArchiveError(f"{path}: is an archive already; `e2c-dl report {path}` says what it shows")
+                raise ArchiveBusy(f"{path}: is an archive already; `e2c-dl report {path}` says what it shows")
             archive._run_file.keep()
             archive.record(**facts)
         except ArchiveError:
@@ -209,7 +209,7 @@ class Archive:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
         except BlockingIOError as error:
             self._lock.close()
-            raise ArchiveError(f"{self.path}: another process is writing it; try again when that has ended") from error
+            raise ArchiveBusy(f"{self.path}: another process is writing it; try again when that has ended") from error
         except OSError:  # a file system without locks
             return
 

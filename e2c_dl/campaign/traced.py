@@ -137,7 +137,8 @@ def _happened(path: Path, found: Mapping[str, Told]) -> list[str]:
     for host in found:
         outcome = open_archive(path).host(host).outcome()
         if outcome is None:
-            happened.append(f"{host}: its process ended without a word (killed, or os._exit): its trace ends there")
+            why = "killed, os._exit, or a full disk"
+            happened.append(f"{host}: its process ended without a word ({why}): its trace ends there")
         elif outcome.reason:
             happened.append(f"{host}: {outcome.reason}")
     return happened

@@ -16,7 +16,10 @@ from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.options import PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from e2c_dl.campaign.traced import Ran
+    from e2c_dl.tracing.left import Told
 
 LEAST_CAP_BYTES = 1 << 16
 STILL_WRITING_S = 10.0  # how long ranks may take to end after the command has
@@ -73,10 +76,12 @@ def _size(cap: str) -> int:
 
 def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s: float) -> None:
     """Make one archive of it, if all ranks are here; say where it is, or what is missing."""
-    from e2c_dl.campaign import traced
-    from e2c_dl.errors import E2cDlError
-    from e2c_dl.tracing import launch, left
+    from e2c_dl.archive import layout
+    from e2c_dl.errors import ArchiveBusy, E2cDlError
+    from e2c_dl.tracing import folder, left
 
+    several = folder.of_environment()[1] > 1  # a launcher started this command once for each rank
+    found: dict[str, left.Told] = {}
     try:
         found = left.told(place)
         if not found:
@@ -86,18 +91,33 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s:
             return
         for problem in left.keep_written(place, begun_s):
             _say(problem)
-        alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
-        elsewhere = [each for each in found.values() if each.machines != 1]
-        gone = traced.missing(found)
-        if alive or (elsewhere and gone):
-            why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
-            _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
-            return
+        _collect(place, found, scenario, ran, several)
+    except ArchiveBusy as error:
+        _say(f"{place}: the command of another rank makes the archive" if several else str(error))
+    except E2cDlError as error:  # the exit code is the script's
+        _say(str(error))
+        if found and not (place / layout.MANIFEST).exists():
+            there = f"`e2c-dl collect {place} --archive NEW`, where there is room, makes an archive of it"
+            _say(f"what was traced stands in {place}; {there}")
+
+
+def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran: Ran, several: bool) -> None:
+    """Raises: ArchiveBusy, if another command of ``several`` does; ArchiveError, ScenarioError."""
+    from e2c_dl.campaign import traced
+    from e2c_dl.tracing import launch
+
+    alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
+    gone = traced.missing(found)
+    if alive and several:
+        who = "the command of the rank that ends last"
+        _say(f"{place}: {len(alive)} of its processes still run; {who} makes the archive")
+    elif alive or (gone and any(each.machines != 1 for each in found.values())):
+        why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
+        _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
+    else:
         traced.collected([place], place, scenario, ran)
         for line in traced.headline(place):
             _say(line)
-    except E2cDlError as error:  # the exit code is the script's
-        _say(str(error))
 
 
 def _say(line: str) -> None:

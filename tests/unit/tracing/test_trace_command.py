@@ -1,0 +1,50 @@
+"""What `e2c-dl trace` says where it cannot make the archive itself: another rank's command does, or it has no room."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.campaign.traced import Ran
+from e2c_dl.cli import trace
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    host = tmp_path / "hosts" / "h0"
+    host.mkdir(parents=True)
+    told = {"format": 1, "rank": 0, "world_size": 1, "pid": ended.pid, "boot": "b", "machines": 1}
+    (host / "tracing.json").write_text(json.dumps(told))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [("2", "the command of another rank makes the archive"), ("", "another process is writing it")]
+)
+def test_two_commands_never_make_one_archive(
+    place: Path, size: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", size)
+    held = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        trace._conclude(place, None, Ran(), made=False, begun_s=0.0)
+    finally:
+        os.close(held)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"e2c-dl: {place}: {said}")
+
+
+def test_where_no_archive_could_be_written_it_says_how_to_make_one(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace._conclude(place, place / "no-scenario", Ran(), made=False, begun_s=0.0)
+    assert f"`e2c-dl collect {place} --archive NEW`, where there is room" in capsys.readouterr().err
