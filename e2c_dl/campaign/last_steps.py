@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records, open_archive
-from e2c_dl.campaign import causes, collect, traced
+from e2c_dl.campaign import causes, collect
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts import follow, ranks
 from e2c_dl.campaign.hosts.gather import Kept, gather
@@ -16,7 +16,6 @@ from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import TestbedRun
-from e2c_dl.tracing import left as left_traces
 
 
 def collected(campaign: Campaign) -> None:
@@ -168,8 +167,6 @@ def close(campaign: Campaign) -> None:
             campaign.the_archive.limited(limitation)
             campaign.console.say(limitation)
     happened, campaign.cause = causes.told(campaign.failures, found)
-    if traces := left_traces.told(campaign.archive_path):
-        happened = (*happened, *traced.noted(campaign.the_archive, traces))
     kept = [each.sentence(campaign.the_testbed.run_id) for each in (campaign.kept or {}).values()]
     back = [each.told() for each in campaign.silences if each.until_s is not None]  # else it is told as the cause
     campaign.conclude([*happened, *back, *kept], campaign.secrets)

@@ -17,6 +17,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.redact import redact
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
+from e2c_dl.campaign import traced
 from e2c_dl.campaign.interrupts import Interrupts
 from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.told import Outlived
@@ -25,6 +26,7 @@ from e2c_dl.errors import AnalysisError, ArchiveError, E2cDlError, InputError, I
 from e2c_dl.redaction import Redactor
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import SHAPES, Scenario
+from e2c_dl.tracing import left
 from e2c_dl.worlds.trained import model_facts
 
 T = TypeVar("T")
@@ -115,7 +117,7 @@ class Underway:
         archive = self.the_archive
         for sentence in redact(archive.path, self.redactor):
             archive.limited(sentence)
-        for sentence in [*happened, *self._outlived.failures]:
+        for sentence in [*happened, *self._ranks(), *self._outlived.failures]:
             archive.happened(sentence)
         archive.end(outcome or self._outcome(), archive.run.ended or now().isoformat(timespec="seconds"))
         failure = self._reported()
@@ -131,6 +133,14 @@ class Underway:
         if failure is not None:
             raise failure
 
+    def _ranks(self) -> list[str]:
+        """What happened to traced ranks of a program of the user's, which may have left anything."""
+        try:
+            traces = left.told(self.archive_path)
+            return traced.noted(self.the_archive, traces) if traces else []
+        except ArchiveError as error:
+            return [str(error)]
+
     def _outcome(self) -> Outcome:
         if not self.failures:
             return Outcome.FINISHED
@@ -142,8 +152,8 @@ class Underway:
         if not self.analysed:
             return None
         try:
-            left = open_archive(self.archive_path)
-            write_report(left, diagnose(left))
+            found = open_archive(self.archive_path)
+            write_report(found, diagnose(found))
         except Exception as failed:  # noqa: BLE001 - Ctrl-C, a full disk, a defect: the archive is sealed without it
             # a traceback is kept now: what is written after the seal counts as altered
             error = failed if isinstance(failed, (E2cDlError, OSError)) else self.defect("report", failed)

@@ -102,3 +102,16 @@ def test_what_was_altered_since_is_not_hidden_by_sealing_again(tmp_path: Path) -
 def test_collect_says_what_it_wants() -> None:
     done = CliRunner().invoke(cli, ["collect", "not-a-run"])
     assert done.exit_code == 2 and "8 hexadecimal digits" in done.output
+
+
+@pytest.mark.parametrize(("damaged", "said"), [(True, "the archive is damaged"), (False, "ranks 1 left no trace")])
+def test_what_traced_ranks_say_of_themselves_is_told(tmp_path: Path, damaged: bool, said: str) -> None:
+    """Whatever a host has sent: an archive is sealed."""
+    archive = left_open(tmp_path)
+    rank = {"format": 1, "rank": 0, "world_size": 2, "pid": 7, "boot": "b", "limitations": ["this was not seen"]}
+    (archive / "hosts/edge-1/tracing.json").write_text(json.dumps(rank)[: 20 if damaged else None])
+    assert seal(archive).exit_code == 0
+    assert verify(archive) == ()
+    found = open_archive(archive).run
+    assert said in " ".join(found.what_happened)
+    assert any("this was not seen" in each for each in found.limitations) is not damaged
