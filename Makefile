@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
-SOURCES := e2c_dl layers_services tests benchmarks ci scripts
+SOURCES := e2c_dl layers_services tests benchmarks ci scripts setup.py
 # Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. In User-Mode Linux one
 # processor is busy, so beside it are tests that need no more; whole runs go two at a time, or alone if rates, delays or
 # verdicts of theirs are checked.

@@ -167,12 +167,14 @@ class ObservedLink:
 
     @property
     def rate_bps(self) -> float:
-        """Median over messages of wire bits / service; over the large ones after warm-up if there are any.
+        """Median over large messages of wire bits / service; over those after warm-up if there are any.
 
-        NaN, where messages support no rate: their services are shorter than both clocks are certain, or nothing at all,
+        NaN, where messages support no rate: all are small, or their services are shorter than both clocks are certain,
         as those of messages are that arrived sooner than the link's delay lets them.
         """
-        chosen = self.judged if self.judged.any() else np.ones(len(self.rows), dtype=bool)
+        chosen = self.judged if self.judged.any() else self.rows["nbytes"] >= MIN_RATE_BYTES
+        if not chosen.any():
+            return math.nan
         taken_ns = self.services_ns[chosen]
         if np.median(taken_ns) <= max(self.uncertainty_ns, LEAST_SERVICE_NS):
             return math.nan

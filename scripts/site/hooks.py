@@ -21,8 +21,10 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import home  # noqa: E402  (beside this file)
 import keys  # noqa: E402
+import notebook  # noqa: E402
 
 OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+NOTEBOOK = "docs/notebook.ipynb"
 FOLDERS = {"experiments": "Experiments", "benchmarks": "Benchmarks"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 _CODE = re.compile(r"(^```.*?^```[^\n]*$|``[^\n]*?``|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
@@ -44,6 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(page) is None:
             files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/keys.md", content=keys.page()))
+    files.append(File.generated(config, "notebook.md", content=notebook.page(ROOT / NOTEBOOK)))
     _complete(config, files)
     return files
 
@@ -89,7 +92,7 @@ def _linked(found: re.Match[str], origin: str, here: str, files: Files) -> str:
 
 def page_of(file: str) -> str:
     """The page, or the file of the site, that ``file`` of the repository would be."""
-    return sources().get(file, file.removeprefix("docs/"))
+    return "notebook.md" if file == NOTEBOOK else sources().get(file, file.removeprefix("docs/"))
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

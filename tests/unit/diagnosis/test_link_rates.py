@@ -18,12 +18,12 @@ NBYTES = 60_000
 BITS = int(wire_bits_of(np.array([NBYTES]))[0])
 
 
-def link(took_ns: int, uncertainty_ns: int = 0, **more: int) -> ObservedLink:
+def link(took_ns: int, uncertainty_ns: int = 0, nbytes: int = NBYTES, **more: int) -> ObservedLink:
     """Five messages, each of which arrives ``took_ns`` after it left, one every second."""
     rows = np.zeros(5, dtype=MESSAGE)
     rows["send_start_ns"] = np.arange(5) * 10**9
     rows["recv_end_ns"] = rows["send_start_ns"] + took_ns
-    rows["nbytes"] = NBYTES
+    rows["nbytes"] = nbytes
     return ObservedLink(
         src="a", dst="b", rows=rows, designed=Designed(), began_ns=0, uncertainty_ns=uncertainty_ns, first_iteration=0,
         **more,
@@ -36,8 +36,20 @@ def test_messages_that_take_their_time_tell_a_rate() -> None:
 
 @pytest.mark.parametrize(
     "unsupported",
-    [link(0), link(400), link(50_000, uncertainty_ns=80_000), link(2_000_000, added_delay_ns=3_000_000)],
-    ids=["at once", "sooner than a clock is read", "less than clocks are certain", "sooner than the link's delay"],
+    [
+        link(1_000_000, nbytes=600),
+        link(0),
+        link(400),
+        link(50_000, uncertainty_ns=80_000),
+        link(2_000_000, added_delay_ns=3_000_000),
+    ],
+    ids=[
+        "so small that they measure latency",
+        "at once",
+        "sooner than a clock is read",
+        "less than clocks are certain",
+        "sooner than the link's delay",
+    ],
 )
 def test_others_support_none_and_it_is_told_as_a_dash(unsupported: ObservedLink) -> None:
     assert math.isnan(unsupported.rate_bps)

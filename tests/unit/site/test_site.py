@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import e2c_dl
 from e2c_dl.cli.main import COMMANDS, find
 
+CHROMIUM = shutil.which("chromium")
 PUBLIC = ("e2c_dl.api", "e2c_dl.tracing", "e2c_dl.errors", "e2c_dl.diagnosis.model", "e2c_dl.strategies.base",
           "e2c_dl.testbeds.base", "e2c_dl.archive.read")  # fmt: skip
 NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
@@ -102,3 +104,27 @@ def test_lists_and_tables_are_seen_as_such(site: Path) -> None:
         if re.search(r"\n(?:[*-] |\d+\. |\|)", paragraph)
     ]
     assert odd == [], "an empty line is missing before a list or a table"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: make setup-browser")
+def test_opened_from_files_it_searches_fits_a_phone_and_asks_nobody(site: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    said: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1240, "height": 900})
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
+        page.goto((site / "tutorials/own-fault.html").as_uri())
+        page.locator("input.md-search__input").fill("exposed propagate")
+        found = page.locator(".md-search-result__item a").first
+        found.wait_for()
+        assert "concepts/states.html" in found.get_attribute("href")
+        page.set_viewport_size({"width": 390, "height": 844})
+        for name in ("index", "emulation", "commands", "notebook", "reference/python", "reference/keys"):
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("() => document.documentElement.scrollWidth") == 390, name
+        browser.close()
+    assert said == []

@@ -16,7 +16,7 @@ from e2c_dl.cli.main import cli
 HEAVY = ("torch", "e2clab", "enoslib", "ansible", "sklearn", "scipy")
 LIGHT_ROOMS = ("diagnosis", "dynamics", "archive", "report", "scenario", "strategies", "worlds.virtual")
 MAX_LINES = 300
-MAX_README_LINES = 90
+MAX_README_LINES = 96
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 ROOTS = (
     ".ci",
