@@ -56,9 +56,9 @@ class Strategy(ABC):
     """Whether batches must stay as they are: ranks that wait for each other in an order of the strategy's own cannot
     wait for each other's speeds, too. ``__init__`` sets it where settings decide."""
 
-    adapts_to_links: ClassVar[bool] = False
+    adapts_to_links: bool = False
     """Whether what is computed depends on rates of links that ranks have measured, though they keep in step: then it is
-    not the same in every run."""
+    not the same in every run. ``__init__`` sets it where settings decide."""
 
     hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
     former_settings: ClassVar[Mapping[str, str]] = {}

@@ -36,7 +36,7 @@ class FastLinks(Strategy):
     """Averages over the fastest links beside local training; see the module."""
 
     name: ClassVar[str] = "fastlinks"
-    adapts_to_links: ClassVar[bool] = True
+    adapts_to_links = True
 
     def __init__(self, *, gap: float = 0.2, period: int = 50) -> None:
         """``gap``: least spectral gap; ``period``: iterations between choices, 0: only one. Raises: InputError."""

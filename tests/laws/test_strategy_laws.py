@@ -28,6 +28,9 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "butterfly": [{"period": 1}],
     "fastlinks": [{"period": 2, "gap": 0.5}],
     "powersgd": [{"rank": 1}],
+    "ako": [{"partitions": 1}, {"partitions": 3}],
+    "dlion": [{"max_n": False, "transfer_period": 2}, {"residuals": False}, {"weighting": "printed"}],
+    "gaia": [{"threshold": 0.5, "slack": 2}, {"slack": 1, "selective_barrier": False}],
     "diloco": [{"period": 3}, {"period_within": 1, "period_between": 3}],
     "hop": [
         {"backup_workers": 0},
@@ -44,7 +47,12 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
 CASES = [(name, chosen) for name in strategies.names() for chosen in [{}, *SETTINGS.get(name, [])]]
 EXACT = [name for name in strategies.names() if strategies.load(name).exact_with is not None]
 SYNCHRONOUS = [(name, chosen) for name, chosen in CASES if not strategies.load(name)(**chosen).asynchronous]
-WHATEVER_SPEEDS = [(name, chosen) for name, chosen in SYNCHRONOUS if not strategies.load(name).adapts_to_links]
+WHATEVER_SPEEDS = [
+    (name, chosen) for name, chosen in SYNCHRONOUS if not strategies.load(name)(**chosen).adapts_to_links
+]
+UNSIZED: dict[str, dict[str, Setting]] = {"gaia": {"selectivity": 0.3}}
+"""What a run of shapes alone must be told, as it depends on values."""
+
 LAYERS = ("edge", "fog", "cloud")
 ITERATIONS = 6
 
@@ -66,8 +74,9 @@ def run(name: str, chosen: dict[str, Setting], size: int, seed: int, slow: str, 
     if slow == "link" and links:
         pair = list(links)[int(draw.integers(len(links)))]
         links[pair] = replace(links[pair], rate_bps=2e4, delay_s=0.2)
+    told = chosen if real else {**UNSIZED.get(name, {}), **chosen}
     return virtual_world.run(
-        lambda: strategies.load(name)(**chosen), size=size, seed=seed, iterations=ITERATIONS, links=links,
+        lambda: strategies.load(name)(**told), size=size, seed=seed, iterations=ITERATIONS, links=links,
         computes=problem.computes() if real else None, samples=problem.samples, factors=factors,
         layers=[LAYERS[int(each)] for each in draw.integers(3, size=size)],
     )  # fmt: skip

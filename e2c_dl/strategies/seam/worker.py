@@ -104,6 +104,10 @@ class Worker(Protocol):
     def compute_s(self) -> float:
         """Duration of this rank's last gradient, in seconds of the world's clock; 0.0 before the first."""
 
+    @property
+    def loss(self) -> float:
+        """Mean loss over the batch of this rank's last gradient; not a number before, and in a run of shapes alone."""
+
     def skip_to(self, iteration: int) -> None:
         """Let ``iterations`` go on with ``iteration`` after the present one: those in between are never begun.
 

@@ -55,6 +55,10 @@ class Wrapped:
     def compute_s(self) -> float:
         return self._worker.compute_s
 
+    @property
+    def loss(self) -> float:
+        return self._worker.loss
+
     def iterations(self) -> AsyncIterator[int]:
         return self._worker.iterations()
 

@@ -133,6 +133,10 @@ class LiveWorker:
     def compute_s(self) -> float:
         return self._computing.seconds
 
+    @property
+    def loss(self) -> float:
+        return self._computing.loss
+
     def resize(self, samples: int, total_samples: int) -> None:
         self.samples, self.total_samples = samples, total_samples
 

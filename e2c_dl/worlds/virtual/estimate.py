@@ -26,7 +26,8 @@ class Delivered:
 
     def estimate(self, now_ns: int, there_ns: int, back_ns: int) -> LinkEstimate | None:
         """By what is acknowledged at ``now_ns``; ``there_ns`` and ``back_ns``: what the ways take now."""
-        known = [each for each in self._last if each[0] + back_ns <= now_ns and each[1] > 0][-LAST:]
+        carried = [each for each in self._last if each[1] > 0 and each[2] > MESSAGE_HEADER_BYTES]
+        known = [each for each in carried if each[0] + back_ns <= now_ns][-LAST:]
         if not known:
             return None
         nbytes, busy_ns = (sum(each[place] for each in known) for place in (2, 1))

@@ -59,7 +59,7 @@ class VirtualWorker(Messenger):
             for index, where in enumerate(compute.buckets)
         ]
         self._random: np.random.Generator | None = None  # made when first asked for: most strategies draw nothing
-        self._loss = float("nan")
+        self.loss = float("nan")
         self._next = 0  # iteration
         self._loop_free_ns = 0
         self._thread_free_ns = 0
@@ -121,7 +121,7 @@ class VirtualWorker(Messenger):
             self._flush(self)  # not per span: appending to a file is slow
             if setting.on_progress is not None:
                 setting.on_progress(SimulatedIteration(
-                    rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self._loss, accuracy=accuracy,
+                    rank=self.rank, iteration=iteration, at_ns=end_ns, loss=self.loss, accuracy=accuracy,
                 ))  # fmt: skip
             iteration = max(iteration + 1, self._next)
         task.iteration = -1
@@ -137,7 +137,7 @@ class VirtualWorker(Messenger):
         begin_ns = self._thread_free_ns if self._thread_free_ns > now_ns else now_ns  # noqa: FURB136 - the hot path
         segments = self._pace.gradient(self.samples, begin_ns)
         # at once, its pieces unheard: when they end is the profile's to say
-        self._loss = compute.gradient(iteration, self.samples, lambda *_: None)
+        self.loss = compute.gradient(iteration, self.samples, lambda *_: None)
         before = self.parameters.copy() if self.checked and not self.shapes else None
         for phase, bucket, from_ns, to_ns in segments:
             start_ns = begin_ns + from_ns

@@ -1,0 +1,69 @@
+"""Ako's laws: every part is sent in its turn, and what is sent and owed adds up to all gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import virtual_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quadratic import Problem
+
+from e2c_dl.errors import InputError
+from e2c_dl.strategies.ako import Ako
+from e2c_dl.strategies.base import Message, Pending, Worker
+from e2c_dl.strategies.collectives import split
+from e2c_dl.strategies.seam.wrapped import Wrapped
+from e2c_dl.trace.model import Phase
+
+
+class Watching(Wrapped):
+    """A worker that keeps the parts that are sent to one other."""
+
+    def __init__(self, worker: Worker, sent: list[Message]) -> None:
+        super().__init__(worker)
+        self._sent, self._first = sent, 1 if worker.rank == 0 else 0
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        if message.kind == "part" and dst == self._first:
+            self._sent.append(message)
+        return super().send(dst, message, priority)
+
+
+@given(size=st.integers(2, 4), seed=st.integers(0, 10_000), partitions=st.integers(1, 6), rounds=st.integers(1, 3))
+@settings(max_examples=8, deadline=None)
+def test_a_round_sends_every_part_with_all_that_is_owed_of_it(
+    size: int, seed: int, partitions: int, rounds: int
+) -> None:
+    iterations = partitions * rounds
+    problem = Problem(size, seed, lengths=(12, 5))
+    problem.samples = [4] * size
+    whole = np.round(np.random.default_rng(seed).normal(size=(iterations, 17)) * 1024)
+    sent: list[list[Message]] = [[] for _ in range(size)]
+    run = virtual_world.run(
+        lambda: Ako(partitions=partitions), size=size, seed=seed, iterations=iterations, samples=problem.samples,
+        computes=problem.computes(lambda rank, iteration, w: whole[iteration]),
+        wrapping=lambda worker: Watching(worker, sent[worker.rank]),
+    )  # fmt: skip
+    for parts in sent:
+        assert [each.bucket for each in parts] == [iteration % partitions for iteration in range(iterations)]
+        total = np.zeros(17)
+        for message in parts:
+            part = split(total, partitions)[message.bucket]
+            part += message.vector
+            due = split(whole[: message.iteration + 1].sum(axis=0) / size, partitions)[message.bucket]
+            assert np.allclose(part, due, rtol=1e-12, atol=1e-9)
+    assert all(len(run.spans(rank, Phase.ITERATION)) == iterations for rank in range(size))
+
+
+def test_a_slow_rank_slows_nobody_down() -> None:
+    run = virtual_world.run(
+        Ako, size=4, iterations=10, factors=[1, 1, 1, 20], links=virtual_world.everywhere(4, virtual_world.LinkModel())
+    )
+    ends_ns = [int(run.spans(rank, Phase.ITERATION)["end_ns"].max()) for rank in range(4)]
+    assert max(ends_ns[:3]) * 10 < ends_ns[3]
+
+
+def test_partitions_below_one_are_told() -> None:
+    with pytest.raises(InputError, match="partitions is 0; write 1 or more"):
+        Ako(partitions=0)

@@ -1,0 +1,182 @@
+"""DLion's laws: budgets are kept and used, N is the largest, nothing is lost; everything off is the full exchange."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import virtual_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quadratic import Problem, Quadratic
+
+from e2c_dl.errors import InputError, TrainingError
+from e2c_dl.strategies.base import LinkEstimate, Message, Pending, Setting, Sparse, Worker
+from e2c_dl.strategies.dlion import DLion
+from e2c_dl.strategies.seam.messages import size_bytes
+from e2c_dl.strategies.seam.wrapped import Wrapped
+from e2c_dl.strategies.sparse import add_sparse, max_n, most_entries, sparse_bytes
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import LinkModel
+
+OFF: dict[str, Setting] = {"max_n": False, "transfer_period": 0}
+UPLINKS_BPS = (50e6, 50e6, 35e6, 35e6, 20e6, 20e6)
+
+
+@given(size=st.integers(1, 6), seed=st.integers(0, 10_000))
+@settings(max_examples=5, deadline=None)
+def test_everything_off_is_the_full_exchange_summed_in_rank_order_to_the_bit(size: int, seed: int) -> None:
+    problem = Problem(size, seed, dtype=np.float32)
+    problem.samples = [8] * size
+    computes = problem.computes()
+    virtual_world.run(
+        lambda: DLion(**OFF),  # type: ignore[arg-type]
+        size=size, seed=seed, iterations=20, computes=computes, samples=problem.samples,
+    )  # fmt: skip
+    w = problem.start.copy()
+    for iteration in range(20):
+        total = np.zeros_like(w)
+        for rank in range(size):
+            total += problem.gradient(rank, iteration, w) * (8 / (8 * size))
+        w -= problem.rate * total
+    assert all(np.array_equal(compute.parameters, w) for compute in computes)
+
+
+class Watching(Wrapped):
+    """A worker that keeps what it is told of links, and the gradients that are sent."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
+        self.budgets: dict[tuple[int, int], float] = {}
+        self.sent: dict[int, list[Message]] = {}
+
+    def link(self, dst: int) -> LinkEstimate | None:
+        told = super().link(dst)
+        if told is not None:
+            self.budgets[dst, len(self.sent.get(dst, []))] = told.rate_bps / 8 * self.compute_s
+        return told
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        if message.kind == "gradient":
+            payload = message.payload if isinstance(message.payload, tuple) else message.vector[:]
+            whole = payload if isinstance(payload, tuple) or not isinstance(payload, np.ndarray) else payload.copy()
+            self.sent.setdefault(dst, []).append(replace(message, payload=whole))
+        return super().send(dst, message, priority)
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool) -> None:
+    noise = np.random.default_rng(1).normal(size=(6, 2000)).astype(np.float32)
+    seen: list[Watching] = []
+
+    def watched(worker: Worker) -> Worker:
+        seen.append(Watching(worker))
+        return seen[-1]
+
+    links = {(src, dst): LinkModel(rate_bps=UPLINKS_BPS[src], delay_s=0.002) for src, dst in DLion.links(6)}
+    run = virtual_world.run(
+        lambda: DLion(budget_part=0.2), size=6, iterations=8, links=links, wrapping=watched,
+        of=virtual_world.profile((1500, 500), per_sample_s=1e-4, fixed_s=5e-4),
+        computes=[
+            Quadratic(lambda iteration, _, own=own: own + iteration, own, [slice(500, 2000), slice(0, 500)], 0.05)
+            for own in noise
+        ] if real else None,
+    )  # fmt: skip
+    for worker in seen:
+        assert len(worker.budgets) >= 5 * 6  # rates become known by the first exchange, as acknowledgements come
+        spans = run.spans(worker.rank, Phase.SEND)
+        for (dst, place), budget in worker.budgets.items():
+            sent = spans["nbytes"][spans["dst"] == dst]
+            assert 0.9 * 0.2 * budget <= sent[place] <= 0.2 * budget
+
+
+@given(seed=st.integers(0, 10_000), part=st.floats(0.05, 0.9), rate=st.floats(1e5, 2e6))
+@settings(max_examples=8, deadline=None)
+def test_what_was_sent_and_what_is_owed_are_all_gradients(seed: int, part: float, rate: float) -> None:
+    problem = Problem(2, seed, lengths=(60, 40))
+    problem.samples = [8, 8]
+    whole = np.round(np.random.default_rng(seed).normal(size=(9, 100)) * 1024)  # whole numbers: sums are exact
+    seen: list[Watching] = []
+
+    def watched(worker: Worker) -> Worker:
+        seen.append(Watching(worker))
+        return seen[-1]
+
+    virtual_world.run(
+        lambda: DLion(budget_part=part), size=2, seed=seed, iterations=9, samples=problem.samples, wrapping=watched,
+        links=virtual_world.everywhere(2, LinkModel(rate_bps=rate)),
+        computes=problem.computes(lambda rank, iteration, w: whole[iteration]),
+    )  # fmt: skip
+    for worker in seen:
+        sums = np.zeros(100)
+        for iteration, message in enumerate(worker.sent[1 - worker.rank]):
+            due = whole[: iteration + 1].sum(axis=0) / 2
+            if isinstance(message.payload, tuple):
+                indices, values = message.sparse
+                sums[indices] += values
+                assert np.array_equal(sums[indices], due[indices])  # an entry goes with all that is owed of it
+            else:
+                sums += message.vector
+                assert np.array_equal(sums, due)
+
+
+@given(seed=st.integers(0, 10_000), most=st.integers(0, 60), levels=st.integers(1, 30), least_n=st.floats(0, 100))
+@settings(max_examples=40, deadline=None)
+def test_n_is_the_largest_that_fits(seed: int, most: int, levels: int, least_n: float) -> None:
+    buckets = [slice(20, 50), slice(0, 20)]
+    values = np.random.default_rng(seed).integers(-levels, levels + 1, 50).astype(np.float64)
+    scores = np.concatenate([np.abs(values[each]) / max(1.0, np.abs(values[each]).max()) for each in buckets[::-1]])
+    bounds = sorted({*scores.tolist(), 2.0})
+    fitting = min(bound for bound in bounds if np.count_nonzero(scores >= bound) <= most) if most < 50 else 0.0
+    assert max_n(values, buckets, most).tolist() == np.flatnonzero(scores >= min(fitting, 1.0)).tolist()
+    floored = max_n(values, buckets, most, least_n)
+    assert set(np.flatnonzero(scores >= 1 - least_n / 100)) <= set(floored.tolist())
+
+
+@given(count=st.integers(0, 1000), itemsize=st.sampled_from([2, 4, 8]), budget=st.integers(0, 20_000))
+@settings(max_examples=40, deadline=None)
+def test_entries_fit_their_bytes(count: int, itemsize: int, budget: int) -> None:
+    values = {2: np.float16, 4: np.float32, 8: np.float64}[itemsize]
+    assert sparse_bytes(count, itemsize) == size_bytes(Sparse(np.zeros(count, np.int32), np.zeros(count, values)))
+    most = most_entries(budget, itemsize)
+    assert most == 0 or sparse_bytes(most, itemsize) <= budget < sparse_bytes(most + 5, itemsize)
+
+
+def test_knowledge_is_transferred_from_the_lowest_loss() -> None:
+    computes = Problem(3, 1).computes(lambda rank, iteration, w: np.zeros_like(w))
+    for rank, compute in enumerate(computes):
+        compute.parameters[:] = rank
+        loss = (3.0, 1.0, 2.0)[rank]
+        compute.gradient = lambda *_, loss=loss: loss  # type: ignore[method-assign]
+    virtual_world.run(lambda: DLion(transfer_period=2), size=3, iterations=2, computes=computes)
+    assert [float(compute.parameters[0]) for compute in computes] == [0.75, 1.0, 1.25]
+
+
+def test_the_printed_weighting_scales_each_ranks_learning_rate() -> None:
+    problem = Problem(2, 1)
+    problem.samples = [6, 2]
+    computes = problem.computes(lambda rank, iteration, w: np.full_like(w, rank + 1.0))
+    virtual_world.run(
+        lambda: DLion(weighting="printed", **OFF),  # type: ignore[arg-type]
+        size=2, iterations=1, computes=computes, samples=problem.samples,
+    )  # fmt: skip
+    moved = [float((problem.start - compute.parameters)[0] / problem.rate) for compute in computes]
+    assert moved == pytest.approx([0.5 * (1 + 2 * 2 / 6), 0.5 * (6 / 2 + 2)])
+
+
+def test_entries_beyond_the_vector_are_refused() -> None:
+    async def script(worker: Worker) -> None:
+        await add_sparse(worker, worker.zeros(), Sparse(np.array([0, 9], np.int32), np.ones(2)))
+
+    with pytest.raises(TrainingError, match="entries beyond 9"):
+        virtual_world.run(virtual_world.scripted(script), size=1, computes=Problem(1, 1).computes())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"weighting": "x"}, {"least_n": 101}, {"budget_part": 0}, {"transfer_period": -1}, {"transfer_rate": 2}],
+)
+def test_settings_out_of_range_are_told(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"strategy 'dlion': {next(iter(wrong))} is .*; write"):
+        DLion(**wrong)  # type: ignore[arg-type]
