@@ -148,6 +148,11 @@ _SELDOM = (
     Algorithm(strategy="diloco", settings={"period": 8}), Algorithm(strategy="localsgd", settings={"period": 8}),
 )  # fmt: skip
 
+_SYSTEMS = (
+    Algorithm(strategy="ako"), Algorithm(strategy="dlion", settings={"transfer_period": 8}),
+    Algorithm(strategy="gaia", settings={"selectivity": 0.05}),
+)  # fmt: skip
+
 CASES = (
     *(Case(kind="steady", network=n, algorithm=a) for n in NETWORKS for a in ALGORITHMS),
     *(
@@ -163,6 +168,7 @@ CASES = (
         for n in _LARGE
         for a in (ALLREDUCE, SERVER)
     ),
+    *(Case(kind="systems", network=n, algorithm=a) for n in (NETWORKS[1], NETWORKS[6]) for a in _SYSTEMS),
     *(Case(kind="six hosts", network=n, algorithm=a) for n in _SIX for a in ALGORITHMS),
 )
 
