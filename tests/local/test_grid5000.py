@@ -29,6 +29,7 @@ def test_first_light_runs_on_reserved_nodes_and_gives_them_back(up, api, tmp_pat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "unused.whl").touch()
     monkeypatch.setenv("E2CDL_WHEEL", str(tmp_path / "unused.whl"))  # nodes have it already: none need be built
+    api.gpus = 2  # that no system of ours sees
     controller = Controller(tmp_path, api, Path(up[0].keyfile))
     run = Started(
         "deploy", repository / "experiments/first-light", "--on", "g5k", "--archive", tmp_path / "a",
@@ -40,6 +41,8 @@ def test_first_light_runs_on_reserved_nodes_and_gives_them_back(up, api, tmp_pat
     # ranks follow the nodes' numbers, in whatever order OAR has them
     assert [host["node"] for host in told["hosts"]] == [api.node("paradoxe", number) for number in range(1, 7)]
     assert {host["slots"] for host in told["hosts"]} == {1}
+    assert any("Grid'5000 describes 2 GPUs, its system sees 0" in sentence for sentence in told["limitations"])
+    assert "6 nodes x 0.5 h = 3 node-hours at most" in run.said
     assert told["emulation"]["jobs"] == [{"site": "rennes", "id": 1000}]
     (asked,) = api.asked("POST")
     assert asked["resources"] == "+".join(["{cluster='paradoxe'}/nodes=2"] * 3) + ",walltime=00:30:00"

@@ -79,6 +79,12 @@ def refused(error: BaseException, doing: str) -> TestbedError | InputError:
     return TestbedError(f"Grid'5000's API, {doing}: {why}")
 
 
+def gpus_of(node: Mapping[str, object]) -> int:
+    """How many GPUs the API describes of a node."""
+    cards = node.get("gpu_devices")
+    return len(cards) if isinstance(cards, (dict, list)) else 0
+
+
 class Api:
     """Grid'5000 as ``account`` sees it. Tests give their own server's address in the account's ``uri``."""
 

@@ -18,12 +18,12 @@ from e2c_dl.archive.records import HostEnding
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import E2cDlError, TestbedError
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.testbeds import registry
+from e2c_dl.testbeds import described, registry
 from e2c_dl.testbeds.base import Access
 from e2c_dl.testbeds.e2clab.reservation import Node, Wish, reserve
 from e2c_dl.testbeds.grid5000 import cleanup, energy
 from e2c_dl.testbeds.grid5000.account import Account
-from e2c_dl.testbeds.grid5000.api import Api
+from e2c_dl.testbeds.grid5000.api import Api, gpus_of
 from e2c_dl.testbeds.grid5000.asked import Asked, read_asked
 from e2c_dl.testbeds.grid5000.watch import JobWatch
 from e2c_dl.testbeds.host_keys import UNCHECKED
@@ -59,10 +59,12 @@ class Grid5000Run(MachinesRun):
         self._watch: JobWatch | None = None
         self._nodes: Mapping[str, Node] = {}
         self._had_s = 0.0  # when the hosts were there
+        self._without_gpus: tuple[str, ...] = ()
 
     def provision(self) -> tuple[Access, ...]:
         """Reserve, wait, have them installed if asked; they are looked at then. Raises: TestbedError, InputError."""
         asked = read_asked(self._scenario.path)
+        self.tell(asked.cost())
         name = f"{asked.job_name[:40]}-{self.run_id}"  # no other run's: EnOSlib takes a job of that name for its own
         sites = sorted(set(self._api.sites(asked.clusters).values()))
         # Before it is asked for: a job that nobody knows of would be paid for until its walltime.
@@ -78,9 +80,14 @@ class Grid5000Run(MachinesRun):
             raise TestbedError(line)
         self._kind = kind
         accesses = super().provision()
+        self._without_gpus = self._gpus_missing()
         self._watch = JobWatch(self._api, self._jobs, asked.walltime)
         self._watch.start()
         return accesses
+
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        return (*super().limitations, *self._without_gpus)
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"jobs": [{"site": site, "id": uid} for site, uid in self._jobs]}
@@ -128,6 +135,22 @@ class Grid5000Run(MachinesRun):
 
     def secrets(self) -> tuple[bytes, ...]:
         return (*super().secrets(), *([self._account.password] if self._account.password else []))
+
+    def _gpus_missing(self) -> tuple[str, ...]:
+        """GPUs that the API describes and the nodes' own system does not see, as without a driver; in sentences."""
+        clusters = {(node.address.split(".")[1], node.address.partition("-")[0]) for node in self._nodes.values()}
+        described_there = {
+            f"{each['uid']}.{site}": gpus_of(each)
+            for site, cluster in sorted(clusters)
+            for each in self._api.nodes(site, cluster)
+        }
+        seen = {row["name"]: len(row["gpus"]) for row in super().host_facts()}
+        missing = [
+            (name, f"Grid'5000 describes {there} GPUs, its system sees {seen[name]}; name an environment with drivers")
+            for name, node in self._nodes.items()
+            if (there := described_there.get(node.address.removesuffix(".grid5000.fr"), 0)) > seen[name]
+        ]
+        return described.grouped(missing)
 
     def _reserved(self, jobs: Sequence[tuple[str, int]]) -> None:
         self._jobs = tuple(jobs)

@@ -11,7 +11,7 @@ from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import Probe, Testbed
 from e2c_dl.testbeds.grid5000 import energy
 from e2c_dl.testbeds.grid5000.account import load
-from e2c_dl.testbeds.grid5000.api import Api
+from e2c_dl.testbeds.grid5000.api import Api, gpus_of
 from e2c_dl.testbeds.grid5000.asked import Asked, read_asked
 from e2c_dl.testbeds.grid5000.run import Grid5000Run
 from e2c_dl.testbeds.machines.testbed import QUOTA
@@ -99,12 +99,6 @@ def _known(api: Api, cluster: str, sites: Mapping[str, str]) -> str:
     gpus = max((gpus_of(node) for node in nodes), default=0)
     power = "power is measured" if energy.METRIC in api.metrics(sites[cluster], cluster) else "power is not measured"
     return f"{cluster}: {len(nodes)} nodes at {sites[cluster]}, {gpus or 'no'} GPUs each, {power}"
-
-
-def gpus_of(node: Mapping[str, object]) -> int:
-    """How many GPUs the API describes of a node."""
-    cards = node.get("gpu_devices")
-    return len(cards) if isinstance(cards, (dict, list)) else 0
 
 
 def _too_many(api: Api, asked: Asked, sites: Mapping[str, str]) -> Iterator[str]:
