@@ -152,12 +152,12 @@ def counted(tracer: Tracer, iteration: Callable[[], object]) -> tuple[list[Count
         record(*args, **kwargs)
 
     session.lane.record = recorded  # type: ignore[method-assign]
-    with own.installed():
+    with own.installed():  # as long as it trains: hooks of gradients are put in place meanwhile
         tracer.attach()
-    for _ in range(WARM + COUNTED):
-        iteration()
-        own.lap()
-    tracer.detach()
+        for _ in range(WARM + COUNTED):
+            iteration()
+            own.lap()
+        tracer.detach()
     time.sleep(2 * FLUSH_EVERY_S)  # spans are made when they are written
     return own.laps[WARM:], spans / (WARM + COUNTED)
 

@@ -1,8 +1,9 @@
 """Collectives of torch.distributed, as scripts and FSDP call them: COLLECTIVE, and AWAIT_COLLECTIVE where one waits.
 
-An asynchronous one lasts from its call until its Work was waited for; one that nobody waits for is not recorded, and
-tracing.json says so. Those that DDP's reducer makes are :mod:`e2c_dl.tracing.hooks.parallel`'s. Messages from one rank
-to another, and collectives inside of compiled graphs and DTensors, are not seen: their bytes are, as flows.
+An asynchronous one lasts from its call, which is no wait, until its Work was waited for; one that nobody waits for is
+not recorded, and tracing.json says so. Those that DDP's reducer makes are :mod:`e2c_dl.tracing.hooks.parallel`'s.
+Messages from one rank to another, and collectives inside of compiled graphs and DTensors, are not seen: their bytes
+are, as flows.
 """
 
 from __future__ import annotations
@@ -63,8 +64,10 @@ class Collectives:
         self._pending: dict[int, Joined] = {}
         self._calling: set[int] = set()  # threads within one: what it calls itself is a part of it
 
-    def call(self, kind: Collective, group: Any, nbytes: int, original: Function, args: Any, kwargs: Any) -> Any:
-        """``original(*args, **kwargs)``, recorded."""
+    def call(
+        self, kind: Collective, group: Any, nbytes: int, waits: bool, original: Function, args: Any, kwargs: Any
+    ) -> Any:
+        """``original(*args, **kwargs)``, recorded; ``waits``: for its result, and is not asked for it later."""
         session = self._tracer.session
         task = session.task() if session is not None else 0
         if session is None or task in self._calling:
@@ -72,12 +75,12 @@ class Collectives:
         number = number_of(group)
         seq = session.next_seq(number)
         self._calling.add(task)
-        start_ns = _enter(session, task, seq, number)
+        start_ns = _enter(session, task, seq, number) if waits else session.clock()
         try:
             work = original(*args, **kwargs)
         finally:
             self._calling.discard(task)
-            end_ns = _leave(session, task, start_ns, seq, number)
+            end_ns = _leave(session, task, start_ns, seq, number) if waits else session.clock()
         joined = Joined(start_ns, kind, seq, number, nbytes)
         if work is not None and hasattr(work, "wait"):
             if len(self._pending) > MOST_PENDING:
@@ -148,13 +151,15 @@ def _timed(collectives: Collectives, kind: Collective, is_compiling: Any) -> Any
     def around(original: Function) -> Function:
         names = list(inspect.signature(original).parameters)
         at = names.index("group") if "group" in names else len(names)
+        later_at = names.index("async_op") if "async_op" in names else len(names)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
             group = args[at] if len(args) > at else kwargs.get("group")
+            later = args[later_at] if len(args) > later_at else kwargs.get("async_op", False)
             value = args[0] if args else next(iter(kwargs.values()), None)
-            return collectives.call(kind, group, nbytes_of(value), original, args, kwargs)
+            return collectives.call(kind, group, nbytes_of(value), not later, original, args, kwargs)
 
         return call
 

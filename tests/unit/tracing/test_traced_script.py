@@ -11,11 +11,12 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.memory import cpu_model
-from e2c_dl.trace.model import Phase, RankTrace
+from e2c_dl.trace.model import Collective, Phase, RankTrace
 
 pytest.importorskip("torch")
 
@@ -163,3 +164,22 @@ def test_two_ranks_of_horovod_compute_what_they_compute_untraced(tmp_path: Path)
         assert found["ITERATION"] == 8, "Horovod's own step, before training, is none"
         assert min(found["BACKWARD"], found["COLLECTIVE"]) >= 16, "in buckets"
     assert list((archive.path / "hosts").glob("*/timeline.json"))
+
+
+@pytest.mark.slow
+def test_collectives_of_a_scripts_own_fsdp_compiled_graphs_and_forks_leave_what_can_be_analysed(tmp_path: Path) -> None:
+    done = traced(tmp_path / "archive", *torchrun(str(SCRIPTS / "many_ways.py")))
+    assert (done.returncode, done.stdout) == (0, "done\ndone\n"), done.stderr
+    archive = open_archive(tmp_path / "archive")
+    trace = archive.trace()
+    assert [rank.rank for rank in trace.ranks] == [0, 1], "forks are none"
+    for rank in trace.ranks:
+        found = phases(rank)
+        assert found["ITERATION"] == found["STEP"] == found["FORWARD"] == 9
+        of = rank.spans[rank.spans["phase"] == Phase.COLLECTIVE]
+        kinds = Counter(Collective(kind).name for kind in of["kind"])
+        assert kinds == {"ALL_REDUCE": 12, "ALL_GATHER": 3, "REDUCE_SCATTER": 3}
+        waits = rank.spans[rank.spans["phase"] == Phase.AWAIT_COLLECTIVE]
+        assert all(np.sum(waits["seq"] == seq) <= 1 for seq in of["seq"]), "joining is no wait for what comes later"
+    assert any("torch.compile" in sentence for sentence in archive.run.limitations)
+    assert (archive.path / "report.json").exists(), archive.run.limitations
