@@ -25,17 +25,19 @@ SIMULATED = Path("build") / "systems.jsonl"
 @click.option("--seeds", default=5, show_default=True, help="Seeds, 1 to this, of each system in each environment.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)), help="This part alone; repeatable.")
 @click.option("--system", "only", multiple=True, help="This system alone, as the table calls it; repeatable.")
+@click.option("--environment", "where", multiple=True, type=click.Choice(list(environments.ALL)),
+              help="This environment alone; repeatable.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes at once [default: one per processor].")
 @click.option("--scheduler", help="Of a Dask cluster whose workers have this tree, instead: tcp://10.0.0.1:8786.")
 @click.option("--into", type=click.Path(path_type=Path), default=SIMULATED, show_default=True,
               help="Trials that are done; remove it to begin anew.")  # fmt: skip
 @written.options(seeds=1, parts=["wan"], only=["local SGD, H = 4"])
 def main(
-    seeds: int, parts: Sequence[str], only: Sequence[str], workers: int | None, scheduler: str | None, into: Path,
-    write: bool,
+    *, seeds: int, parts: Sequence[str], only: Sequence[str], where: Sequence[str], workers: int | None,
+    scheduler: str | None, into: Path, write: bool,
 ) -> None:  # fmt: skip
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
-    trials, done = asked_for(parts or list(PARTS), seeds, only), Done(into)
+    trials, done = asked_for(parts or list(PARTS), seeds, only, where), Done(into)
     announce(trials, done, workers or most_workers())
     made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
     came = [done.trials[asked] for asked in trials]

@@ -38,12 +38,13 @@ PARTS: Mapping[str, tuple[environments.Environment, ...]] = {
 """Environments of each part of the comparison; ``parts``: the systems that are one part of another alone."""
 
 
-def asked_for(parts: Sequence[str], seeds: int, only: Sequence[str] = ()) -> list[Asked]:
+def asked_for(parts: Sequence[str], seeds: int, only: Sequence[str] = (), where: Sequence[str] = ()) -> list[Asked]:
     """The trials of these ``parts``, seed by seed, so that a campaign that is cut off has some of everything."""
     found = []
     for seed, part in product(range(1, seeds + 1), parts):
         for system, environment in product(table.systems(), PARTS[part]):
-            if bool(system.part_of) == (part == "parts") and (not only or system.name in only):
+            chosen = (not only or system.name in only) and (not where or environment.name in where)
+            if chosen and bool(system.part_of) == (part == "parts"):
                 found.append(Asked(system=system.name, environment=environment.name, seed=seed))
     return found
 

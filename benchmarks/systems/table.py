@@ -20,17 +20,37 @@ class System:
     strategy: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     batching: str = "fixed"
+    compression: str = "none"
+    compression_settings: Mapping[str, Setting] = field(default_factory=dict)
     part_of: str = ""
 
     def described(self) -> str:
         """What a scenario would say, in a few words."""
         said = [f"`{key}: {value}`" for key, value in self.settings.items()]
-        return ", ".join(
-            [f"`{self.strategy}`", *said, *([f"`batching: {self.batching}`"] * (self.batching != "fixed"))]
-        )
+        if self.batching != "fixed":
+            said.append(f"`batching: {self.batching}`")
+        if self.compression != "none":
+            said.append(f"`compression: {self.compression}`")
+            said += [f"`{key}: {value}`" for key, value in self.compression_settings.items()]
+        return ", ".join([f"`{self.strategy}`", *said])
 
 
+_NO_EXCHANGE: Mapping[str, Setting] = {"max_n": False}
+_NO_TRANSFER: Mapping[str, Setting] = {"transfer_period": 0}
+_TRANSFER: Mapping[str, Setting] = {"transfer_period": 20}  # of some 120 iterations; the paper's 100 would be one
 _ROWS: tuple[System, ...] = (
+    System(name="full exchange", strategy="dlion", settings={**_NO_EXCHANGE, **_NO_TRANSFER}),
+    System(name="DLion", strategy="dlion", settings=_TRANSFER, batching="dynamic"),
+    System(
+        name="DLion: batches alone", strategy="dlion", settings={**_NO_EXCHANGE, **_NO_TRANSFER}, batching="dynamic",
+        part_of="DLion",
+    ),
+    System(name="DLion: exchange alone", strategy="dlion", settings=_NO_TRANSFER, part_of="DLion"),
+    System(name="DLion: transfer alone", strategy="dlion", settings={**_NO_EXCHANGE, **_TRANSFER}, part_of="DLion"),
+    System(name="Ako", strategy="ako"),
+    System(name="Gaia", strategy="gaia"),
+    System(name="Hop", strategy="hop"),
+    System(name="Prague", strategy="prague"),
     System(name="all-reduce", strategy="allreduce"),
     System(name="all-reduce, batches by speed", strategy="allreduce", batching="dynamic"),
     System(name="parameter server", strategy="parameterserver"),
@@ -41,9 +61,14 @@ _ROWS: tuple[System, ...] = (
         name="local SGD in layers, 2 and 8", strategy="localsgd", settings={"period_within": 2, "period_between": 8}
     ),
     System(name="DiLoCo, H = 16", strategy="diloco", settings={"period": 16}),
-)
-FULL_EXCHANGE = "all-reduce"
-"""What is sent is the whole gradient, every iteration: what others are held against."""
+    System(name="fast links", strategy="fastlinks"),
+    System(name="butterfly", strategy="butterfly"),
+    System(name="PowerSGD, rank 4", strategy="powersgd", settings={"rank": 4}),
+    System(name="all-reduce, fp16", strategy="allreduce", compression="fp16"),
+    System(name="all-reduce, top 1 %", strategy="allreduce", compression="topk", compression_settings={"share": 0.01}),
+)  # fmt: skip
+FULL_EXCHANGE = "full exchange"
+"""Every worker's whole gradient to every other, every iteration: what DLion's evaluation calls Baseline."""
 
 
 def systems() -> tuple[System, ...]:

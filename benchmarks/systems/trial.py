@@ -101,7 +101,7 @@ def trained_by(training: Training, system: table.System, environment: environmen
     settings = dict(system.settings)
     chosen = replace(
         training, strategy=system.strategy, strategy_settings=settings, batching=system.batching, budget=budget,
-        seed=seed,
+        seed=seed, compression=system.compression, compression_settings=dict(system.compression_settings),
     )  # fmt: skip
     return replace(chosen, iterations=iterations_of(chosen))
 

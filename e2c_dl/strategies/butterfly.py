@@ -16,18 +16,21 @@ iterations); all ranks hold the same parameters, to the bit, and the same for an
 order, wherever that is.
 
 Differences from the paper: it averages models, in groups that change. A link that nothing has filled has no rate; a
-rank of which no link has one counts as the mean of those that have.
+rank of which no link has one counts as the mean of those that have. Under a compressor, what it kept of parts that are
+divided anew is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import isfinite
 from typing import ClassVar
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Bucket, Message, Setting, Strategy, Vector, Worker, any_pair
+from e2c_dl.strategies.base import Setting, Strategy, Vector, Worker, any_pair
+from e2c_dl.strategies.collectives import Tag
 from e2c_dl.strategies.collectives.parts import divided_by_bandwidth
 from e2c_dl.strategies.collectives.rates import measured_rates
 
@@ -51,13 +54,18 @@ class Butterfly(Strategy):
 
     async def run(self, worker: Worker) -> None:
         bandwidths: Sequence[float | None] = [None] * worker.size  # all alike
+        division = 0  # told by messages, so that parts of unlike lengths are no messages of one kind
         async for iteration in worker.iterations():
-            sums = [worker.spawn(_mean(worker, iteration, bucket, bandwidths)) async for bucket in worker.gradient()]
+            sums = []
+            async for bucket in worker.gradient():
+                tag = Tag(kind="part", iteration=iteration, bucket=bucket.index)
+                sums.append(worker.spawn(_mean(worker, bucket.values, tag, division, bandwidths)))
             for each in sums:
                 await each  # the step reads the whole gradient
             await worker.step()
             if self._period and iteration % self._period == 0:
                 bandwidths = [_bandwidth(row) for row in await measured_rates(worker, iteration)]
+                division += 1
 
 
 def _bandwidth(rates: Sequence[float]) -> float | None:
@@ -66,38 +74,32 @@ def _bandwidth(rates: Sequence[float]) -> float | None:
     return sum(known) / len(known) * (len(rates) - 1) if known else None  # those not known: as the others
 
 
-async def _mean(worker: Worker, iteration: int, bucket: Bucket, bandwidths: Sequence[float | None]) -> None:
-    """Turn ``bucket.values`` into the sample-weighted mean over all ranks."""
-    values, rank = bucket.values, worker.rank
+async def _mean(worker: Worker, values: Vector, tag: Tag, division: int, bandwidths: Sequence[float | None]) -> None:
+    """Turn ``values`` into the sample-weighted mean over all ranks, by parts for ``bandwidths``."""
+    rank, summed = worker.rank, replace(tag, kind="sum")
     await worker.scale(values, worker.samples / worker.total_samples)
     bounds = [0, *accumulate(divided_by_bandwidth(len(values), bandwidths))]
     parts = [values[begin:end] for begin, end in pairwise(bounds)]
     own, there = parts[rank], [other for other, part in enumerate(parts) if len(part) and other != rank]
-    sent = [worker.send(other, _message("part", iteration, bucket, parts[other], adds=True)) for other in there]
-    others = [other for other in range(worker.size) if other != rank]
+    sent = [worker.send(other, tag.message(division, parts[other], adds=True)) for other in there]
     if len(own):
-        total = await _summed(worker, iteration, bucket, own)
-        sent += [worker.send(other, _message("sum", iteration, bucket, total)) for other in others]
+        total = await _summed(worker, own, tag, division)
+        await worker.round_as_sent(total)
+        others = [other for other in range(worker.size) if other != rank]
+        sent += [worker.send(other, summed.message(division, total)) for other in others]
         await worker.copy(own, total)
     for other in there:
-        came = await worker.receive("sum", src=other, iteration=iteration, bucket=bucket.index)
+        came = await summed.receive(worker, other, division)
         await sent[there.index(other)]  # this part has left: it is overwritten now
-        await worker.copy(parts[other], came.vector)
+        await worker.copy(parts[other], came)
     for each in sent:
         await each
 
 
-async def _summed(worker: Worker, iteration: int, bucket: Bucket, own: Vector) -> Vector:
+async def _summed(worker: Worker, own: Vector, tag: Tag, division: int) -> Vector:
     """The sum of all ranks' parts of ``own``'s place, in rank order; a vector of its own."""
     total = worker.zeros()[: len(own)]
     for src in range(worker.size):
-        if src == worker.rank:
-            await worker.accumulate(total, own)
-        else:
-            came = await worker.receive("part", src=src, iteration=iteration, bucket=bucket.index)
-            await worker.accumulate(total, came.vector)
+        came = own if src == worker.rank else await tag.receive(worker, src, division)
+        await worker.accumulate(total, came)
     return total
-
-
-def _message(kind: str, iteration: int, bucket: Bucket, payload: Vector, *, adds: bool = False) -> Message:
-    return Message(kind=kind, iteration=iteration, bucket=bucket.index, payload=payload, adds=adds)

@@ -9,7 +9,7 @@ import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
-from quadratic import Problem, difference
+from quadratic import Problem, Quadratic, difference
 
 from e2c_dl import strategies
 from e2c_dl.errors import InputError, TrainingError
@@ -122,6 +122,26 @@ def test_what_stands_for_no_vector_is_refused(name: str) -> None:
     for arrays in [[np.ones(3, np.int8)] * 2, [np.ones(5, np.float32)], [np.ones(3, np.float32)] * 3]:
         with pytest.raises(TrainingError, match="one version everywhere"):
             COMPRESSORS[name]().decode(arrays, 400, "float32")
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize(
+    ("strategy", "chosen"),
+    [("allreduce", {}), ("allreduce", {"tree_below_bytes": 1 << 20}), ("butterfly", {"period": 1})],
+    ids=str,
+)
+def test_all_ranks_hold_the_same_parameters(name: str, strategy: str, chosen: dict[str, int]) -> None:
+    targets = np.random.default_rng(2).normal(size=(4, 4700)).astype(np.float32)
+    buckets = [slice(700, 4700), slice(0, 700)]
+    computes = [Quadratic(lambda _, w, own=own: w - own, np.zeros(4700, np.float32), buckets, 0.1) for own in targets]
+    virtual_world.run(
+        lambda: strategies.load(strategy)(**chosen), size=4, iterations=5, computes=computes, samples=[3, 1, 4, 1],
+        wrapping=lambda worker: compressed(worker, name, {}), of=virtual_world.profile_of(computes[0]),
+        links=virtual_world.random_links(4, 1),
+    )  # fmt: skip
+    assert computes[0].parameters.any()
+    for compute in computes:
+        assert np.array_equal(compute.parameters, computes[0].parameters)
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)

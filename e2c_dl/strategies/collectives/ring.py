@@ -37,6 +37,8 @@ async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
     sent: list[Pending[None]] = []
     for step in range(2 * last):
         leaving = chunks[(place - step) % len(group)]
+        if step == last:  # complete, and from here on everybody's: this rank has it as they will
+            await worker.round_as_sent(leaving)
         sent.append(worker.send(after, tag.message(step, leaving, adds=step < last)))  # first: else all wait
         came = await tag.receive(worker, before, step)
         coming = chunks[(place - step - 1) % len(group)]

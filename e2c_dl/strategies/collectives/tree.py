@@ -48,6 +48,8 @@ async def broadcast(worker: Worker, values: Vector, tag: Tag, group: Sequence[in
     place = group.index(worker.rank)
     if place:
         await worker.copy(values, await tag.receive(worker, group[parent(place)], DOWN))
+    elif len(group) > 1:  # it has them as the others will
+        await worker.round_as_sent(values)
     below = reversed(children(place, len(group)))  # farthest first: most ranks wait behind it
     sent = [worker.send(group[child], tag.message(DOWN, values)) for child in below]
     for each in sent:

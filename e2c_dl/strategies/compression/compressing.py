@@ -87,6 +87,16 @@ class Compressing(Wrapped):
         self._leaving.append(self.spawn(self._send(dst, message, payload, priority)))
         return self._leaving[-1]
 
+    async def round_as_sent(self, values: Vector) -> None:
+        if not self._fit(values):
+            return
+        length, dtype = len(values), str(values.dtype)
+        rounded = await self.calculate(
+            lambda: self._decoder.decode(self._decoder.encode(values, adds=False), length, dtype),
+            nbytes=round(values.nbytes * self._decoder.passes), shapes=lambda: self.zeros(length, dtype),
+        )  # fmt: skip
+        await self.copy(values, rounded)
+
     async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
         return await self._plain(
             await self._worker.receive(kind, src=src, iteration=iteration, bucket=bucket, step=step)

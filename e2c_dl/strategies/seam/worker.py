@@ -183,6 +183,10 @@ class Worker(Protocol):
         As :meth:`accumulate`, and the trace tells whose update it was, and how stale.
         """
 
+    async def round_as_sent(self, values: Vector) -> None:
+        """``values`` become what receivers of them have, by a message that does not add: where that is compressed,
+        what is rounded off is rounded off here, too. For who computes what all shall have alike, before sending it."""
+
     async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
         """What ``work()`` returns: mathematics on vectors that is no copy, sum or scaling.
 

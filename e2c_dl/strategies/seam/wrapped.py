@@ -118,5 +118,8 @@ class Wrapped:
     async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
         await self._worker.apply(into, update, src=src, staleness=staleness)
 
+    async def round_as_sent(self, values: Vector) -> None:
+        await self._worker.round_as_sent(values)
+
     async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
         return await self._worker.calculate(work, nbytes=nbytes, shapes=shapes)

@@ -253,6 +253,9 @@ class LiveWorker:
         told = min(staleness, MOST_STALENESS)
         self._record(Phase.REDUCE, start_ns, start_ns, self._recorder.clock(), src=src, staleness=told)
 
+    async def round_as_sent(self, values: Vector) -> None:
+        """Does nothing: messages are sent as they are."""
+
     async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
         start_ns = self._recorder.clock()
         result = shapes() if self._shapes else work()

@@ -213,6 +213,9 @@ class VirtualWorker(Messenger):
         cost_ns = round(into.nbytes * self._pace.accumulate_ns_per_byte)
         await self._in_loop(Phase.REDUCE, cost_ns, src=src, staleness=min(staleness, MOST_STALENESS))
 
+    async def round_as_sent(self, values: Vector) -> None:
+        """Does nothing: messages are sent as they are."""
+
     async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
         result = shapes() if self.shapes else work()
         await self._in_loop(Phase.REDUCE, round(nbytes * self._pace.accumulate_ns_per_byte))
