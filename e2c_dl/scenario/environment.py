@@ -1,7 +1,7 @@
 """The parts of ``layers_services.yaml`` that are E2Clab's alone: where hosts come from, and its monitoring.
 
-Accepts what the schemas of E2Clab 3.7 accept, but for keys that they do not name (E2Clab ignores those without a word)
-and for environments other than Grid'5000. ``e2clab`` itself is not needed to check.
+Accepts what the schemas of E2Clab 3.7 accept, but for keys that they do not name (E2Clab ignores those without a word).
+Environments other than Grid'5000 are remarked on: see :mod:`e2c_dl.scenario.elsewhere`. ``e2clab`` is not needed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,34 @@ from collections.abc import Callable, Iterable, Mapping
 
 from e2c_dl.scenario.documents.field import Field, Findings
 from e2c_dl.scenario.documents.keys import matching, one_of
+from e2c_dl.scenario.elsewhere import ELSEWHERE, Checks, remark
 
 G5K = "g5k"
-OTHER_ENVIRONMENTS = ("iotlab", "chameleoncloud", "chameleonedge", "scalewayinstances")
-
-Checks = Mapping[str, Callable[[Field], object]]
-"""What to ask of the value at each key that may be there; each raises ScenarioError."""
+OTHER_ENVIRONMENTS = tuple(ELSEWHERE)
 
 
 def check_environment(environment: Field, found: Findings) -> None:
     """Notes in ``found`` what is wrong with ``environment:``."""
     fields = found.attempt(environment.fields) or {}
-    for name in OTHER_ENVIRONMENTS:
-        if name in fields:
-            found.errors.append(fields[name].error(*only_g5k(name)))  # known to E2Clab, so not "unknown key"
     checks = {"job_name": _job_name, "walltime": _walltime, "cluster": Field.text, G5K: Field.fields}
     _check(environment, found, {**checks, **dict.fromkeys(OTHER_ENVIRONMENTS, Field.fields)})
     if G5K in fields:
         _check(fields[G5K], found, _G5K_CHECKS)
         found.attempt(_check_deploy, fields[G5K])
-    elif fields and not any(name in fields for name in OTHER_ENVIRONMENTS):
+    others = [name for name in OTHER_ENVIRONMENTS if name in fields]
+    for name in others:
+        _check(fields[name], found, {"job_name": _job_name, "walltime": _walltime, **ELSEWHERE[name].keys})
+        found.remarks.append(remark(fields[name], name))
+    if fields and not others and G5K not in fields:
         found.errors.append(environment.error(f"key '{G5K}' is missing", "add 'g5k: {cluster: paradoxe}'"))
+
+
+def check_service(field: Field, environment: Field | None) -> None:
+    """Nothing, if the ``environment:`` of a service is a section of the scenario's. Raises: ScenarioError."""
+    known = (G5K, *OTHER_ENVIRONMENTS)
+    name = one_of(known).read(field)
+    if environment is not None and environment.get(name) is None:
+        raise field.error(f"environment: has no section {name}", f"add '{name}:' there, or write another")
 
 
 def check_manager(name: str, manager: Field, found: Findings) -> None:
@@ -45,11 +52,6 @@ def named(environment: Field, key: str) -> Field | None:
     """The value of ``key`` as E2Clab takes it: from ``g5k:`` if there, else from ``environment:`` itself."""
     g5k = environment.get(G5K)
     return (g5k.get(key) if g5k else None) or environment.get(key)
-
-
-def only_g5k(name: str) -> tuple[str, str]:
-    """Problem and remedy of an environment other than Grid'5000."""
-    return f"environment {name} is not supported, only {G5K} is now", f"write {G5K}"
 
 
 def texts(field: Field) -> tuple[str, ...]:
@@ -126,7 +128,16 @@ _PROFILE: Checks = {
     "period": _number_of(140, 204, 332, 588, 1100, 2116, 4156, 8244),
     "average": _number_of(1, 4, 16, 64, 128, 256, 512, 1024),
 }
+
+
+def _no_gpus(field: Field) -> None:
+    """Raises: ScenarioError, always."""
+    problem = "Grid'5000 reserves whole nodes, and E2Clab passes this over"
+    raise field.error(problem, "remove it, and name a cluster whose nodes have GPUs, such as chifflot")
+
+
 _G5K_CHECKS: Checks = {
+    **dict.fromkeys(("gpu", "gpus"), _no_gpus),
     "job_name": _job_name,
     "walltime": _walltime,
     "queue": one_of(("default", "production", "besteffort", "testing")).read,

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from e2c_dl.scenario.documents.document import Document
 from e2c_dl.scenario.documents.field import Field, Findings, described, instead
-from e2c_dl.scenario.environment import G5K, MANAGERS, check_environment, check_manager, named, only_g5k, texts
+from e2c_dl.scenario.environment import G5K, MANAGERS, check_environment, check_manager, check_service, named, texts
 from e2c_dl.scenario.services import TRAINER, TRAINING, check_keys, check_trains
 from e2c_dl.topology import Host
 
@@ -74,6 +74,9 @@ def read_layers(document: Document, services: frozenset[str], found: Findings) -
     if layers is None:
         return None
     if "environment" in fields and not environment.errors:
+        for service in (service for _, services in layers for service in services):
+            if "environment" in service.field.fields():
+                found.attempt(check_service, service.field.required("environment"), fields["environment"])
         found.attempt(_check_cluster, layers, fields["environment"])
     return found.attempt(_numbered, fields["layers"], layers)
 
@@ -117,8 +120,6 @@ def _service(entry: Field, services: frozenset[str], seen: set[int], found: Find
     for key, check in (("roles", texts), ("env", Field.fields), ("cluster", Field.text), ("archi", Field.text)):
         if key in fields:
             found.attempt(check, fields[key])
-    if "environment" in fields and fields["environment"].text() != G5K:
-        raise fields["environment"].error(*only_g5k(described(fields["environment"].value)))
     repeat = fields["repeat"].integer(0, MAX_HOSTS - 1) if "repeat" in fields else 0
     return Service(field=entry, name=name, hosts=_machines(fields), copies=repeat + 1)
 
@@ -147,7 +148,10 @@ def _machines(fields: dict[str, Field]) -> int:
 
 
 def _check_cluster(layers: list[tuple[str, list[Service]]], environment: Field) -> None:
+    if environment.get(G5K) is None:  # for the others E2Clab has defaults
+        return
     entries = [service.field for _, services in layers for service in services]
+    entries = [entry for entry in entries if (where := entry.get("environment")) is None or where.value == G5K]
     if named(environment, "cluster") is None and not all(e.get("cluster") or e.get("servers") for e in entries):
         raise environment.error("no cluster, and a service names none either", "add 'cluster:' under g5k")
 

@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -38,8 +39,11 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
     """Start the worker ``service_id``, which goes on when this process has ended.
 
     ``told`` is a JSON object: ``scenario`` (its files, a tar.gz in base64), ``members`` (what members.json holds) and
-    ``key`` (the run's). Raises: InputError if it is none; OSError if ``run_dir`` cannot be written.
+    ``key`` (the run's). ``run_dir`` is made where no testbed has made it.
+
+    Raises: InputError if it is none, or ``run_dir`` is another user's; OSError if that cannot be written.
     """
+    _made(run_dir)
     for left in (PID, layout.OUTCOME):  # of an earlier launch here; first, or wait would take them for this one's
         (run_dir / left).unlink(missing_ok=True)
     try:
@@ -157,6 +161,14 @@ def _why_not(run_dir: Path) -> str:
         return (run_dir / layout.WORKER_LOG).read_text().strip().splitlines()[-1]
     except (OSError, IndexError):
         return "the workflow's launch did not come to it; look into e2clab.log"
+
+
+def _made(run_dir: Path) -> None:
+    """Raises: InputError: in /tmp, where it is under plain E2Clab, anybody may have put something in its place."""
+    run_dir.mkdir(mode=0o700, exist_ok=True)
+    found = run_dir.lstat()
+    if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
+        raise InputError(f"{run_dir}: is there already, and is not this user's own folder; remove it")
 
 
 def _emptied(run_dir: Path) -> None:

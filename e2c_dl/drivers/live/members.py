@@ -5,8 +5,8 @@ The file is a JSON list with one object per host: ``_id`` (E2Clab's), ``host``, 
 ``strict``, ``only_probe`` (measure, try a gradient, end), ``backend`` (what emulates links: relay, tc, htb, none),
 ``relay_socket`` (a path on the host), ``oversubscribed`` (hosts have more cores than their machine), ``data_device``
 and, for rank 0, ``control_port``. Under plain E2Clab, where no testbed takes part, ``own_emulation``: then speeds are
-by the scenario, and workers put their links in force themselves; ``versions`` are of what deployed them. Other keys are
-left to others.
+by the scenario, and workers put their links in force themselves; ``node`` is what the host was reserved as,
+``versions`` are of what deployed it. Other keys are left to others.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Member(Struct, frozen=True, kw_only=True):
     relay_socket: str | None = None
     oversubscribed: bool = False
     own_emulation: bool = False
+    node: str | None = None
     versions: dict[str, str] = {}
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +22,15 @@ from typing import Any
 
 from e2c_dl.archive.records import Doing
 from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
+from e2c_dl.scenario.environment import G5K
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.own_programs import IMAGE_VARIABLE
 
 VALIDATE = "workflow-validate.out"
 LAUNCH_VALIDATE = "workflow-launch.out"
 """The same of a configuration: prepare's own stands beside it."""
+
+_LOGGER = logging.getLogger("e2clab.session")  # below E2Clab's own, and so in its log
 
 
 class Session:
@@ -51,6 +55,7 @@ class Session:
         app_conf: str | None = None,
         current_repeat: int = 1,
         image: str | None = None,
+        environment_key: str = G5K,
     ) -> None:
         self._app_conf, self._current_repeat = app_conf, current_repeat
         self._scenario_dir, self._artifacts_dir, self._fetch_dir = scenario_dir, artifacts_dir, fetch_dir
@@ -61,6 +66,7 @@ class Session:
             provider=provider,
             service_dirs=service_dirs,
             hosts=hosts,
+            environment_key=environment_key,
             environ={name: str(state_dir / place) for name, place in places.items()}
             | ({IMAGE_VARIABLE: image} if image else {}),
         )
@@ -131,6 +137,7 @@ class Session:
             cause = root_cause(error)
             if isinstance(cause, E2cDlError):
                 raise cause from error
+            _LOGGER.error("%s failed", what, exc_info=cause)  # E2Clab keeps no traceback
             raise error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs") from error
 
 

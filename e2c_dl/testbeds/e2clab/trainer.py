@@ -35,7 +35,7 @@ WHEELHOUSE_VARIABLE = "E2CDL_WHEELHOUSE"
 
 def in_order(hosts: Iterable[Any]) -> list[Any]:
     """``hosts`` by address, numbers by value: E2Clab hands out a set, whose order changes from run to run."""
-    return sorted(hosts, key=lambda host: [int(part) if part.isdigit() else part for part in _parts(host.address)])
+    return sorted(hosts, key=lambda host: _by_number(host.address))
 
 
 def install(hosts: list[Any]) -> None:
@@ -102,6 +102,7 @@ def published(host: Any) -> dict[str, Any]:
     else:
         device, address = training_address.of_host(host)
         told = {
+            "node": str(host.address), "address": address,  # a number: who trains need not know names
             "data_address": address, "data_device": device, "python": f"{VENV}/bin/python", "run_dir": RUN_DIR,
             "own_emulation": True, "versions": _versions(),
         }  # fmt: skip
@@ -113,8 +114,10 @@ def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("e2clab", "enoslib", "ansible-core")}
 
 
-def _parts(address: str) -> list[str]:
-    return [part for part in re.split(r"(\d+)", address) if part]
+def _by_number(address: str) -> list[tuple[bool, int, str]]:
+    """Of a name or an address: its numbers as such, and before its words, as some hosts may have names, others not."""
+    parts = [part for part in re.split(r"(\d+)", address) if part]
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 @lru_cache(maxsize=1)

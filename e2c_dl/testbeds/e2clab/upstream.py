@@ -7,7 +7,7 @@ in the current directory. So :func:`patched` changes, of the libraries and of th
     the working directory                   EnOSlib writes its playbooks there
     logging                                 handlers and levels: E2Clab adds files to the root logger
     enoslib.config                          forks, and no spinner
-    Provider._loaded_providers["G5k"]       the provider that answers for the scenario's ``g5k:``
+    Provider._loaded_providers["G5k"]       the provider that answers for the scenario's ``g5k:`` (or ``iotlab:`` ...)
     e2clab.services.plugins.__path__        where service files are imported from
     get_available_services (three names)    which services exist
     Service.get_loaded_subservices()        which were imported
@@ -33,12 +33,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.errors import TestbedError
+from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.importing import uncollected
+from e2c_dl.scenario.environment import G5K
 from e2c_dl.testbeds.host_keys import ALIVE
 
 SUPPORTED = "3.7"
-SUBSTITUTED = "G5k"  # scenarios are written for Grid'5000; any other name would have to be in E2Clab's schema
+SUBSTITUTED = G5K.capitalize()  # as E2Clab spells a provider's class; another name would have to be in its schema
 ANSIBLE_SETTINGS = {
     "ANSIBLE_PIPELINING": "True",  # else every module is copied to the host before it is run
     "ANSIBLE_GATHERING": "explicit",  # else every play begins by asking each host for facts that nobody uses
@@ -63,12 +64,17 @@ _PRIVATE = (
     ("enoslib.infra.enos_g5k.provider", "PROD_VLAN_ID"),
     *((module, "get_available_services") for module in _LISTS_SERVICES),
 )
+_ARGUMENTS = ("E2C_SCENARIO_DIR", "E2C_ARTIFACTS_DIR")  # of its command line alone, which is not run
 _LOGGERS = ("", "e2clab", "enoslib")  # the first is the root
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def check() -> str:
-    """The installed version of E2Clab. Raises: TestbedError if it is absent or its internals are not as known."""
+    """The installed version of E2Clab.
+
+    Raises: TestbedError if it is absent or its internals are not as known; InputError if the environment changes it.
+    """
+    _check_environment(os.environ)
     try:
         version = importlib.metadata.version("e2clab")
     except importlib.metadata.PackageNotFoundError as error:
@@ -83,6 +89,16 @@ def check() -> str:
             raise TestbedError(f"E2Clab {version} keeps its providers elsewhere; pip install 'e2clab==3.7.0'")
         importlib.import_module(f"e2clab.providers.plugins.{SUBSTITUTED}")  # registers the real one, once
     return version
+
+
+def _check_environment(environ: Mapping[str, str]) -> None:
+    """Nothing; E2Clab reads its defaults, names of its files among them, from variables, and tells nobody."""
+    found = sorted(name for name in environ if name.startswith("E2C_") and name not in _ARGUMENTS)
+    if found:
+        raise InputError(
+            f"{found[0]} is set: E2Clab takes its defaults from such variables, and no record says so; unset it, and "
+            "write into the scenario's files what is meant"
+        )
 
 
 def _loaded(module: str) -> Any:
@@ -104,10 +120,12 @@ def patched(
     service_dirs: Sequence[Path],
     hosts: int = LEAST_FORKS,
     environ: Mapping[str, str] | None = None,
+    environment_key: str = G5K,
 ) -> Iterator[None]:
     """While in it: all of the module's table, whatever ends it; for a run of ``hosts`` hosts, in ``directory``.
 
-    ``environ`` goes over ANSIBLE_SETTINGS. Without ``provider`` the real one answers for ``g5k:``.
+    ``environ`` goes over ANSIBLE_SETTINGS. Without ``provider`` the real one answers for ``environment_key``, the
+    section of the scenario's ``environment:``.
 
         with patched(directory=work, provider=provider, service_dirs=[ours], environ={"E2CDL_RUN": run_id}):
             Experiment(scenario_dir=work, artifacts_dir=artifacts).infrastructure()
@@ -119,7 +137,7 @@ def patched(
         _own_logging(),
         # a fork per host: a launch that blocks in more ranks than forks never meets at rendezvous
         _enoslib_config(ansible_forks=max(hosts, LEAST_FORKS), ansible_stdout="noop"),
-        _substituted(provider),
+        _substituted(provider, environment_key.capitalize()),
         _found_in(service_dirs),
         _forks_end_with_this_process(),
     ):
@@ -243,14 +261,16 @@ def _provider_base() -> type[Any]:
 
 
 @contextmanager
-def _substituted(provider: type[Any] | None) -> Iterator[None]:
+def _substituted(provider: type[Any] | None, name: str) -> Iterator[None]:
+    """``name`` is a provider's class, as E2Clab spells it: the environment's key with a capital."""
     registry = _provider_base()._loaded_providers
-    real = registry[SUBSTITUTED]
-    registry[SUBSTITUTED] = provider or real  # any other name in there fails every later deployment
+    _loaded(f"e2clab.providers.plugins.{name}")  # registers the real one, once
+    real = registry[name]
+    registry[name] = provider or real  # any other name in there fails every later deployment
     try:
         yield
     finally:
-        registry[SUBSTITUTED] = real
+        registry[name] = real
 
 
 @contextmanager

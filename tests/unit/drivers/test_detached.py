@@ -167,6 +167,17 @@ def test_repeats_under_plain_e2clab_begin_in_an_empty_place(tmp_path: Path) -> N
     assert (run_dir / layout.WORKER_LOG).read_text().startswith("of the repeat before\n")  # it says why that failed
 
 
+def test_a_place_that_nobody_made_is_made_and_anothers_is_refused(tmp_path: Path) -> None:
+    """Under plain E2Clab no testbed makes it."""
+    run_dir = tmp_path / "e2c_dl_run"
+    detached.begin(run_dir, "1_1_1", io.StringIO(told(tmp_path / "of-the-user")))
+    detached.stop(run_dir)
+    assert run_dir.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(run_dir)
+    with pytest.raises(InputError, match="link: is there already, and is not this user's own folder"):
+        detached.begin(tmp_path / "link", "1_1_1", io.StringIO("{}"))
+
+
 def test_who_is_asked_to_stop_while_it_starts_still_says_so(tmp_path: Path) -> None:
     run = prepare(tmp_path, [16, 16], iterations=100_000)
     run.start()

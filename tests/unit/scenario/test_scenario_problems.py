@@ -6,7 +6,8 @@ from click.testing import CliRunner
 from small_scenario import LAYERS, NETWORK, SERVICES, STRATEGIES, found, only, replaced, writer
 
 from e2c_dl.cli.scenarios import check
-from e2c_dl.scenario.load import load
+from e2c_dl.errors import ScenarioError
+from e2c_dl.scenario.load import environment_key, load, local_problems
 
 
 @pytest.fixture
@@ -32,7 +33,8 @@ LAYERS_CASES = [
     ("quantity: 2", "servers: a", "expected a list, not 'a'", "'- '"),
     ("quantity: 2", "servers: [a, b, c], quantity: 2", "2 machines of 3 servers", "remove quantity"),
     ("quantity: 2", "servers: [a, b], cluster: c", "E2Clab ignores servers beside cluster", "remove one"),
-    ("quantity: 2", "environment: iotlab", "only g5k is now", "write g5k"),
+    ("quantity: 2", "environment: iotlab", "environment: has no section iotlab", "add 'iotlab:' there"),
+    ("quantity: 2", "environment: iotlb", "'iotlb' is not known", "did you mean 'iotlab'?"),
     ("name: edge", "name: Edge", "layers[0].name: 'Edge' cannot begin a host name", "write edge"),
     ("name: edge", "name: edge_1", "'edge_1' cannot begin a host name", "such as edge"),
     ("name: cloud", "name: edge", "layers[1].name: layer 'edge' is there already", "in the first one"),
@@ -46,7 +48,8 @@ LAYERS_CASES = [
     ("cluster: paradoxe", "cluster: p, queue: besteffrot", "'besteffrot' is not known", "'besteffort'"),
     ("g5k: {cluster: paradoxe}", "cluster: paradoxe", "environment: key 'g5k' is missing", "g5k"),
     ("g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  name: g5k", "environment.name: unknown key", "'job_name'"),
-    ("g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  iotlab: {}", "iotlab is not supported, only g5k", "g5k"),
+    ("g5k: {cluster: paradoxe}", "iotlab: {clutser: saclay}", "environment.iotlab.clutser: unknown key", "'cluster'"),
+    ("g5k: {cluster: paradoxe}", "scalewayinstances: {architecture: private}", "'private' is not known", "_network'"),
     ("environment:", "monitoring: {type: tig}\nenvironment:", "key 'provider' is missing", "add it"),
     ("environment:", "kwollect: {metrics: [a], end: launch}\nenvironment:", "end needs start", "add start"),
     ("environment:", "monitorng: {type: dstat}\nenvironment:", "monitorng: unknown key", "'monitoring'"),
@@ -71,6 +74,39 @@ def test_layers_services(write, old, new, says, remedy):
     assert error.startswith("layers_services.yaml:")
     assert says in error
     assert remedy in error.rpartition("; ")[2]
+
+
+ELSEWHERE = [
+    "iotlab: {cluster: saclay, walltime: '02:00:00'}",
+    "chameleoncloud: {rc_file: a.rc, key_name: k, image: CC-Ubuntu20.04, cluster: gpu_rtx_6000}",
+    "chameleonedge: {rc_file: a.rc, image: ubuntu, cluster: jetson-nano}",
+    "scalewayinstances: {profile: p, zone: fr-par-1, commercial_type: DEV1-M, ports_to_open: [[80, 80, web, tcp]]}",
+]
+
+
+@pytest.mark.parametrize("section", ELSEWHERE)
+@pytest.mark.parametrize("beside", ["", "g5k: {cluster: paradoxe}\n  "])
+def test_other_environments_are_valid_and_it_is_said_what_applies(write, section, beside):
+    """Alone, and beside Grid'5000 with a service of their own; E2Clab takes them, too."""
+    name = section.partition(":")[0]
+    layers = replaced(LAYERS, "g5k: {cluster: paradoxe}", beside + section)
+    path = write(layers=layers.replace("{name: Default}", f"{{name: Default, environment: {name}}}"))
+    assert found(path) == []
+    (remark,) = load(path, SERVICES, strategies=STRATEGIES, used_links=lambda *_: []).remarks
+    assert f"environment.{name}: e2c-dl deploy does not reserve there" in remark and "e2clab deploy does" in remark
+    is_valid_conf = pytest.importorskip("e2clab.schemas").is_valid_conf
+    assert is_valid_conf(yaml.safe_load((path / "layers_services.yaml").read_text()), "layers_services")
+
+
+def test_hosts_here_stand_in_for_one_environment(write):
+    alone = write(layers=replaced(LAYERS, "g5k: {cluster: paradoxe}", "iotlab: {cluster: saclay}"))
+    assert environment_key(alone) == "iotlab"
+    two = write(layers=replaced(LAYERS, "g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  iotlab: {}"))
+    loaded = load(two, SERVICES, strategies=STRATEGIES, used_links=lambda *_: [])
+    (problem,) = local_problems(loaded, elsewhere=False)
+    assert "g5k and iotlab: hosts here can stand in for those of one environment" in str(problem)
+    with pytest.raises(ScenarioError):
+        environment_key(two)
 
 
 def test_a_single_rank_is_too_few(write):

@@ -105,6 +105,28 @@ def test_the_next_session_finds_our_service_again(tmp_path):
     assert state() == before
 
 
+@pytest.mark.parametrize("key", ["g5k", "iotlab", "chameleoncloud", "chameleonedge"])
+def test_hosts_from_elsewhere_stand_in_for_any_environment(tmp_path, key):
+    provider, base = upstream.make_provider(lambda: None, lambda: None), upstream._provider_base()
+    importlib.import_module(f"e2clab.providers.plugins.{key.capitalize()}")  # importing is not undone
+    before = before_it()
+    with upstream.patched(directory=tmp_path, provider=provider, service_dirs=[], environment_key=key):
+        found = importlib.import_module("e2clab.providers").load_providers(
+            [importlib.import_module("e2clab.constants").Environment(key)]
+        )
+        assert list(found.values()) == [provider]
+        assert base._loaded_providers[key.capitalize()] is provider
+    assert state() == before
+
+
+def test_what_e2clab_cannot_import_is_told(tmp_path):
+    with (
+        pytest.raises(TestbedError, match=r"Scalewayinstances cannot be imported: .*pip install e2clab\[scaleway\]"),
+        upstream.patched(directory=tmp_path, provider=None, service_dirs=[], environment_key="scalewayinstances"),
+    ):
+        raise AssertionError("not entered")
+
+
 def test_only_forks_inside_a_session_end_with_this_process(tmp_path):
     """PR_GET_PDEATHSIG in a child: the signal that the kernel sends it when its parent has ended."""
     before_it()

@@ -75,4 +75,5 @@ def test_an_address_needs_no_resolver() -> None:
 def test_plain_e2clab_is_told_the_same_and_that_workers_emulate() -> None:
     told = trainer.published(host(DOCKER0, ENO1))
     assert (told["data_device"], told["data_address"], told["own_emulation"]) == ("eno1", "172.16.96.3", True)
+    assert (told["address"], told["node"]) == ("172.16.96.3", NAME)  # nodes need not know each other's names
     assert told["versions"]["e2clab"].startswith("3.7.")

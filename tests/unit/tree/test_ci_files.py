@@ -13,7 +13,8 @@ import yaml
 from ci import rehearse
 from e2c_dl.cli.main import COMMANDS
 
-FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml")
+DOCKER = "ci/github-docker-smoke-test.yml"
+FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml", DOCKER)
 PROGRAMS = "ci/github-programs.yml"
 
 
@@ -43,10 +44,18 @@ def test_every_command_of_ours_exists_with_its_arguments(text, repository, tmp_p
         (tmp_path / name).symlink_to(repository / name)
     (tmp_path / "smoke-test").mkdir()  # what deploy has made by then
     ours = [shlex.split(line.partition("e2c-dl ")[2]) for line in commands(text) if "e2c-dl " in line]
-    assert [words[0] for words in ours] == ["doctor", "deploy", "verify"]
+    on_docker = [words for words in ours if words[0] in ("doctor", "deploy") and "docker" in words]
+    image = ["image"] if on_docker else []  # before anything else: what deploys on docker looks for it
+    assert [words[0] for words in ours] == [*image, "doctor", "deploy", "verify"]
     for name, *words in ours:
         module, attribute, _ = COMMANDS[name]
         getattr(importlib.import_module(module), attribute).make_context(name, words)  # parsed, not run
+
+
+def test_on_docker_it_is_the_same_but_for_where_its_hosts_are(repository):
+    docker, local = (list(commands((repository / name).read_text())) for name in (DOCKER, FILES[0]))
+    image = [line for line in docker if " image " in line]
+    assert [line.replace("--on docker", "--on local") for line in docker if line not in image] == local
 
 
 def test_after_a_failure_only_what_is_always_done_is_rehearsed(tmp_path, capfd, monkeypatch):

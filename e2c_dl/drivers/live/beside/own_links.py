@@ -51,8 +51,8 @@ async def put_in_force(
         failure = await asyncio.to_thread(_applied, assignment)
     await control.barrier("links in force")
     return assignment, Deployed(
-        address=own.address, data_address=own.data_address, data_device=own.data_device, versions=own.versions,
-        backend=backend.value, why=why, failure=failure,
+        address=own.node or own.address, data_address=own.data_address, data_device=own.data_device,
+        versions=own.versions, backend=backend.value, why=why, failure=failure,
     )  # fmt: skip
 
 
