@@ -71,7 +71,7 @@ def _number_of(*choices: int) -> Callable[[Field], float]:
 
 _JOB_NAME_REMEDY = "write up to 63 letters, digits, dots, '-' or '_'"
 _WALLTIME_REMEDY = (  # bare, YAML reads 10:00:00 as 36000; E2Clab's schema knows no longer ones
-    'write it as "hh:mm:ss", in quotes, less than 24 hours; for longer, share the work among several runs'
+    'write it as "hh:mm:ss", in quotes, less than 24 hours (for longer, share the work among several runs)'
 )
 _PROJECT_REMEDY = "write its name in the words of Grid'5000's user management, such as myriads"
 _RESERVATION_REMEDY = 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'  # unquoted, YAML makes it a date

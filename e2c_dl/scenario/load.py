@@ -116,7 +116,6 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
     document = found.attempt(read, path / LAYERS_SERVICES)
     if document is not None:
         fields = found.attempt(Field(document=document, value=document.value).fields) or {}
-        found.attempt(_check_one_environment, document)
         for name in MANAGERS:
             if name in fields:
                 problem = "cannot be honoured here: E2Clab deploys it on its own testbeds only"
@@ -130,12 +129,9 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
 def environment_key(path: Path) -> str:
     """The section of ``environment:`` for which other hosts stand in: Grid'5000's, or the only other one.
 
-    Raises: ScenarioError, if there are several.
+    To be asked before a run. Raises: ScenarioError, if there are several.
     """
-    return _check_one_environment(read(path / LAYERS_SERVICES))
-
-
-def _check_one_environment(layers: Document) -> str:
+    layers = read(path / LAYERS_SERVICES)
     environment = Field(document=layers, value=layers.value).required("environment")
     (first, *others) = [key for key in (G5K, *OTHER_ENVIRONMENTS) if environment.get(key) is not None] or [G5K]
     if others:

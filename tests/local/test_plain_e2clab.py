@@ -1,78 +1,56 @@
-"""Plain ``e2clab deploy`` runs the same scenario: its own network step, its own forks; collected afterwards, twice.
+"""Plain ``e2clab deploy`` on Grid'5000's nodes: an API on loopback, nodes that are namespaces; collected twice.
 
 Six hosts are more than Ansible's five forks. Of E2Clab's rules each host keeps the last: its workers put all in force.
 """
 
+import os
 import subprocess
 import sys
 from datetime import datetime
+from pathlib import Path
 
 import pytest
+from grid5000_api import Platform, serving
+from grid5000_controller import Controller, nodes
 from planted_secrets import KINDS, forms
-from whole_runs import COMMAND, facts, nothing_left, scenario
+from whole_runs import COMMAND, facts, scenario
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.emulation.measuring.quick import CAP_BPS
 
-pytestmark = [pytest.mark.local, pytest.mark.slow]
+pytestmark = [pytest.mark.local, pytest.mark.slow, pytest.mark.timeout(600)]
 
-# E2Clab's own command line, on hosts of this machine instead of Grid'5000's; no testbed tells their workers anything.
-DRIVER = """
-import sys
-from pathlib import Path
-from e2clab.cli import cli
-from e2c_dl import resources
-from e2c_dl.scenario.load import load
-from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.base import Told
-from e2c_dl.testbeds.e2clab import hosts, upstream
-from e2c_dl.emulation.backend import Backend
-from e2c_dl.testbeds.namespaces.hosts import NamespaceHosts
-from e2c_dl.testbeds.this_machine.hosts import HostSpec
-from e2c_dl.testbeds.this_machine import addresses
-
-scenario = load(Path(sys.argv[1]))
-run = registry.begin(registry.new_run_id(), scenario=scenario.name, choose_slot=addresses.free_slot)
-print("run", run.id, flush=True)
-names = scenario.topology.names
-testbed = NamespaceHosts(run, [HostSpec(name=name) for name in names], backend=Backend.TC, tcp=scenario.tcp)
-
-def bring_up():
-    roles, networks = hosts.roles_and_networks(scenario.topology, testbed.up(), dict.fromkeys(names, Told()), {})
-    for host in [host for role in roles.values() for host in role]:  # each role has its own of a host
-        host.extra["e2cdl"] |= {"own_emulation": True, "versions": {"e2clab": "3.7.0"}}
-    return roles, networks
-
-try:
-    provider = upstream.make_provider(bring_up, lambda: None)
-    with upstream.patched(directory=Path.cwd(), provider=provider, service_dirs=[resources.layers_services_dir()]):
-        cli.main(["deploy", sys.argv[1], sys.argv[2]], prog_name="e2clab", standalone_mode=False)
-finally:
-    testbed.down()
+# As a user does it on a front end, but that the services are installed for this one process and those that it starts.
+DEPLOY = """
+set -e
+plugins=$("$1/python" -c 'import e2clab.services.plugins as it; print(list(it.__path__)[0])')
+cp -r "$plugins" "$2/plugins"
+mount --bind "$2/plugins" "$plugins"
+cd "$2"
+"$1/e2c-dl" services install
+exec "$1/e2clab" deploy "$3" "$2/artifacts" --destroy
 """
 
 
 NETWORK = """\
 networks:
-- {src: edge.*, dst: edge.*, delay: 0ms, rate: 60mbit}
 - {src: edge.*, dst: fog.*, delay: 0ms, rate: 40mbit}
 - {src: edge.*, dst: cloud.*, delay: 0ms, rate: 30mbit, symmetric: true}
-- {src: fog.*, dst: fog.*, delay: 0ms, rate: 50mbit}
-- {src: fog.*, dst: cloud.*, rate: 50mbit, delay: 3ms}
-- {src: cloud.*, dst: cloud.*, delay: 0ms, rate: 50mbit}
+- {src: fog.*, dst: cloud.*, delay: 3ms, rate: 50mbit}
 """
 EMULATION = """\
 compute: {method: sleep, cores: 0.1, factors: {edge.*: 2}}
 injected:
   seed: 1
-  links: [{src: fog-1, dst: fog-2, rate_factor: 0.5}]
+  links: [{src: fog-2, dst: cloud-1, rate_factor: 0.5}]
 """
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory, repository):
-    """(the scenario's folder, E2Clab's folder in it, the run's id): deployed, trained, finalized."""
+    """(the scenario's folder, E2Clab's folder in it, the API): reserved, deployed, trained, finalized, given back."""
     folder = tmp_path_factory.mktemp("plain")
     workflow = repository / "experiments/first-light/workflow.yaml"
     source = scenario(folder / "s", workflow, iterations=4, network=NETWORK, emulation=EMULATION)
@@ -86,13 +64,18 @@ def ran(tmp_path_factory, repository):
         )
     )
     (folder / "artifacts").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(source), str(folder / "artifacts")],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=280,
-    )  # fmt: skip
+    (folder / "unused.whl").touch()  # nodes have it already: none need be built
+    with nodes(6, tmp_path_factory.mktemp("state")) as up:
+        with serving(Platform(addresses=[access.address for access in up], states=("running",))) as api:
+            controller = Controller(folder, api, Path(up[0].keyfile))
+            done = subprocess.run(
+                controller.argv("sh", "-c", DEPLOY, "sh", str(Path(sys.executable).parent), str(folder), str(source)),
+                env=os.environ | {"E2CDL_WHEEL": str(folder / "unused.whl")},
+                capture_output=True, text=True, check=False, timeout=580,
+            )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (output,) = [path for path in source.iterdir() if path.is_dir() and path.name[0].isdigit()]
-    return source, output, done.stdout.split("run ")[1].split()[0]
+    return source, output, api
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +89,10 @@ def archive(ran):
     return path
 
 
-def test_it_ends_well_and_leaves_nothing(ran):
-    _, output, run_id = ran
-    nothing_left(run_id)
+def test_it_ends_well_and_gives_its_nodes_back(ran):
+    _, output, api = ran
     assert (output / "e2clab.err").read_text() == ""
+    assert api.up() == [] and [job.deleted for job in api.jobs.values()] == [True]
 
 
 def test_the_archive_says_when_where_and_with_what(ran, archive):
@@ -120,9 +103,11 @@ def test_the_archive_says_when_where_and_with_what(ran, archive):
     assert run["started"].replace("-", "").replace(":", "").replace("T", "-").startswith(output.name)
     ends = [open_archive(archive).host(host["name"]).outcome().ended_s for host in run["hosts"]]
     assert abs(datetime.fromisoformat(run["ended"]).timestamp() - max(ends)) <= 1
-    assert {"e2clab", "e2c_dl", "torch"} <= run["versions"].keys()
-    assert [(host["name"], host["data_address"][:7]) for host in run["hosts"]][:1] == [("edge-1", "198.19.")]
-    assert run["facts"]["training"]["strategy"] == "allreduce" and run["facts"]["jobs"] == []
+    assert {"e2clab", "enoslib", "ansible-core", "e2c_dl", "torch"} <= run["versions"].keys()
+    assert {host["address"].partition(".")[2] for host in run["hosts"]} == {"rennes.grid5000.fr"}
+    assert {host["data_device"] for host in run["hosts"]} == {"eth0"}
+    assert run["facts"]["training"]["strategy"] == "allreduce"
+    assert run["facts"]["jobs"] == [{"site": "rennes", "oar_job_id": "1000"}]
     assert len(list((archive / "fetched/network-validate").glob("*/*.fpingout"))) > 6  # of each rule, of its sources
 
 
@@ -130,9 +115,10 @@ def test_all_rules_hold_and_what_does_not_is_said(archive):
     """Every rate of every rule, and the injected one, as the hosts measured them; delays where the kernel has netem."""
     run, rows = facts(archive), map(LinkFidelity.from_json, open_archive(archive).links())
     rates = {(row.src, row.dst): row.measured.rate_bps for row in rows if row.measured}
-    wanted = {"edge-1": 60e6, "edge-2": 40e6, "fog-1": 25e6, "fog-2": 50e6, "cloud-1": 50e6, "cloud-2": 30e6}
-    assert {src: rate for (src, _), rate in rates.items()} == pytest.approx(wanted, rel=0.05)
-    assert run["injected"]["links"] == {"fog-1 -> fog-2": 0.5}
+    shaped = {("edge-2", "fog-1"): 40e6, ("fog-2", "cloud-1"): 25e6, ("cloud-2", "edge-1"): 30e6}
+    assert {pair: rates[pair] for pair in shaped} == pytest.approx(shaped, rel=0.05)
+    assert max(rates.values()) <= CAP_BPS  # of links without a rate: no more than was sent
+    assert run["injected"]["links"] == {"fog-2 -> cloud-1": 0.5}
     backend, said = run["emulation"]["backend"], " ".join(run["limitations"])
     assert backend in ("tc", "htb")
     assert ("needs netem" in said) == ("link fog-2 -> cloud-1: round trip" in said) == (backend == "htb")

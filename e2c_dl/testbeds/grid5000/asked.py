@@ -99,10 +99,17 @@ class Asked:
 
 
 def read_asked(scenario: Path) -> Asked:
-    """What the scenario in that folder, which is valid, reserves. Raises: ScenarioError: its file went away."""
+    """What the scenario in that folder, which is valid, reserves.
+
+    Raises: ScenarioError: its file went away, or it is for other testbeds of E2Clab's.
+    """
     document = read(scenario / LAYERS_SERVICES)
     top = Field(document=document, value=document.value)
     environment = top.required("environment")
+    if environment.get(G5K) is None:
+        raise environment.error(
+            f"there is no {G5K}: to reserve nodes by", "add 'g5k: {cluster: paradoxe}' in its place"
+        )
 
     def said(key: str) -> str | None:
         found = named(environment, key)

@@ -39,6 +39,27 @@ USED = [
     ("enoslib.objects:Host.net_devices", "", "the training address is found"),
     ("enoslib.objects:NetDevice", "name addresses", "E2Clab's validation knows the hosts' addresses"),
     ("enoslib.objects:IPAddress", "address network", "it is known which device is of the reserved network"),
+    # nodes reserved on Grid'5000: reservation.py
+    ("e2clab.config:InfrastructureConfig", "", "nodes are reserved as E2Clab asks for them"),
+    ("e2clab.providers.plugins.G5k:G5k._provider_g5k", "self optimization_id", "waits for nodes end"),
+    (
+        "enoslib.infra.enos_g5k.provider:G5k.reserve",
+        "self need_redeployment",
+        "a job is on record before it is waited for",
+    ),
+    ("enoslib.infra.enos_g5k.provider:G5k.wait", "self", "a job that is over ends the wait"),
+    ("enoslib.infra.enos_g5k.provider:G5k.deploy", "self", "nodes that fail to deploy are named"),
+    ("enoslib.infra.enos_g5k.provider:G5k._verify_environment_consistency", "self", "new nodes are deployed"),
+    ("enoslib.infra.enos_g5k.provider:PROD_VLAN_ID", "", "nodes are deployed in their network"),
+    ("enoslib.infra.enos_g5k.provider:deploy_with_retries", "", "no deployed node is forgotten"),
+    ("enoslib.infra.enos_g5k.g5k_api_utils:_api_client", "", "every call to the API has a time-out"),
+    ("enoslib.infra.enos_g5k.g5k_api_utils:Client", "", "every call to the API has a time-out"),
+    ("enoslib.infra.enos_g5k.g5k_api_utils:get_api_client", "", "deployments are asked for"),
+    (
+        "enoslib.infra.enos_g5k.g5k_api_utils:get_all_clusters_sites.cache_clear",
+        "",
+        "no other account's sites are known",
+    ),
     # the files that `check` agrees with: schemas.py
     ("e2clab.schemas:is_valid_conf", "", "tests compare `check` with E2Clab's own"),
 ]

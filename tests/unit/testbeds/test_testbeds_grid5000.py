@@ -79,7 +79,7 @@ def test_what_is_reserved_is_what_e2clab_and_enoslib_ask_for(many):
 def test_a_walltime_that_e2clab_cannot_ask_for_is_refused_with_what_to_do(many, walltime):
     (many / "layers_services.yaml").write_text(LAYERS.replace("02:30:00", walltime))
     (problem,) = problems(many)
-    assert "less than 24 hours; for longer, share the work among several runs" in str(problem)
+    assert "less than 24 hours (for longer, share the work among several runs)" in str(problem)
 
 
 @pytest.mark.parametrize(
