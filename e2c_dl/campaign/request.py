@@ -10,7 +10,9 @@ from typing import Protocol
 from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.drivers.live.stored import check_profile
 from e2c_dl.errors import FidelityError, InputError
-from e2c_dl.scenario.load import check_app_conf, environment_key, load, local_problems
+from e2c_dl.scenario.documents.document import read
+from e2c_dl.scenario.environment import environment_key
+from e2c_dl.scenario.load import LAYERS_SERVICES, check_app_conf, load, local_problems
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed
@@ -80,7 +82,7 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
     for problem in local_problems(scenario, elsewhere=catalogue.is_elsewhere(request.testbed)):
         raise problem
     check_app_conf(request.scenario, request.app_conf)
-    environment_key(request.scenario)
+    environment_key(read(request.scenario / LAYERS_SERVICES))
     if scenario.shapes_only:
         check_profile(scenario)
     for sentence in testbed.preflight(scenario):  # the first: the next may follow from it

@@ -17,7 +17,9 @@ from e2c_dl.campaign.request import checked
 from e2c_dl.campaign.underway import NOT_TRAINED, asked_for, default_archive, now, there, trained, versions
 from e2c_dl.campaign.walk import Step
 from e2c_dl.errors import EmulationError
-from e2c_dl.scenario.load import environment_key, load
+from e2c_dl.scenario.documents.document import read
+from e2c_dl.scenario.environment import environment_key
+from e2c_dl.scenario.load import LAYERS_SERVICES, load
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.testbeds.e2clab import upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
@@ -104,7 +106,7 @@ def deploy(campaign: Campaign) -> None:
         app_conf=campaign.request.app_conf,
         current_repeat=campaign.request.current_repeat,
         image=campaign.request.image,
-        environment_key=environment_key(campaign.work_dir),
+        environment_key=environment_key(read(campaign.work_dir / LAYERS_SERVICES)),
     )
     campaign.session = campaign.scope.enter_context(session)
     with campaign.hosts_up():

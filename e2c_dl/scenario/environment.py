@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from e2c_dl.scenario.documents.document import Document
 from e2c_dl.scenario.documents.field import Field, Findings
 from e2c_dl.scenario.documents.keys import matching, one_of
 from e2c_dl.scenario.elsewhere import ELSEWHERE, Checks, remark
@@ -30,6 +31,19 @@ def check_environment(environment: Field, found: Findings) -> None:
         found.remarks.append(remark(fields[name], name))
     if fields and not others and G5K not in fields:
         found.errors.append(environment.error(f"key '{G5K}' is missing", "add 'g5k: {cluster: paradoxe}'"))
+
+
+def environment_key(layers: Document) -> str:
+    """The section of ``environment:`` for which other hosts stand in: Grid'5000's, or the only other one.
+
+    ``layers``: layers_services.yaml. To be asked before a run. Raises: ScenarioError, if there are several.
+    """
+    environment = Field(document=layers, value=layers.value).required("environment")
+    (first, *others) = [key for key in (G5K, *OTHER_ENVIRONMENTS) if environment.get(key) is not None] or [G5K]
+    if others:
+        problem = f"{first} and {others[0]}: hosts here can stand in for those of one environment, not of two"
+        raise environment.error(problem, f"remove '{others[0]}:', or deploy it by `e2clab deploy`")
+    return first
 
 
 def check_service(field: Field, environment: Field | None) -> None:

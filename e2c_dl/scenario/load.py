@@ -25,7 +25,7 @@ from e2c_dl.scenario import devices
 from e2c_dl.scenario.documents.document import Document, read
 from e2c_dl.scenario.documents.field import Field, Findings
 from e2c_dl.scenario.emulation.file import Emulation, OtherFiles, names_traces, read_emulation
-from e2c_dl.scenario.environment import G5K, MANAGERS, OTHER_ENVIRONMENTS
+from e2c_dl.scenario.environment import MANAGERS
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.folder import own_code
 from e2c_dl.scenario.folder.own_files import check_own
@@ -124,20 +124,6 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
     if workflow is not None:
         check_worker_is_there(workflow, found)
     return tuple(found.errors)
-
-
-def environment_key(path: Path) -> str:
-    """The section of ``environment:`` for which other hosts stand in: Grid'5000's, or the only other one.
-
-    To be asked before a run. Raises: ScenarioError, if there are several.
-    """
-    layers = read(path / LAYERS_SERVICES)
-    environment = Field(document=layers, value=layers.value).required("environment")
-    (first, *others) = [key for key in (G5K, *OTHER_ENVIRONMENTS) if environment.get(key) is not None] or [G5K]
-    if others:
-        problem = f"{first} and {others[0]}: hosts here can stand in for those of one environment, not of two"
-        raise environment.error(problem, f"remove '{others[0]}:', or deploy it by `e2clab deploy`")
-    return first
 
 
 def check_app_conf(path: Path, app_conf: str | None) -> None:

@@ -7,7 +7,9 @@ from small_scenario import LAYERS, NETWORK, SERVICES, STRATEGIES, found, only, r
 
 from e2c_dl.cli.scenarios import check
 from e2c_dl.errors import ScenarioError
-from e2c_dl.scenario.load import environment_key, load
+from e2c_dl.scenario.documents.document import read
+from e2c_dl.scenario.environment import environment_key
+from e2c_dl.scenario.load import LAYERS_SERVICES, load
 
 
 @pytest.fixture
@@ -100,11 +102,11 @@ def test_other_environments_are_valid_and_it_is_said_what_applies(write, section
 
 def test_hosts_here_stand_in_for_one_environment(write):
     alone = write(layers=replaced(LAYERS, "g5k: {cluster: paradoxe}", "iotlab: {cluster: saclay}"))
-    assert environment_key(alone) == "iotlab"
+    assert environment_key(read(alone / LAYERS_SERVICES)) == "iotlab"
     two = write(layers=replaced(LAYERS, "g5k: {cluster: paradoxe}", "g5k: {cluster: p}\n  iotlab: {}"))
     assert found(two) == []  # E2Clab reserves in both
     with pytest.raises(ScenarioError, match="g5k and iotlab: hosts here can stand in for those of one environment"):
-        environment_key(two)
+        environment_key(read(two / LAYERS_SERVICES))
 
 
 def test_a_single_rank_is_too_few(write):
