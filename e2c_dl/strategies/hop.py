@@ -21,7 +21,7 @@ later, which counts (tag - (k - s) + 1) times as much. ``max_jump``: a rank all 
 their tokens show, skips as many iterations, at most so many at once; it first averages the models tagged with the last
 of those with its own, and sends none of them. As all whom it sends to are past them, nobody waits for what was skipped.
 
-A rank that has ended says so: the last model that it sent holds for all later iterations, and its queues never empty.
+A rank that has ended says so: it is waited for no more, and its queues never empty.
 
 Laws: a rank is never ahead of one that it sends to by more than max_ig; without backup workers, of one that it hears
 from by more than s + 1: along a path, by the sum. Without backup workers and staleness, what is computed does not
@@ -169,7 +169,7 @@ class Models:
     def __init__(self, worker: Worker, sources: Sequence[int], *, backup: int, staleness: int) -> None:
         self.sources = sources
         self._worker, self._staleness = worker, staleness
-        self._least = max(0, len(sources) - backup)  # models that an average waits for
+        self._backup = backup
         self._waiting: dict[int, dict[int, Vector]] = {src: {} for src in sources}
         self._ended: dict[int, bool] = dict.fromkeys(sources, False)
 
@@ -179,19 +179,22 @@ class Models:
         Older ones are forgotten. Raises: PeerLost.
         """
         self._arrived()
-        while sum(self._fit(src, iteration) is not None for src in self.sources) < self._least:
-            missing = [src for src in self.sources if self._fit(src, iteration) is None]
+        while len(missing := self._missing(iteration)) > self._backup:
             self._put(await self._worker.receive_any("model", sources=missing))
             self._arrived()
-        found = {src: (tag, self._waiting[src][tag]) for src in self.sources for tag in self._tags(src, iteration)}
+        found: dict[int, tuple[int, Vector]] = {}
+        for src in self.sources:
+            tag = self._fit(src, iteration)
+            if tag is not None:
+                found[src] = tag, self._waiting[src][tag]
         for src, models in self._waiting.items():
-            kept = max(models, default=-1)  # the newest: its rank may have ended
-            self._waiting[src] = {tag: model for tag, model in models.items() if tag > iteration or tag == kept}
+            oldest = max(models, default=0) if self._staleness else iteration + 1  # what a later average may take
+            self._waiting[src] = {tag: model for tag, model in models.items() if tag >= oldest}
         return found
 
-    def freshness(self, tag: int, iteration: int) -> float:
-        """How much a model counts in an average of ``iteration``; of one whose rank has ended, as the oldest."""
-        return max(1, tag - (iteration - self._staleness) + 1) if self._staleness else 1
+    def freshness(self, tag: int, iteration: int) -> int:
+        """How much a model counts in an average of ``iteration``."""
+        return tag - (iteration - self._staleness) + 1 if self._staleness else 1
 
     async def rest(self) -> None:
         """Take what still comes. Raises: PeerLost."""
@@ -200,21 +203,16 @@ class Models:
                 self._put(await self._worker.receive_any("model", sources=[src]))
         self._arrived()
 
-    def _tags(self, src: int, iteration: int) -> list[int]:
-        fit = self._fit(src, iteration)
-        return [] if fit is None else [fit]
+    def _missing(self, iteration: int) -> list[int]:
+        """Whose model an average of ``iteration`` lacks; one that has ended sends none any more."""
+        return [src for src in self.sources if not self._ended[src] and self._fit(src, iteration) is None]
 
     def _fit(self, src: int, iteration: int) -> int | None:
         """The tag of the model of ``src`` that an average of ``iteration`` takes, if it is there."""
         tags = self._waiting[src]
-        newest = max(tags, default=None)
-        if newest is None:
-            return None
-        if self._staleness:
-            return newest if newest >= iteration - self._staleness or self._ended[src] else None
-        if iteration in tags:
-            return iteration
-        return newest if self._ended[src] and newest < iteration else None
+        if not self._staleness:
+            return iteration if iteration in tags else None
+        return max((tag for tag in tags if tag >= iteration - self._staleness), default=None)
 
     def _arrived(self) -> None:
         for message in self._worker.arrived("model"):

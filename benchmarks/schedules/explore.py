@@ -1,0 +1,332 @@
+"""All orders of events of a few ranks: every state that they can reach, each once.
+
+::
+
+    state     what each rank has become, and the messages on their way: from one rank to another, those of one kind in
+              order (of unlike kinds, either may overtake the other: more than any world does)
+    event     a task of a rank goes on; before, some of what is on its way to it arrives
+
+A message that nobody looks at might as well arrive later. So what arrives is chosen when a step looks at messages, of
+the kinds that it looks at, in every order and number.
+
+A rank's own states are found by making it again from its history and letting one more step happen, once; those that
+will do the same are one (state.py). States of the world are then combinations of these, and exploring them runs no
+strategy any more.
+
+Partial-order reduction: a step that looks at no message, draws nothing, begins no iteration, and changes nothing that
+another task of its rank can reach, cannot matter to when others happen. It is part of the step before; the states in
+between are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.schedules.rank import NeedsDraw, Rank, Sent, Step, Wait, World, fits, kind_of
+
+DEADLOCK = "deadlock: these ranks wait for ever"
+MOST_TWINS = 300
+"""Merged histories of one world, about, that are tried again."""
+LEFT = "all have ended, and messages are left that nobody took"
+
+
+class Violated(Exception):
+    """A law does not hold; ``schedule``: the events that led there."""
+
+    def __init__(self, law: str, schedule: Sequence[str]) -> None:
+        super().__init__(f"{law}; the last of {len(schedule)} events: {'; '.join(schedule[-8:])}")
+        self.law, self.schedule = law, schedule
+
+
+@dataclass(eq=False)
+class Node:
+    """One state of one rank. ``waits``: by task that has not ended; ``begun``: its iteration."""
+
+    rank: int
+    history: tuple[Step, ...]
+    waits: Mapping[int, Wait]
+    begun: int
+    unread: int
+    tasks: Mapping[int, object]  # what each can reach
+    live: Rank | None  # made already, until something else happens to it
+    steps: dict[Step, Edge | int] = field(default_factory=dict)  # a number: so many outcomes must be chosen from
+    closed: dict[tuple[int, tuple[Sent, ...]], list[tuple[Step, Edge]]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        """Whether its strategy has returned."""
+        return 0 not in self.waits
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What a step leads to, what it sends, and at which kinds of messages it looks."""
+
+    node: Node
+    sent: tuple[tuple[int, Sent], ...]
+    looked: frozenset[str]
+    task: int = 0  # that went on
+
+
+class Ranks:
+    """The states of single ranks that were met so far. Without ``merging``, each history is one."""
+
+    def __init__(self, world: World, *, merging: bool = True) -> None:
+        self._world, self._merging = world, merging
+        self._known: list[dict[object, Node]] = [{} for _ in range(world.size)]
+        self._twins: list[tuple[Node, tuple[Step, ...]]] = []
+        self.histories = 0  # that were tried
+        self.begin = [self._closed(self._after(rank, (), Rank(world, rank))) for rank in range(world.size)]
+
+    @property
+    def states(self) -> int:
+        return sum(map(len, self._known))
+
+    def edges(self, node: Node, task: int, came: tuple[Sent, ...]) -> list[tuple[Step, Edge]]:
+        """The ways in which ``task`` may go on when ``came`` has arrived: one for each outcome of what it draws."""
+        if (task, came) not in node.closed:
+            ways = self._ways(node, Step(task, came))
+            node.closed[task, came] = [(step, self._closed(edge)) for step, edge in ways]
+        return node.closed[task, came]
+
+    def _ways(self, node: Node, step: Step) -> list[tuple[Step, Edge]]:
+        found, waiting = [], [step]
+        while waiting:
+            step = waiting.pop()
+            if step not in node.steps:
+                node.steps[step] = self._tried(node, step)
+            edge = node.steps[step]
+            if isinstance(edge, Edge):
+                found.append((step, edge))
+            else:
+                waiting += [step._replace(draws=(*step.draws, outcome)) for outcome in range(edge)]
+        return found
+
+    def unlike(self) -> int:
+        """How many merged histories were tried again, step by step: that each does what its state does is asserted."""
+        twins = self._twins[:: max(1, len(self._twins) // MOST_TWINS)]  # a copy: trying them finds more
+        for node, history in twins:
+            for step, known in node.steps.items():
+                if isinstance(known, Edge):
+                    made = self._made(node.rank, history)
+                    made.happen(step)
+                    edge = self._after(node.rank, (*history, step), made)
+                    assert edge == known, f"{node.rank}: {history} is not {node.history}: {step} leads elsewhere"
+        return len(twins)
+
+    def _tried(self, node: Node, step: Step) -> Edge | int:
+        self.histories += 1
+        made = node.live or self._made(node.rank, node.history)
+        node.live = None
+        try:
+            made.happen(step)
+        except NeedsDraw as needs:
+            return needs.outcomes
+        return self._after(node.rank, (*node.history, step), made)
+
+    def _closed(self, edge: Edge) -> Edge:
+        """``edge``, and all steps after it that cannot matter to others."""
+        sent, node = list(edge.sent), edge.node
+        while edge.task in node.waits and node.waits[edge.task] is None:
+            ((_, after), *others) = self._ways(node, Step(edge.task))
+            others_of = (node.tasks.keys() | after.node.tasks.keys()) - {edge.task}
+            touched = any(node.tasks.get(task) != after.node.tasks.get(task) for task in others_of)
+            if others or after.looked or touched or after.node.begun != node.begun:
+                break
+            sent += after.sent
+            node = after.node
+        return Edge(node, tuple(sent), edge.looked, edge.task)
+
+    def _made(self, rank: int, history: Sequence[Step]) -> Rank:
+        made = Rank(self._world, rank)
+        for step in history:
+            made.happen(step)
+        return made
+
+    def _after(self, rank: int, history: tuple[Step, ...], made: Rank) -> Edge:
+        sent, looked = tuple(made.worker.sent), frozenset(made.worker.looked)
+        tasks = made.states()
+        state = (tuple(tasks.items()), made.unread(), made.worker.iteration) if self._merging else history
+        node = self._known[rank].get(state)
+        if node is None:
+            waits, mail = made.waits(), len(made.worker.mail)
+            node = self._known[rank][state] = Node(rank, history, waits, made.worker.iteration, mail, tasks, made)
+        elif history != node.history:
+            self._twins.append((node, history))
+        return Edge(node, sent, looked, history[-1].task if history else 0)
+
+
+Inbox = tuple[tuple[tuple[int, str], tuple[Sent, ...]], ...]
+"""What is on its way to one rank: (src, kind), and messages in order; sorted, none empty."""
+State = tuple[int, ...]
+"""The number of each rank's node, then that of each rank's inbox."""
+Move = tuple[Step, int, int, tuple[tuple[int, tuple[Sent, ...]], ...]]
+"""A step; the numbers of node and inbox after it; what it sends, by destination."""
+
+
+@dataclass
+class Found:
+    """What an exploration covered."""
+
+    states: int = 0  # of all ranks together, with the messages on their way
+    events: int = 0  # between them
+    ends: int = 0  # states in which all have ended
+    of_ranks: int = 0  # states of single ranks
+    histories: int = 0  # of single ranks that were tried
+    deepest: int = 0  # events until a state
+    ahead: dict[tuple[int, int], int] = field(default_factory=dict)  # (i, j) -> how far i ever was ahead of j
+
+
+class Explorer:
+    """States of ``world``. ``bounds[i, j]``: iterations that rank i may be ahead of rank j.
+
+    Raises, while it explores: Violated, of a bound, a deadlock, and messages that nobody takes.
+    """
+
+    def __init__(self, world: World, bounds: Mapping[tuple[int, int], int], *, merging: bool = True) -> None:
+        self.ranks = Ranks(world, merging=merging)
+        self._size, self._bounds = world.size, bounds
+        self._nodes: list[Node] = []
+        self._inboxes: list[Inbox] = [()]
+        self._numbers: dict[Node | Inbox, int] = {(): 0}
+        self._moves: dict[tuple[int, int], list[Move]] = {}  # by node and inbox
+        self._posts: dict[tuple[int, int, tuple[Sent, ...]], int] = {}
+        begin = [self._of_node(edge.node) for edge in self.ranks.begin]
+        first: State = (*begin, *[0] * self._size)
+        for rank, edge in enumerate(self.ranks.begin):
+            first = self._posted(first, rank, _by_destination(edge.sent))
+        self.first = first
+
+    def all(self, told: Callable[[Found], None] = lambda _: None, every: int = 200_000) -> Found:
+        """Every state that can be reached."""
+        found = Found()
+        before: dict[State, State | None] = {self.first: None}
+        waiting = [(self.first, 0)]
+        while waiting:
+            state, depth = waiting.pop()
+            found.states += 1
+            found.deepest = max(found.deepest, depth)
+            ended = True
+            for rank, move in self._next(state):
+                ended = False
+                found.events += 1
+                after = self._moved(state, rank, move)
+                if after not in before:
+                    before[after] = state
+                    waiting.append((after, depth + 1))
+            self._check(state, ended, found, before)
+            if found.states % every == 0:
+                told(found)
+        found.of_ranks, found.histories = self.ranks.states, self.ranks.histories
+        return found
+
+    def _check(self, state: State, ended: bool, found: Found, before: Mapping[State, State | None]) -> None:
+        nodes = [self._nodes[number] for number in state[: self._size]]
+        for (one, other), most in self._bounds.items():
+            ahead = nodes[one].begun - nodes[other].begun
+            if ahead > found.ahead.get((one, other), -1):
+                found.ahead[one, other] = ahead
+            if ahead > most:
+                raise Violated(too_far(one, other, ahead, most), self._way(before, state))
+        if ended:
+            waiting = ", ".join(str(node.rank) for node in nodes if not node.done)
+            if waiting:
+                raise Violated(f"{DEADLOCK}: {waiting}", self._way(before, state))
+            if any(state[self._size :]) or any(node.unread for node in nodes):
+                raise Violated(LEFT, self._way(before, state))
+            found.ends += 1
+
+    def _next(self, state: State) -> Iterator[tuple[int, Move]]:
+        for rank in range(self._size):
+            key = state[rank], state[self._size + rank]
+            moves = self._moves.get(key)
+            if moves is None:
+                moves = self._moves[key] = list(self._steps(self._nodes[key[0]], dict(self._inboxes[key[1]])))
+            for move in moves:
+                yield rank, move
+
+    def _moved(self, state: State, rank: int, move: Move) -> State:
+        _, node, inbox, sent = move
+        after = list(state)
+        after[rank], after[self._size + rank] = node, inbox
+        return self._posted(tuple(after), rank, sent) if sent else tuple(after)
+
+    def _posted(self, state: State, src: int, sent: Sequence[tuple[int, tuple[Sent, ...]]]) -> State:
+        after = list(state)
+        for dst, messages in sent:
+            key = after[self._size + dst], src, messages
+            number = self._posts.get(key)
+            if number is None:
+                links = dict(self._inboxes[key[0]])
+                for each in messages:
+                    links[src, each.kind] = (*links.get((src, each.kind), ()), each)
+                number = self._posts[key] = self._of_inbox(links)
+            after[self._size + dst] = number
+        return tuple(after)
+
+    def _steps(self, node: Node, links: Mapping[tuple[int, str], tuple[Sent, ...]]) -> Iterator[Move]:
+        """All ways in which ``node`` can go on, by task and by what arrives before."""
+        for task, waits in node.waits.items():
+            waiting: list[tuple[Sent, ...]] = [()]
+            while waiting:
+                came = waiting.pop()
+                kinds: set[str] = set()
+                if waits is None or any(fits(waits, each) for each in came):
+                    for step, edge in self.ranks.edges(node, task, came):
+                        kinds |= edge.looked
+                        yield step, self._of_node(edge.node), self._left(links, came), _by_destination(edge.sent)
+                else:
+                    kinds = {kind_of(waits)}
+                for (src, kind), link in links.items():
+                    count = sum(each.src == src and each.kind == kind for each in came)
+                    if kind in kinds and count < len(link):
+                        waiting.append((*came, link[count]))
+
+    def _left(self, links: Mapping[tuple[int, str], tuple[Sent, ...]], came: Sequence[Sent]) -> int:
+        left = dict(links)
+        for sent in came:
+            left[sent.src, sent.kind] = left[sent.src, sent.kind][1:]
+        return self._of_inbox(left)
+
+    def _of_node(self, node: Node) -> int:
+        number = self._numbers.setdefault(node, len(self._nodes))
+        if number == len(self._nodes):
+            self._nodes.append(node)
+        return number
+
+    def _of_inbox(self, links: Mapping[tuple[int, str], tuple[Sent, ...]]) -> int:
+        inbox = tuple(sorted((key, link) for key, link in links.items() if link))
+        number = self._numbers.setdefault(inbox, len(self._inboxes))
+        if number == len(self._inboxes):
+            self._inboxes.append(inbox)
+        return number
+
+    def _way(self, before: Mapping[State, State | None], state: State) -> list[str]:
+        """The events that led to ``state``."""
+        events = []
+        while (previous := before[state]) is not None:
+            steps = [
+                (rank, move[0]) for rank, move in self._next(previous) if self._moved(previous, rank, move) == state
+            ]
+            events.append(told_as(*steps[0]))
+            state = previous
+        return events[::-1]
+
+
+def too_far(one: int, other: int, ahead: int, most: int) -> str:
+    """The law that is broken."""
+    return f"rank {one} is {ahead} iterations ahead of rank {other}, {most} are allowed"
+
+
+def _by_destination(sent: Sequence[tuple[int, Sent]]) -> tuple[tuple[int, tuple[Sent, ...]], ...]:
+    found: dict[int, tuple[Sent, ...]] = {}
+    for dst, message in sent:
+        found[dst] = (*found.get(dst, ()), message)
+    return tuple(found.items())
+
+
+def told_as(rank: int, step: Step) -> str:
+    """An event, for people."""
+    came = ", ".join(f"{each.kind} {each.iteration} of {each.src}" for each in step.came)
+    return f"rank {rank} goes on" + (f" with {came}" if came else "")
