@@ -146,9 +146,9 @@ def main(schedules: int, seed: int, write: bool) -> None:
     if write:
         values = {"every_order": whole, "random_orders": some, "planted": bugs}
         written.write(
-            "schedules", title="Orders of events of Hop and Prague", text=text, values=values, repeats=1, missed=wrong
+            "schedules", title="Orders of events of Hop and Prague", text=text, values=values, repeats=1, missed=missed_by
         )
-    written.conclude(BAR, wrong)
+    written.conclude(BAR, missed_by)
 
 
 if __name__ == "__main__":
