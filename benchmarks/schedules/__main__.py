@@ -99,7 +99,9 @@ def missed(whole: Sequence[dict[str, Any]], some: Sequence[dict[str, Any]], bugs
     """What of the bar is missed."""
     broken = [f"{row['case']}: {row['broken']}" for row in (*whole, *some) if row["broken"]]
     unreached = [f"{row['case']}: no rank got as far ahead as it may" for row in (*whole, *some) if not row["reached"]]
-    return [*broken, *unreached, *(f"not found: {name}" for name, how in bugs.items() if not how)]
+    drawn_in_all = sum(row["schedules"] for row in some)
+    few = [f"{drawn_in_all:,} random schedules of {SCHEDULES:,}"] if drawn_in_all < SCHEDULES else []
+    return [*broken, *unreached, *few, *(f"not found: {name}" for name, how in bugs.items() if not how)]
 
 
 def table(whole: Sequence[dict[str, Any]], some: Sequence[dict[str, Any]], bugs: dict[str, str]) -> str:
@@ -141,12 +143,17 @@ def main(schedules: int, seed: int, write: bool) -> None:
         whole.append(explored(number))
     click.echo("random orders")
     some, bugs = draw(schedules, seed), planted()
-    text, wrong = table(whole, some, bugs), missed(whole, some, bugs)
+    text, missed_by = table(whole, some, bugs), missed(whole, some, bugs)
     click.echo(text)
     if write:
         values = {"every_order": whole, "random_orders": some, "planted": bugs}
         written.write(
-            "schedules", title="Orders of events of Hop and Prague", text=text, values=values, repeats=1, missed=missed_by
+            "schedules",
+            title="Orders of events of Hop and Prague",
+            text=text,
+            values=values,
+            repeats=1,
+            missed=missed_by,
         )
     written.conclude(BAR, missed_by)
 

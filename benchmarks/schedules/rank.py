@@ -193,6 +193,9 @@ class ExploredWorker:
     async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
         await _pause(None)
 
+    async def round_as_sent(self, values: Vector) -> None:
+        pass
+
     def send(self, dst: int, message: Message, priority: int = 0) -> Leaving:
         payload = message.payload
         numbers = None if payload is None else tuple(payload.tolist()) if isinstance(payload, np.ndarray) else ()
