@@ -34,9 +34,10 @@ def main(seeds: int, lives: int, write: bool) -> None:
 
 
 def missed(done: Sequence[Compared]) -> list[str]:
-    """The comparisons that miss the bar, of those in which enough was lost."""
-    judged = [one for one in done if one.lost_s >= LEAST_LOST * one.healthy_s]
-    few = [] if judged else ["no link cost enough to judge by"]
+    """The comparisons that miss the bar; those in which too little was lost show nothing, and do not hold it."""
+    void = [one for one in done if one.lost_s < LEAST_LOST * one.healthy_s]
+    judged = [one for one in done if one not in void]
+    few = [f"{one.run}: not judged, {one.lost_s:.1f} s of {one.healthy_s:.1f} s were lost" for one in void]
     return few + [f"{one.run}: {one.share:.0%}" for one in judged if one.share > SHARE]
 
 
