@@ -28,6 +28,7 @@ from e2c_dl.archive.records import ComputeFacts
 from e2c_dl.archive.write import amend
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity
 from e2c_dl.emulation.measuring.measured import Share
+from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.check import SpansFacts
 from e2c_dl.trace.model import Spans
 from e2c_dl.trace.recording import span_log
@@ -98,7 +99,7 @@ def copied(archive: Path, target: Path) -> Path:
 
 def tamper(archive: Path, edits: Sequence[Edit], outside: Path) -> None:
     """``archive`` after ``edits``, one after the other. Raises: OSError, ValueError, LookupError for one that does not
-    apply, as to a file that an earlier one has removed.
+    apply, as to a file that an earlier one has removed, or spoiled.
     """
     for edit in edits:
         file = archive / edit["file"]
@@ -162,7 +163,10 @@ def _edit_json(file: Path, edit: Edit) -> None:
 
 def _edit_span(file: Path, edit: Edit) -> None:
     if file.suffix == ".parquet":
-        facts, spans, complete = read_parquet(file)
+        try:
+            facts, spans, complete = read_parquet(file)
+        except ArchiveError as error:
+            raise ValueError(f"{file}: holds no spans any more") from error
         spans[edit["column"]][edit["row"]] = edit["to"]
         known = {"rank": facts.rank, "host": facts.host, "layer": facts.layer}
         write_parquet(file, spans, known, complete=complete)

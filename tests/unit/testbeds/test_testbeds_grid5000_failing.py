@@ -73,6 +73,7 @@ def home(tmp_path, monkeypatch):
     for name in ("id_rsa", "id_rsa.pub"):
         (folder / ".ssh" / name).write_text("ssh-rsa AAAA nobody's\n")
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setattr("e2clab.constants.default.SSH_KEYFILE", str(folder / ".ssh/id_rsa.pub"))  # of home, at import
     monkeypatch.setenv("E2CDL_STATE", str(tmp_path / "state"))
     return folder
 
