@@ -16,6 +16,7 @@ devices", NeurIPS 2021, and hivemind, whose vectors of optimal parts the tests h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import fmean
 
 import numpy as np
@@ -38,7 +39,7 @@ def divided_by_bandwidth(length: int, bandwidths: Sequence[float | None], least:
     if not all(each is None or each >= 0 for each in bandwidths) or (not known and None not in bandwidths):
         raise TrainingError(f"bandwidths {list(bandwidths)} divide no vector; every one is 0 or more, and one is more")
     usual = fmean(known) if known else 1.0
-    shares = _shares([usual if each is None else each for each in bandwidths]) * length
+    shares = np.array(_shares(tuple(usual if each is None else each for each in bandwidths))) * length
     if shares.max() >= least:
         shares[shares < least] = 0
     return _whole(length, shares)
@@ -50,7 +51,8 @@ def longest(length: int, bandwidths: Sequence[float], parts: Sequence[int]) -> f
     return max((length - p + others * p) / each for each, p in zip(bandwidths, parts, strict=True) if each)
 
 
-def _shares(bandwidths: Sequence[float]) -> Numbers:
+@lru_cache(maxsize=64)  # every rank asks for every bucket of every iteration, of the same bandwidths
+def _shares(bandwidths: tuple[float, ...]) -> tuple[float, ...]:
     """The optimal parts of 1.
 
     A rank that is the last to have sent though it has no part decides the time, and leaves the others' parts open:
@@ -59,13 +61,13 @@ def _shares(bandwidths: Sequence[float]) -> Numbers:
     given = np.asarray(bandwidths, dtype=np.float64)
     given = given / given.max()
     if len(given) <= 2 or (given > 0).sum() == 1:
-        return np.asarray(given / given.sum())
+        return tuple((given / given.sum()).tolist())
     able = given > 0
     while True:
         shares, time = _solved(given, able)
         late = able & (1 / np.where(able, given, 1) >= time * (1 - 1e-9))
         if not late.any() or not (able & ~late).any():
-            return shares
+            return tuple(shares.tolist())
         able &= ~late
 
 
