@@ -40,6 +40,7 @@ configured optimizer's. Skipped iterations count as iterations of their rank, an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -163,15 +164,48 @@ class _Rank:
         await self._tokens.rest()
 
 
-class Models:
+class Queue(ABC):
+    """What came from ``sources`` in messages of one kind, until each has said that it has ended."""
+
+    def __init__(self, worker: Worker, kind: str, sources: Sequence[int]) -> None:
+        self.sources = sources
+        self._worker, self._kind = worker, kind
+        self._ended: dict[int, bool] = dict.fromkeys(sources, False)
+
+    async def rest(self) -> None:
+        """Take what still comes. Raises: PeerLost."""
+        for src in self.sources:
+            while not self._ended[src]:
+                await self._await([src])
+        self._arrived()
+
+    async def _await(self, sources: Sequence[int]) -> None:
+        """Wait for one message of any of ``sources``. Raises: PeerLost."""
+        message = await self._worker.receive_any(self._kind, sources=sources)
+        if message is not None:  # never without a timeout
+            self._put(message)
+
+    def _arrived(self) -> None:
+        for message in self._worker.arrived(self._kind):
+            self._put(message)
+
+    def _put(self, message: Message) -> None:
+        if message.step == ENDED:
+            self._ended[message.src] = True
+        else:
+            self._keep(message)
+
+    @abstractmethod
+    def _keep(self, message: Message) -> None: ...
+
+
+class Models(Queue):
     """Update queue: what came of the models of ``sources``, by source and tag."""
 
     def __init__(self, worker: Worker, sources: Sequence[int], *, backup: int, staleness: int) -> None:
-        self.sources = sources
-        self._worker, self._staleness = worker, staleness
-        self._backup = backup
+        super().__init__(worker, "model", sources)
+        self._backup, self._staleness = backup, staleness
         self._waiting: dict[int, dict[int, Vector]] = {src: {} for src in sources}
-        self._ended: dict[int, bool] = dict.fromkeys(sources, False)
 
     async def of(self, iteration: int) -> dict[int, tuple[int, Vector]]:
         """Source -> tag and model, of as many as must be there for ``iteration``, and of those that are, by rank.
@@ -180,7 +214,7 @@ class Models:
         """
         self._arrived()
         while len(missing := self._missing(iteration)) > self._backup:
-            self._put(await self._worker.receive_any("model", sources=missing))
+            await self._await(missing)
             self._arrived()
         found: dict[int, tuple[int, Vector]] = {}
         for src in self.sources:
@@ -196,13 +230,6 @@ class Models:
         """How much a model counts in an average of ``iteration``."""
         return tag - (iteration - self._staleness) + 1 if self._staleness else 1
 
-    async def rest(self) -> None:
-        """Take what still comes. Raises: PeerLost."""
-        for src in self.sources:
-            while not self._ended[src]:
-                self._put(await self._worker.receive_any("model", sources=[src]))
-        self._arrived()
-
     def _missing(self, iteration: int) -> list[int]:
         """Whose model an average of ``iteration`` lacks; one that has ended sends none any more."""
         return [src for src in self.sources if not self._ended[src] and self._fit(src, iteration) is None]
@@ -214,30 +241,21 @@ class Models:
             return iteration if iteration in tags else None
         return max((tag for tag in tags if tag >= iteration - self._staleness), default=None)
 
-    def _arrived(self) -> None:
-        for message in self._worker.arrived("model"):
-            self._put(message)
-
-    def _put(self, message: Message | None) -> None:
-        if message is None:  # after a timeout alone, and none is given
-            return
-        if message.step == ENDED:
-            self._ended[message.src] = True
-        else:
-            self._waiting[message.src][message.iteration] = message.vector
+    def _keep(self, message: Message) -> None:
+        self._waiting[message.src][message.iteration] = message.vector
 
 
-class Tokens:
+class Tokens(Queue):
     """Token queues: tokens for ``takers``, who send to this rank, and those of ``givers``, whom it sends to.
 
     ``most``: max_ig; 0: there are none.
     """
 
     def __init__(self, worker: Worker, takers: Sequence[int], givers: Sequence[int], most: int) -> None:
-        self._worker, self._most = worker, most
         self._takers, self._givers = (takers, givers) if most else ((), ())
+        super().__init__(worker, "token", self._givers)
+        self._most = most
         self._left = dict.fromkeys(self._givers, most - 1)  # in each giver's queue
-        self._ended = dict.fromkeys(self._givers, False)
         self._inserted = self._removed = 0
 
     def insert(self, iteration: int) -> None:
@@ -254,7 +272,7 @@ class Tokens:
         self._removed = iteration
         for src in self._givers:
             while self._left[src] < count and not self._ended[src]:
-                self._put(await self._worker.receive_any("token", sources=[src]))
+                await self._await([src])
             self._left[src] -= count
         self._arrived()
 
@@ -267,21 +285,5 @@ class Tokens:
         for dst in self._takers:
             self._worker.send(dst, Message(kind="token", step=ENDED))
 
-    async def rest(self) -> None:
-        """Take what still comes. Raises: PeerLost."""
-        for src in self._givers:
-            while not self._ended[src]:
-                self._put(await self._worker.receive_any("token", sources=[src]))
-        self._arrived()
-
-    def _arrived(self) -> None:
-        for message in self._worker.arrived("token"):
-            self._put(message)
-
-    def _put(self, message: Message | None) -> None:
-        if message is None:  # after a timeout alone, and none is given
-            return
-        if message.step == ENDED:
-            self._ended[message.src] = True
-        else:
-            self._left[message.src] += message.bucket
+    def _keep(self, message: Message) -> None:
+        self._left[message.src] += message.bucket
