@@ -64,7 +64,7 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 30 minutes)
+test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 35 minutes)
 	@echo '== unit tests and laws, beside them tc in User-Mode Linux'
 	@E2CDL_FUZZ_SECONDS=30 $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz tests/uml
 	@echo '== runs on this machine, two at a time'
