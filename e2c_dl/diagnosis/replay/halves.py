@@ -72,8 +72,9 @@ def _moment_keys(moments: Moments) -> Longs:
 
 
 def _message_keys(queue: Queue) -> Longs:
-    """Alike are messages of one link and bucket."""
-    return np.asarray((queue.link.astype(np.int64) << 17) + queue.bucket + 1)
+    """Alike are messages of one link and bucket whose sizes differ by less than 2: a small one tells no rate."""
+    magnitude = np.log2(np.maximum(1.0, queue.bits)).astype(np.int64)  # below 64
+    return np.asarray((queue.link.astype(np.int64) << 23) + ((queue.bucket.astype(np.int64) + 1) << 6) + magnitude)
 
 
 def _borrowed(keys: Longs, iteration: Ints, half: int, first: int) -> Longs:
