@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from benchmarks.systems import environments
 from benchmarks.systems.tables import Results
@@ -53,6 +55,7 @@ def by_environment(results: Results, chosen: Sequence[environments.Environment])
         panel.set_title(environment.name, loc="left", fontsize=8)
         panel.grid(axis="x")
     axes[-1].set(xlabel=f"seconds to {TARGET:.0%} accuracy", xscale="log")
+    _plainly(axes[-1].xaxis)
     return figure
 
 
@@ -73,6 +76,15 @@ def over_bandwidth(results: Results) -> Figure:
     axes.set(
         xlabel="rate of every link (Mbit/s)", ylabel=f"seconds to {TARGET:.0%} accuracy", xscale="log", yscale="log"
     )
+    for axis in (axes.xaxis, axes.yaxis):
+        _plainly(axis)
     axes.grid()
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _plainly(axis: Axis) -> None:
+    """20, 30, 60 along a logarithmic axis, not powers of ten."""
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 6.0)))
+    axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
