@@ -173,11 +173,12 @@ def test_processes_and_a_cluster_find_the_same(ground: Ground) -> None:
         assert found(on_cluster(tried_on, ground, trials, cluster.scheduler_address)) == alone
 
 
-def test_ctrl_c_ends_all_processes(archive: Path) -> None:
+def test_ctrl_c_ends_all_processes(archive: Path, tmp_path: Path) -> None:
     program = "from e2c_dl.cli.main import main; main()"
     command = [sys.executable, "-c", program, "advise", str(archive), "--workers", "2", "--seeds", "500"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as run:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=environment) as run:
         assert run.stderr is not None
         assert any("trying strategies: " in line for line in run.stderr)
         started = members(run.pid)
@@ -186,6 +187,7 @@ def test_ctrl_c_ends_all_processes(archive: Path) -> None:
     assert len(started) > 2
     assert run.returncode == 130, rest
     assert [pid for pid in members(run.pid) if "spawn_main" in started[pid]] == []
+    assert [*tmp_path.iterdir()] == []
 
 
 def members(group: int) -> dict[int, str]:

@@ -7,7 +7,7 @@
 
 A task is a function of a module, and all that it is given can be sent to another process. What comes of a trial depends
 on its values alone, so the number of workers changes nothing but the time. Whatever ends
-the command ends its processes; on a cluster, what was asked for is taken back.
+the command ends its processes, and removes their temporary files; on a cluster, what was asked for is taken back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -39,20 +40,21 @@ def in_processes(
         return
     before = {child.pid for child in multiprocessing.active_children()}
     context = multiprocessing.get_context("spawn")  # a fork would share locks, and whatever torch holds
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(task, ground))
-    try:
-        for done in as_completed([pool.submit(_tried, *trial) for trial in trials]):
-            yield done.result()
-    except BrokenProcessPool as error:
-        raise TrainingError(
-            "a process that made a trial died, maybe for want of memory; ask for fewer --workers"
-        ) from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
-            if child.pid not in before:
-                child.terminate()
-                child.join()
+    with tempfile.TemporaryDirectory(prefix="e2c-dl-") as folder:  # theirs: who is ended removes nothing
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(task, ground, folder))
+        try:
+            for done in as_completed([pool.submit(_tried, *trial) for trial in trials]):
+                yield done.result()
+        except BrokenProcessPool as error:
+            raise TrainingError(
+                "a process that made a trial died, maybe for want of memory; ask for fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                if child.pid not in before:
+                    child.terminate()
+                    child.join()
 
 
 def on_cluster(
@@ -95,9 +97,10 @@ def most_workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _begin(task: Callable[..., Any], ground: object) -> None:
+def _begin(task: Callable[..., Any], ground: object, folder: str) -> None:
     global _task, _ground
     _task, _ground = task, ground
+    tempfile.tempdir = folder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the command hears, which ends this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: each process has one processor
 
