@@ -52,6 +52,7 @@ _LAYERS = (("edge",), ("edge", "cloud"), ("edge", "fog"), ("edge", "fog", "cloud
 _SETTINGS: Mapping[str, Sequence[Mapping[str, Setting]]] = {
     "allreduce": ({}, {"tree_below_bytes": 1 << 30}),
     "localsgd": ({"period": 1}, {"period": 2}, {"period": 4}, {"period_within": 1, "period_between": 4}),
+    "gaia": ({"selectivity": 0.05}, {"selectivity": 0.5}),  # of shapes alone nothing tells it
     "diloco": ({"period": 2}, {"period": 5}, {"period_within": 2, "period_between": 4}),
 }  # others are drawn with their defaults
 
