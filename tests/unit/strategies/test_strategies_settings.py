@@ -17,7 +17,7 @@ from e2c_dl.strategies.base import Setting, Strategy
 LAYERS = ("edge", "fog", "edge", "cloud", "edge", "fog")
 ALLOWED = {
     "collections", "dataclasses", "e2c_dl", "enum", "itertools", "math", "numpy", "statistics", "typing", "__future__",
-    "abc", "scipy",
+    "abc", "functools", "scipy",
 }  # fmt: skip
 REGISTRY = {"difflib", "importlib", "inspect", "pkgutil", "pathlib", "sys", "types"}
 
