@@ -2,8 +2,8 @@
 
 ::
 
-    asked there   cd /a/work; PATH=/a/work/bin:... E2CDL_RUN_DIR=/a/work python main.py     by horovodrun, of host a
-    started here  cd /b/work; PATH=/b/work/bin:... E2CDL_RUN_DIR=/b/work python main.py
+    asked there   cd /a/run; PATH=/a/run/bin:... E2CDL_RUN_DIR=/a/run python main.py     by horovodrun, of host a
+    started here  cd /b/run; PATH=/b/run/bin:... E2CDL_RUN_DIR=/b/run python main.py
 
 A launcher names paths of its own host, and gives its ranks the environment that it has there.
 """
@@ -23,8 +23,8 @@ _NAMED = re.compile(rf"\b{DIRECTORY_VARIABLE}=('[^']*'|[^\s;']+)")
 def here(command: str, run_dir: str) -> str:
     """``command``, in which the run's directory of the host that asked is this host's, ``run_dir``.
 
-    >>> here("cd /a/work; E2CDL_RUN_DIR=/a/work /a/work/bin/python main.py", "/b/work")
-    'cd /b/work; E2CDL_RUN_DIR=/b/work /b/work/bin/python main.py'
+    >>> here("cd /a/run; E2CDL_RUN_DIR=/a/run /a/run/bin/python main.py", "/b/run")
+    'cd /b/run; E2CDL_RUN_DIR=/b/run /b/run/bin/python main.py'
     """
     named = _NAMED.search(command)
     if named is None:

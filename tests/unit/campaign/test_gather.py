@@ -127,7 +127,8 @@ def test_a_host_that_was_not_collected_is_not_said_to_have_no_outcome(archive: P
 def test_ranks_of_a_users_program_have_folders_beside_their_hosts(tmp_path: Path, archive: Path) -> None:
     """As many as it has started; what else stands there, links too, is left behind."""
     found = source(tmp_path, {}, packed=())
-    traces = tmp_path / "state/hosts/edge-1/work/traces/hosts"
+    run_dir = tmp_path / "state/hosts/edge-1/work"
+    traces = run_dir / "traces/hosts"
     for rank in ("edge-1_0", "edge-1_1", "edge-2", "else"):
         (traces / rank).mkdir(parents=True)
         (traces / rank / "spans.bin").write_bytes(b"spans")

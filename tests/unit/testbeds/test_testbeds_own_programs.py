@@ -161,13 +161,13 @@ def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> Non
     ("asked", "done"),
     [
         (
-            "cd /a/work; A=/a/work/x E2CDL_RUN_DIR=/a/work python",
-            "cd /b/work; A=/b/work/x E2CDL_RUN_DIR=/b/work python",
+            "cd /a/run; A=/a/run/x E2CDL_RUN_DIR=/a/run python",
+            "cd /b/run; A=/b/run/x E2CDL_RUN_DIR=/b/run python",
         ),
-        ("cd '/a b'; E2CDL_RUN_DIR='/a b' python", "cd '/b/work'; E2CDL_RUN_DIR='/b/work' python"),
-        ("cd /a/work-2; E2CDL_RUN_DIR=/a/work python", "cd /a/work-2; E2CDL_RUN_DIR=/b/work python"),
-        ("cd /a/work; python", "cd /a/work; python"),
+        ("cd '/a b'; E2CDL_RUN_DIR='/a b' python", "cd '/b/run'; E2CDL_RUN_DIR='/b/run' python"),
+        ("cd /a/run-2; E2CDL_RUN_DIR=/a/run python", "cd /a/run-2; E2CDL_RUN_DIR=/b/run python"),
+        ("cd /a/run; python", "cd /a/run; python"),
     ],
 )
 def test_another_hosts_run_directory_is_this_ones(asked: str, done: str) -> None:
-    assert here(asked, "/b/work") == done
+    assert here(asked, "/b/run") == done
