@@ -156,7 +156,7 @@ def _read(place: Place, name: str, rank: RankTrace, clocks: _Clocks) -> ScriptTr
         raise ValueError("it holds no trace events")
     if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
         raise ValueError("it does not say when it began: its times cannot be placed")
-    events = [each for each in content_of if isinstance(each, dict)]
+    events = [each for each in content_of if isinstance(each, dict) and _is_named(each)]
     return ScriptTrace(rank=rank, name=name, base_ns=base_ns, clocks=clocks, content=events, by_tensor=by_tensor)
 
 
@@ -164,6 +164,11 @@ def _start_us(each: Any) -> int | None:
     args = each.get("args") if isinstance(each, dict) else None
     start = args.get("start_time_since_epoch_in_micros") if isinstance(args, dict) else None
     return start if isinstance(start, int) else None
+
+
+def _is_named(each: Event) -> bool:
+    """Whether its kind, process and thread are numbers or texts, by which it can be told from others."""
+    return all(isinstance(each.get(key), (str, int, float, type(None))) for key in ("ph", "pid", "tid"))
 
 
 def _is_time(value: Any) -> bool:

@@ -103,6 +103,7 @@ def test_what_cannot_be_merged_is_said_by_name(archive: Path, content: str, said
 
 def test_events_that_are_none_are_left_out(archive: Path) -> None:
     odd = [1, {"ph": "X"}, {"ph": "X", "ts": "1"}, {"ph": "X", "ts": 1e300}, {"ph": "M", "name": "thread_name"}]
+    odd += [{"ph": ["X"], "ts": 1}, {"ph": "X", "ts": 1, "pid": [1]}, {"ph": "X", "ts": 1, "tid": {}}]
     content = {"baseTimeNanoseconds": 1, "traceEvents": odd}
     (archive / "hosts" / "edge-1" / "z.json").write_text(json.dumps(content))
     assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
