@@ -23,7 +23,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import causes, collect, hidden
 from e2c_dl.campaign.hosts import follow
-from e2c_dl.campaign.hosts.gather import Kept, Source, gather
+from e2c_dl.campaign.hosts.gather import Kept, Source, gather, stay
 from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.campaign.request import Console
 from e2c_dl.campaign.underway import Underway
@@ -205,7 +205,7 @@ def gathered(leftover: Leftover) -> None:
     kept = gather(hosts, source, leftover.archive_path)
     leftover.kept = {each.host: each for each in kept}
     leftover.late = tuple(host for host in uncollected or () if host not in leftover.kept)
-    registry.changed(run, details={registry.UNCOLLECTED: {each.host: each.where for each in kept if each.where}})
+    registry.changed(run, details={registry.UNCOLLECTED: stay(kept)})
     for each in kept:
         leftover.console.say(each.sentence(run.id))
     if kept:

@@ -11,7 +11,7 @@ from e2c_dl.archive.read import host_records, open_archive
 from e2c_dl.campaign import causes, collect
 from e2c_dl.campaign.campaign import Campaign
 from e2c_dl.campaign.hosts import follow, ranks
-from e2c_dl.campaign.hosts.gather import Kept, gather
+from e2c_dl.campaign.hosts.gather import Kept, gather, stay
 from e2c_dl.campaign.links.requested_links import write_links
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
@@ -44,15 +44,10 @@ def collected(campaign: Campaign) -> None:
             host_records(campaign.archive_path, host).write_ending(ending)
     if campaign.kept:
         names = ", ".join(each.host for each in campaign.kept.values())
-        fetched = f"; `e2c-dl collect {testbed.run_id}` fetches it" if _stays(campaign.kept) else ""
+        fetched = f"; `e2c-dl collect {testbed.run_id}` fetches it" if stay(campaign.kept.values()) else ""
         failures.append(ArchiveError(f"not all of what {names} left is in the archive{fetched}"))
     if failures:
         raise failures[0]
-
-
-def _stays(kept: Mapping[str, Kept]) -> dict[str, str]:
-    """Host -> where what was not gathered of it can still be fetched."""
-    return {host: each.where for host, each in kept.items() if each.where is not None}
 
 
 def _stop_workers(campaign: Campaign) -> None:
@@ -103,7 +98,7 @@ def release(campaign: Campaign) -> None:
     for each in (campaign.kept or {}).values():
         campaign.console.say(each.sentence(testbed.run_id))
     with ExitStack() as whatever_fails:  # a disk that is full fails the copy of logs, and the close of E2Clab's own
-        if campaign.kept and _stays(campaign.kept):
+        if campaign.kept and stay(campaign.kept.values()):
             whatever_fails.callback(_know_what_is_kept, campaign.kept, testbed)  # again: there may be room by then
         whatever_fails.callback(_give_back_or_keep, campaign, testbed)
         if campaign.kept is not None:
@@ -128,11 +123,10 @@ def _tidy(campaign: Campaign) -> None:
 
 def _know_what_is_kept(kept: Mapping[str, Kept], testbed: TestbedRun) -> None:
     """On record before anything is removed: `e2c-dl collect` and `destroy` go by it."""
-    places = _stays(kept)
     try:
-        registry.changed(registry.load(testbed.run_id), details={registry.UNCOLLECTED: places})
+        registry.changed(registry.load(testbed.run_id), details={registry.UNCOLLECTED: stay(kept.values())})
     except OSError:
-        if places:  # else it is for those who come when this process is killed before all is released
+        if stay(kept.values()):  # else it is for those who come when this process is killed before all is released
             raise
 
 

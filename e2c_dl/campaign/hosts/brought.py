@@ -53,10 +53,14 @@ def fetched(access: Access, folder: str, into: Path, names: Collection[str]) -> 
         if done.returncode == NOTHING_THERE:
             return None
         if done.returncode > 1:  # 1: a file grew while it was read
-            said = " ".join(done.stderr.decode(errors="replace").split())
-            return f"it cannot be asked over SSH: {said or f'status {done.returncode}'}"
+            return unasked(done.returncode, done.stderr.decode(errors="replace"))
         return unpack(packed, into, names).damage
     except subprocess.TimeoutExpired:
         return f"it did not answer within {FETCH_S:g} s"
     finally:
         packed.unlink(missing_ok=True)
+
+
+def unasked(status: int, error: str) -> str:
+    """Why a command on a host that ended with ``status``, and wrote ``error``, told nothing."""
+    return f"it cannot be asked over SSH: {' '.join(error.split()) or f'status {status}'}"

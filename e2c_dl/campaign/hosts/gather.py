@@ -12,7 +12,7 @@ One host's failure is nobody else's: each has a sentence of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,11 @@ class Source:
         return str(here) if here or access is None else f"{access.user}@{access.address}:{access.run_dir}"
 
 
+def stay(kept: Iterable[Kept]) -> dict[str, str]:
+    """Host -> where what was not gathered of it can still be fetched."""
+    return {each.host: each.where for each in kept if each.where is not None}
+
+
 def gather(hosts: Sequence[Host], source: Source, archive: Path) -> tuple[Kept, ...]:
     """What ``hosts`` left stands in ``archive``/hosts afterwards, but for the hosts that are returned.
 
@@ -118,12 +123,12 @@ def _gathered(host: Host, source: Source, archive: Path) -> str | None:
         if why is None:
             break
     try:
-        why = why or _ranks(host, source, archive)
+        of_ranks = _ranks(host, source, archive)  # whatever became of the rest: it may be lost with its node
     except (ArchiveError, OSError) as error:
-        why = str(error)
+        of_ranks = str(error)
     with suppress(OSError):
         into.rmdir()  # it left nothing: an empty folder would look as if it had
-    return why
+    return "; ".join(dict.fromkeys(each for each in (why, of_ranks) if each)) or None
 
 
 def _from_packed(host: Host, source: Source, into: Path) -> str | None:

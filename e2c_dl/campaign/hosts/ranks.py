@@ -20,7 +20,7 @@ from e2c_dl.testbeds.programs import Answer
 
 FOLDER = f"{TRACES}/{layout.HOSTS}"
 LEFT = "e2c_dl.tracing.left"
-MOST_FILES = 1000  # of a host; their names are words of one command
+AT_ONCE = 1000  # files: their names are words of one command
 _LIST = 'cd "$0" 2>/dev/null || exit 0; exec find . -mindepth 2 -maxdepth 2 -type f'
 _ANSWER_S = 30.0
 
@@ -46,8 +46,11 @@ def fetched(host: str, access: Access, archive: Path) -> str | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"it did not answer within {_ANSWER_S:g} s"
+    failed = brought.unasked(listed.returncode, listed.stderr) if listed.returncode else None
     names = _own(host, (line.removeprefix("./") for line in listed.stdout.splitlines()))
-    return brought.fetched(access, folder, _made(archive, names), names) if names else None
+    into = _made(archive, names)
+    parts = (names[first : first + AT_ONCE] for first in range(0, len(names), AT_ONCE))
+    return next((why for part in parts if (why := brought.fetched(access, folder, into, part))), failed)
 
 
 def may_be_there(run_dir: Path | None) -> bool:
@@ -72,7 +75,7 @@ def keep_written(accesses: Sequence[Access]) -> tuple[str, ...]:
 def _own(host: str, files: Iterable[str]) -> tuple[str, ...]:
     """Those of ``files`` that a rank of ``host`` may leave: RANK/FILE, of which a host says what it likes."""
     own = re.compile(rf"{re.escape(host)}(_[0-9]{{1,3}})?/[A-Za-z0-9][^/]{{0,200}}")
-    return tuple(name for name in files if own.fullmatch(name))[:MOST_FILES]
+    return tuple(name for name in files if own.fullmatch(name))
 
 
 def _made(archive: Path, names: Iterable[str]) -> Path:

@@ -147,3 +147,42 @@ def test_files_come_over_ssh_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ranks.fetched("edge-1", found.accesses["edge-1"], archive) is None
     assert left(archive) == {"edge-1_0/spans.bin": b"spans"}
     assert brought.fetched(found.accesses["edge-2"], str(run_dir), archive, gather.NAMES) is None
+
+
+def of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Source:
+    """Two hosts over SSH (asked here), the first of which has files ``names`` of a rank."""
+    found = source(tmp_path, {}, packed=())
+    rank = tmp_path / "state/hosts/edge-1/work/traces/hosts/edge-1_0"
+    rank.mkdir(parents=True)
+    for name in names:
+        (rank / name).write_bytes(b"spans")
+    monkeypatch.setattr(programs, "ssh_argv", lambda access, *argv: list(argv))
+    return found
+
+
+def test_a_host_that_is_out_of_reach_is_not_said_to_have_no_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: Path
+) -> None:
+    found = of_ranks(tmp_path, monkeypatch, "spans.bin")
+    monkeypatch.setattr(programs, "ssh_argv", lambda *_: ["sh", "-c", "echo Connection refused >&2; exit 255"])
+    said = ranks.fetched("edge-1", found.accesses["edge-1"], archive)
+    assert said == "it cannot be asked over SSH: Connection refused"
+
+
+def test_more_files_than_one_command_has_words_for_come_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: Path
+) -> None:
+    found = of_ranks(tmp_path, monkeypatch, "a.bin", "b.bin", "c.bin")
+    monkeypatch.setattr(ranks, "AT_ONCE", 2)
+    assert ranks.fetched("edge-1", found.accesses["edge-1"], archive) is None
+    assert left(archive) == {f"edge-1_0/{name}.bin": b"spans" for name in "abc"}
+
+
+def test_ranks_are_gathered_though_something_else_of_their_host_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: Path
+) -> None:
+    """Their node may be gone before anybody comes back for them."""
+    found = of_ranks(tmp_path, monkeypatch, "spans.bin")
+    monkeypatch.setattr(gather, "_from_directory", lambda *_: "facts.json: Input/output error")
+    assert [each.why for each in gather.gather(HOSTS[:1], found, archive)] == ["facts.json: Input/output error"]
+    assert left(archive) == {"edge-1_0/spans.bin": b"spans"}
