@@ -60,15 +60,13 @@ class Session:
         self._app_conf, self._current_repeat = app_conf, current_repeat
         self._scenario_dir, self._artifacts_dir, self._fetch_dir = scenario_dir, artifacts_dir, fetch_dir
         self._log_dir = fetch_dir
-        places = {"ANSIBLE_SSH_CONTROL_PATH_DIR": "ssh", "ANSIBLE_LOCAL_TEMP": "ansible"}
         self._patched = upstream.patched(
             directory=scenario_dir,
             provider=provider,
             service_dirs=service_dirs,
             hosts=hosts,
             environment_key=environment_key,
-            environ={name: str(state_dir / place) for name, place in places.items()}
-            | ({IMAGE_VARIABLE: image} if image else {}),
+            environ=ansible_in(state_dir) | ({IMAGE_VARIABLE: image} if image else {}),
         )
         self._tell = tell
         self._stack = ExitStack()
@@ -129,16 +127,17 @@ class Session:
         self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(step, app_conf))
 
     def _act(self, what: str, error_type: type[E2cDlError], act: Any) -> None:
-        try:
-            act()
-        except E2cDlError:
-            raise
-        except Exception as error:
-            cause = root_cause(error)
-            if isinstance(cause, E2cDlError):
-                raise cause from error
+        def said(cause: BaseException) -> E2cDlError:
             _LOGGER.error("%s failed", what, exc_info=cause)  # E2Clab keeps no traceback
-            raise error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs") from error
+            return error_type(f"{what} failed: {one_line(cause)}; see e2clab.log in the archive's logs")
+
+        with causes(said):
+            act()
+
+
+def ansible_in(folder: Path) -> dict[str, str]:
+    """Settings by which what Ansible leaves on this machine lies in ``folder``, and not in the user's home."""
+    return {"ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh", "ANSIBLE_LOCAL_TEMP": f"{folder}/ansible"}
 
 
 _SAYING = ("stderr", "module_stderr", "msg", "reason", "exception", "module_stdout")
@@ -190,7 +189,19 @@ def _telling(payload: Mapping[str, Any]) -> str:
     return (own or ["no output"])[-1]
 
 
-def root_cause(error: BaseException) -> BaseException:
+@contextmanager
+def causes(saying: Callable[[BaseException], E2cDlError]) -> Iterator[None]:
+    """While in it, what caused E2Clab's errors is raised: an error of ours as it is, of others what ``saying`` says."""
+    try:
+        yield
+    except E2cDlError:
+        raise
+    except Exception as error:
+        cause = _root_cause(error)
+        raise (cause if isinstance(cause, E2cDlError) else saying(cause)) from error
+
+
+def _root_cause(error: BaseException) -> BaseException:
     """What E2Clab's own exceptions hide: it raises new ones while handling, without ``from``."""
     while True:
         inner = error.__cause__ or error.__context__

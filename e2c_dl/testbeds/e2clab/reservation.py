@@ -22,10 +22,11 @@ from typing import Any
 
 from e2c_dl.errors import E2cDlError, TestbedError
 from e2c_dl.testbeds.e2clab import upstream
-from e2c_dl.testbeds.e2clab.experiment import one_line, root_cause
+from e2c_dl.testbeds.e2clab.experiment import ansible_in, causes, one_line
 from e2c_dl.testbeds.e2clab.trainer import in_order
 from e2c_dl.testbeds.grid5000 import api
 from e2c_dl.testbeds.grid5000.account import Account
+from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.topology import Topology
 
 UTILS, PROVIDER = "enoslib.infra.enos_g5k.g5k_api_utils", "enoslib.infra.enos_g5k.provider"
@@ -50,15 +51,6 @@ class Wish:
     reserved: Callable[[Sequence[tuple[str, int]]], None]  # (site, id) of each job, as soon as they are known
 
 
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """A node that is there, reached over SSH as root."""
-
-    address: str  # its name
-    device: str  # of the network that was reserved
-    data_address: str
-
-
 def reserve(wish: Wish, account: Account, topology: Topology, directory: Path) -> dict[str, Node]:
     """Host -> its node, once all of them are reserved, root's, and answer.
 
@@ -66,18 +58,12 @@ def reserve(wish: Wish, account: Account, topology: Topology, directory: Path) -
     order OAR has them in, so that ranks are stable. Raises: TestbedError, InputError: whatever was reserved until then
     is for the caller to release.
     """
-    with upstream.patched(directory=directory, provider=None, service_dirs=(), hosts=len(topology.hosts)):
-        with _client(account), _deployed_by(wish.tell):
-            try:
-                roles = _initialized(wish)
-            except E2cDlError:
-                raise
-            except Exception as error:
-                cause = root_cause(error)
-                if isinstance(cause, E2cDlError):
-                    raise cause from error
-                raise _ours(cause) from error
-        return _nodes(topology, roles)
+    ansible = ansible_in(directory)
+    patched = upstream.patched(
+        directory=directory, provider=None, service_dirs=(), hosts=len(topology.hosts), environ=ansible
+    )
+    with patched, causes(_ours), _client(account), _deployed_by(wish.tell):
+        return _nodes(topology, _initialized(wish))
 
 
 def _ours(cause: BaseException) -> E2cDlError:
@@ -134,8 +120,8 @@ def _make_provider(conf: Any, wish: Wish) -> Any:
 
 def await_running(jobs: Sequence[Any], wish: Wish) -> None:
     """Returns when all ``jobs`` run. Raises: TestbedError: one is over, or did not begin in time."""
-    begun_s, pause_s, told, unanswered = time.monotonic(), _FIRST_S, "", 0
-    while True:
+    begun_s, told, unanswered = time.monotonic(), "", 0
+    for pause_s in _pauses():
         try:
             with api.telling("asking for the jobs"):
                 for job in jobs:
@@ -160,6 +146,13 @@ def await_running(jobs: Sequence[Any], wish: Wish) -> None:
                 f"{told} after {wish.wait_s:g} s; give it longer with --wait, ask for fewer nodes, or another cluster"
             )
         time.sleep(pause_s)
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between looks, ever longer; without end."""
+    pause_s = _FIRST_S
+    while True:
+        yield pause_s
         pause_s = min(pause_s * _GROWTH, _LONGEST_S)
 
 
@@ -211,10 +204,10 @@ def _by_network(hosts: Sequence[Any]) -> dict[tuple[str, str | None], list[Any]]
 
 
 def _await_deployed(deployment: Any) -> None:
-    pause_s = _FIRST_S
-    while deployment.status not in _DEPLOYED:  # no limit but the step's: kadeploy has its own
+    for pause_s in _pauses():  # no limit but the step's: kadeploy has its own
+        if deployment.status in _DEPLOYED:
+            return
         time.sleep(pause_s)
-        pause_s = min(pause_s * _GROWTH, _LONGEST_S)
         deployment.refresh()
 
 

@@ -86,11 +86,16 @@ def gpus_of(node: Mapping[str, object]) -> int:
 
 
 class Api:
-    """Grid'5000 as ``account`` sees it. Tests give their own server's address in the account's ``uri``."""
+    """Grid'5000 as ``account`` sees it. Tests give their own server's address in the account's ``uri``.
+
+    Raises: TestbedError: its client is not installed.
+    """
 
     def __init__(self, account: Account) -> None:
-        from grid5000 import Grid5000  # here: with requests it takes a third of a second
-
+        try:
+            from grid5000 import Grid5000  # here: with requests it takes a third of a second
+        except ImportError as error:
+            raise TestbedError("python-grid5000 is not installed; pip install 'e2c_dl[deploy]'") from error
         self.account = account
         self._client = limited(Grid5000(**account.settings))
 

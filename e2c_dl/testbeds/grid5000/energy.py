@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from e2c_dl.testbeds.grid5000.api import Api, telling
+from e2c_dl.testbeds.grid5000.node import Node
 
 METRIC = "wattmetre_power_watt"
 """Of the whole node, by a device outside of it. Source: Grid'5000 wiki, Monitoring Using Kwollect."""
@@ -23,18 +24,18 @@ METRIC = "wattmetre_power_watt"
 Samples = list[tuple[float, float]]  # (Unix time, watts), in order of time
 
 
-def measured(api: Api, nodes: Mapping[str, str], begun_s: float, ended_s: float) -> dict[str, Any] | None:
-    """What is kept of hosts -> names of their nodes; None if nothing measures them. Raises: E2cDlError."""
+def measured(api: Api, nodes: Mapping[str, Node], begun_s: float, ended_s: float) -> dict[str, Any] | None:
+    """What is kept of hosts -> their nodes; None if nothing measures them. Raises: E2cDlError."""
     samples: dict[str, Samples] = {}
     sites: dict[tuple[str, str], list[str]] = {}
     for node in nodes.values():
-        sites.setdefault((node.split(".")[1], node.partition("-")[0]), []).append(node.partition(".")[0])
+        sites.setdefault((node.site, node.cluster), []).append(node.uid)
     for (site, cluster), named in sites.items():
         if METRIC in api.metrics(site, cluster):
             samples |= _of_site(api, site, named, begun_s, ended_s)
     if not samples:
         return None
-    found = {host: samples[node.partition(".")[0]] for host, node in nodes.items() if node.partition(".")[0] in samples}
+    found = {host: samples[node.uid] for host, node in nodes.items() if node.uid in samples}
     kept = {host: {"samples": some, "joules": joules(some)} for host, some in found.items()}
     return {"metric": METRIC, "begun": begun_s, "ended": ended_s, "hosts": kept}
 

@@ -20,11 +20,11 @@ from e2c_dl.errors import E2cDlError, TestbedError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, registry
 from e2c_dl.testbeds.base import Access
-from e2c_dl.testbeds.e2clab.reservation import Node, Wish, reserve
 from e2c_dl.testbeds.grid5000 import cleanup, energy
 from e2c_dl.testbeds.grid5000.account import Account
 from e2c_dl.testbeds.grid5000.api import Api, gpus_of
 from e2c_dl.testbeds.grid5000.asked import Asked, read_asked
+from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.testbeds.grid5000.watch import JobWatch
 from e2c_dl.testbeds.host_keys import UNCHECKED
 from e2c_dl.testbeds.machines.facts import Facts
@@ -63,6 +63,8 @@ class Grid5000Run(MachinesRun):
 
     def provision(self) -> tuple[Access, ...]:
         """Reserve, wait, have them installed if asked; they are looked at then. Raises: TestbedError, InputError."""
+        from e2c_dl.testbeds.e2clab.reservation import Wish, reserve  # it imports EnOSlib, which takes two seconds
+
         asked = read_asked(self._scenario.path)
         self.tell(asked.cost())
         name = f"{asked.job_name[:40]}-{self.run_id}"  # no other run's: EnOSlib takes a job of that name for its own
@@ -104,8 +106,7 @@ class Grid5000Run(MachinesRun):
         return {
             name: HostEnding(at_s=how.at_s, process="job", reason=how.reason)
             for name, node in self._nodes.items()
-            for site, how in ended.items()
-            if node.address.endswith(f".{site}.grid5000.fr")
+            if (how := ended.get(node.site)) is not None
         }
 
     def emulation_failure(self) -> str | None:
@@ -115,8 +116,7 @@ class Grid5000Run(MachinesRun):
     def end_emulation(self) -> tuple[str, ...]:
         """What was measured of the nodes' power is fetched; why not, in a sentence."""
         try:
-            nodes = {name: node.address for name, node in self._nodes.items()}
-            found = energy.measured(self._api, nodes, self._had_s, time.time())
+            found = energy.measured(self._api, self._nodes, self._had_s, time.time())
         except E2cDlError as error:
             return (f"energy: what Grid'5000 measured of the nodes could not be had: {error}",)
         if found is None:
@@ -138,17 +138,16 @@ class Grid5000Run(MachinesRun):
 
     def _gpus_missing(self) -> tuple[str, ...]:
         """GPUs that the API describes and the nodes' own system does not see, as without a driver; in sentences."""
-        clusters = {(node.address.split(".")[1], node.address.partition("-")[0]) for node in self._nodes.values()}
         described_there = {
-            f"{each['uid']}.{site}": gpus_of(each)
-            for site, cluster in sorted(clusters)
+            (site, each.get("uid")): gpus_of(each)
+            for site, cluster in sorted({(node.site, node.cluster) for node in self._nodes.values()})
             for each in self._api.nodes(site, cluster)
         }
         seen = {row["name"]: len(row["gpus"]) for row in super().host_facts()}
         missing = [
             (name, f"Grid'5000 describes {there} GPUs, its system sees {seen[name]}; name an environment with drivers")
             for name, node in self._nodes.items()
-            if (there := described_there.get(node.address.removesuffix(".grid5000.fr"), 0)) > seen[name]
+            if (there := described_there.get((node.site, node.uid), 0)) > seen[name]
         ]
         return described.grouped(missing)
 
@@ -158,7 +157,7 @@ class Grid5000Run(MachinesRun):
 
     def _own_folder(self) -> Path:
         """Where EnOSlib and Ansible put what they need meanwhile."""
-        folder = self.state_dir / "reserving"
+        folder = self.state_dir / "g5k"  # short: sockets lie in it, whose paths have 107 characters at most
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 

@@ -1,6 +1,9 @@
 """What is asked of Grid'5000, by whom, and what is made of its answers; loopback, without any host."""
 
+import os
 import shlex
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -12,10 +15,12 @@ from e2c_dl.cli.scenarios import check
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.load import load, problems
 from e2c_dl.testbeds import host_keys
+from e2c_dl.testbeds.e2clab import reservation
 from e2c_dl.testbeds.e2clab.reservation import deployed
 from e2c_dl.testbeds.grid5000 import account, energy
 from e2c_dl.testbeds.grid5000.api import Api
 from e2c_dl.testbeds.grid5000.asked import read_asked
+from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.testbeds.grid5000.watch import JobWatch
 
 LAYERS = """\
@@ -203,7 +208,8 @@ def test_training_ends_while_there_is_time_to_fetch_what_it_traced(api, home, le
 
 
 def test_energy_is_what_wattmetres_measured(api, home):
-    client, nodes = Api(account.load(home)), {"edge-1": api.node("chifflot", 2)}
+    client = Api(account.load(home))
+    nodes = {"edge-1": Node(address=api.node("chifflot", 2), device="eth0", data_address="192.0.2.2")}
     found = energy.measured(client, nodes, 1_700_000_000.0, 1_700_000_060.0)
     assert found is not None
     assert found["hosts"] == {"edge-1": {"samples": [(1.7e9, WATTS), (1.7e9 + 60, WATTS)], "joules": 60 * WATTS}}
@@ -212,3 +218,36 @@ def test_energy_is_what_wattmetres_measured(api, home):
     api.metrics, api.broken = (energy.METRIC,), {"GET /sites/lille/metrics": 404}
     with pytest.raises(TestbedError, match="asking what lille measured"):
         energy.measured(client, nodes, 0.0, 60.0)
+
+
+def test_what_is_asked_beforehand_does_without_e2clab_and_enoslib(home, repository):
+    """Neither waits for their imports, nor breaks where they are not installed."""
+    (home / account.FILE).write_text("{username: me, password: x}")
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('enoslib', 'grid5000')))\n"  # importing them raises ImportError
+        "from e2c_dl.cli.main import main\n"
+        "main()\n"
+    )
+    argv = [sys.executable, "-c", program, "check", str(repository / "experiments/first-light"), "--on", "g5k"]
+    told = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "python-grid5000 is not installed; pip install 'e2c_dl[deploy]'" in told.stdout
+
+
+def test_what_ansible_leaves_while_nodes_are_reserved_is_the_runs(home, api, many, monkeypatch):
+    seen = {}
+
+    def stopped(wish):
+        seen.update(os.environ)
+        raise TestbedError("enough")
+
+    monkeypatch.setattr(reservation, "_initialized", stopped)
+    wish = reservation.Wish(
+        scenario=many, job_name="n", project=None, wait_s=1, tell=lambda _: None, reserved=lambda _: None
+    )
+    with pytest.raises(TestbedError, match="enough"):
+        reservation.reserve(wish, account.load(home), load(many).topology, home)
+    assert {seen[name] for name in ("ANSIBLE_SSH_CONTROL_PATH_DIR", "ANSIBLE_LOCAL_TEMP")} == {
+        f"{home}/ssh", f"{home}/ansible",
+    }  # fmt: skip
