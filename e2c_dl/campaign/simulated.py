@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.write import Archive
@@ -66,6 +67,8 @@ def check(simulation: Simulation) -> None:
     simulation.scenario = scenario
     for remark in scenario.remarks:
         simulation.console.say(f"remark: {remark}")
+    if simulation.shapes_only:
+        strategies.load(scenario.training.strategy)(**scenario.training.strategy_settings).check_shapes()
     simulation.profile = read_profile(simulation.profile_file, scenario)
     if simulation.profile.machine:
         simulation.console.say(f"hosts compute as measured on {simulation.profile.machine}")

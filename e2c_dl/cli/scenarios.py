@@ -95,7 +95,7 @@ def _as_json(scenario: Scenario, use: LinkUse | None) -> dict[str, object]:
         "hosts": [{"name": host.name, "layer": host.layer, "rank": host.rank} for host in scenario.topology.hosts],
         "program": scenario.program, "training": None if scenario.trained is None else scenario.trained.recorded(),
         "links_used": None if use is None else [
-            {"src": src, "dst": dst, "bytes_per_iteration": nbytes if use.tried else None}
+            {"src": src, "dst": dst, "bytes_per_iteration": None if use.unknown else nbytes}
             for (src, dst), nbytes in use.bytes_per_iteration.items()
         ],
         "links_unused": None if use is None else [{"src": src, "dst": dst} for src, dst in use.unused],
@@ -121,13 +121,13 @@ def _tell_use(scenario: Scenario, use: LinkUse) -> None:
     rows.sort(key=lambda row: (-row[1] / (row[2] or math.inf), row[0]))  # those that take longest first
     click.echo(f"training will use {count(len(rows), 'link')}:")
     for (src, dst), nbytes, rate_bps in rows[:_MOST_ROWS]:
-        each = "" if not use.tried else f"  {size(nbytes)} per iteration"
-        least = "" if not (use.tried and rate_bps) else f", at least {seconds(8 * nbytes / rate_bps)}"
+        each = "" if use.unknown else f"  {size(nbytes)} per iteration"
+        least = "" if use.unknown or not rate_bps else f", at least {seconds(8 * nbytes / rate_bps)}"
         click.echo(f"  {src} -> {dst}{each}{least}, {'' if rate_bps is None else 'at '}{limit(rate_bps)}")
     if len(rows) > _MOST_ROWS:
         click.echo(f"  and {len(rows) - _MOST_ROWS} more, which take no longer than these")
-    if not use.tried:
-        click.echo(f"how much each carries is known once the model was measured: e2c-dl calibrate {scenario.path}")
+    if use.unknown:
+        click.echo(use.unknown)
     if use.unused:
         shown = ", ".join(f"{src} -> {dst}" for src, dst in use.unused[:_MOST_UNUSED])
         more = f" and {len(use.unused) - _MOST_UNUSED} more" if len(use.unused) > _MOST_UNUSED else ""

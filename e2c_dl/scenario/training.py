@@ -6,7 +6,8 @@ its own ``env:`` only. All must agree, but for ``batch_size``: a slow layer may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -103,8 +104,8 @@ def _settings(env: Field, names: frozenset[str], found: Findings) -> dict[str, A
         values["strategy_settings"] = found.attempt(_strategy_settings, own, str(values["strategy"]))
         own = asked["compression_settings"]
         values["compression_settings"] = found.attempt(_compression_settings, own, str(values["compression"]))
-        if len(found.errors) == before and values["batching"] != DEFAULTS["batching"]:
-            found.attempt(_check_batching, asked["batching"], values)
+        if len(found.errors) == before:
+            found.attempt(_check_strategy, asked, values)
     return values
 
 
@@ -197,13 +198,17 @@ def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> N
         raise fields["data_dir"].error(f"dataset {values['dataset']} is read from no folder", "remove it")
 
 
-def _check_batching(field: Field, values: Mapping[str, Any]) -> None:
-    """Raises: ScenarioError, where the strategy's batches stay as they are."""
-    try:
-        batching.check(strategies.load(values["strategy"])(**values["strategy_settings"]), values["batching"])
-    except InputError as error:
-        problem, _, remedy = str(error).rpartition("; ")
-        raise field.error(problem.partition(": ")[2], remedy) from error
+def _check_strategy(fields: Mapping[str, Field], values: Mapping[str, Any]) -> None:
+    """Raises: ScenarioError, where the strategy cannot train with its batches divided so, or by shapes alone."""
+    name, shapes = values["batching"], values["mathematics"] == SHAPES
+    if name == DEFAULTS["batching"] and not shapes:
+        return  # as most scenarios have it: the strategy's file need not be imported
+    strategy = strategies.load(values["strategy"])(**values["strategy_settings"])
+    with _at(fields["batching"], f"batching {name!r}: "):
+        batching.check(strategy, name)
+    if shapes:
+        with _at(fields["strategy_settings"], f"strategy {strategy.name!r}: "):
+            strategy.check_shapes()
 
 
 def _check_agreement(
@@ -251,12 +256,19 @@ def _tried(
     fields = field.keys(found, known=known)
     found.check()
     settings = {key: _setting(inner, known[key]) for key, inner in fields.items()}
-    try:
+    with _at(field, prefix):
         made(**settings)
+    return settings
+
+
+@contextmanager
+def _at(field: Field, prefix: str) -> Iterator[None]:
+    """What is raised inside as InputError, told of ``field`` instead of by ``prefix``. Raises: ScenarioError."""
+    try:
+        yield
     except InputError as error:
         problem, _, remedy = str(error).rpartition("; ")
         raise field.error(problem.removeprefix(prefix), remedy) from error
-    return settings
 
 
 def _setting(field: Field, default: Setting) -> Setting:

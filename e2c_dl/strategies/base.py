@@ -92,6 +92,11 @@ class Strategy(ABC):
         weights, by rank; None: every rank's parameters are the model. ``samples``: in each rank's last batch."""
         return None
 
+    def check_shapes(self) -> None:
+        """Does nothing. Raises: InputError, if how much is sent depends on values, which a run of shapes alone has not,
+        and the settings do not state it."""
+        return
+
     @abstractmethod
     async def run(self, worker: Worker) -> None:
         """Train: returns when ``worker.iterations()`` ends."""

@@ -81,6 +81,13 @@ class Gaia(Strategy):
         """The mean of all models, by samples: data centres hold back what is not significant."""
         return [each / sum(samples) for each in samples]
 
+    def check_shapes(self) -> None:
+        if not self.selectivity:
+            raise self._wrong(
+                "how much is significant depends on values, which a run of shapes alone has not; "
+                "write the part of the entries under strategy_settings, such as selectivity: 0.05"
+            )
+
     def threshold(self, clock: int) -> float:
         """v_k."""
         return self._threshold / (clock + 1) ** 0.5 if self._decay == "sqrt" else self._threshold
@@ -187,13 +194,9 @@ class _Server:
 
     def _stated(self) -> Payload:
         """As :meth:`_filtered`, of as many entries as the settings say. Raises: InputError, if they do not."""
-        worker, part = self._worker, self._settings.selectivity
-        if not part:
-            raise InputError(
-                "strategy 'gaia': how much is significant depends on values, which a run of shapes alone has not; "
-                "write the part of the entries under strategy_settings, such as selectivity: 0.05"
-            )
-        count = max(1, round(part * len(worker.parameters)))
+        worker = self._worker
+        self._settings.check_shapes()
+        count = max(1, round(self._settings.selectivity * len(worker.parameters)))
         if sparse_bytes(count, worker.parameters.itemsize) >= worker.parameters.nbytes:
             return worker.zeros()
         return Sparse(worker.zeros(count, "int32"), worker.zeros(count))

@@ -12,6 +12,7 @@ import numpy as np
 
 from e2c_dl import strategies
 from e2c_dl.drivers.virtual import inputs
+from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import links_of_strategy
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Link, Pair
@@ -28,22 +29,37 @@ class LinkUse:
     """Use of the links by training."""
 
     bytes_per_iteration: Mapping[Pair, float]  # by the receiver's iterations, headers of messages included
-    tried: int  # iterations of each rank that this is the mean over; 0: none, the model's size is not known
+    unknown: str  # why it is not known how much each carries, and what tells it; empty: it is known
     unused: tuple[Pair, ...]  # links with a quality of their own that training has no message for
 
 
 def link_use(scenario: Scenario, profile: ComputeProfile | None) -> LinkUse:
-    """What training will send over the links of ``scenario``; without ``profile``, which it will use alone.
+    """What training will send over the links of ``scenario``; which it will use alone, without ``profile``, and where
+    sizes depend on values.
 
     Raises: InputError, if the strategy's settings are wrong or the profile cannot tell of a batch size.
     """
     ranks = scenario.topology.ranks
     used = [(ranks[s].name, ranks[d].name) for s, d in
             links_of_strategy(scenario.training, [host.layer for host in ranks])]  # fmt: skip
-    tried = 0 if profile is None else max(min(scenario.training.iterations, MOST_TRIED // len(ranks)), LEAST_TRIED)
-    carried = dict.fromkeys(sorted(used), 0.0) if profile is None else _carried(scenario, profile, tried)
+    carried, unknown = dict.fromkeys(sorted(used), 0.0), _unknown(scenario, profile)
+    if profile is not None and not unknown:
+        carried = _carried(
+            scenario, profile, max(min(scenario.training.iterations, MOST_TRIED // len(ranks)), LEAST_TRIED)
+        )
     unused = [pair for pair, link in scenario.topology.links.items() if pair not in carried and link != Link()]
-    return LinkUse(bytes_per_iteration=carried, tried=tried, unused=tuple(unused))
+    return LinkUse(bytes_per_iteration=carried, unknown=unknown, unused=tuple(unused))
+
+
+def _unknown(scenario: Scenario, profile: ComputeProfile | None) -> str:
+    if profile is None:
+        return f"how much each carries is known once the model was measured: e2c-dl calibrate {scenario.path}"
+    training = scenario.training
+    try:
+        strategies.load(training.strategy)(**training.strategy_settings).check_shapes()
+    except InputError as error:
+        return f"how much each carries is not known: {error}"
+    return ""
 
 
 def _carried(scenario: Scenario, profile: ComputeProfile, iterations: int) -> dict[Pair, float]:
@@ -53,7 +69,7 @@ def _carried(scenario: Scenario, profile: ComputeProfile, iterations: int) -> di
     simulate(
         lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink, iterations=iterations,
         links=link_models(scenario.topology, scenario.tcp), bottlenecks=bottlenecks(scenario.topology),
-        seed=training.seed,
+        seed=training.seed, as_seen=training.wrapping,
     )  # fmt: skip
     carried: dict[Pair, float] = {}
     for rank, host in enumerate(hosts):

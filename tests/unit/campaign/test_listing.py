@@ -49,6 +49,12 @@ def test_check_says_what_training_will_use(tmp_path: Path) -> None:
     assert found["valid"] and len(found["links_used"]) == 6 and len(found["links_unused"]) == 24
     ring = 2 * 5 / 6 * 439_656  # bytes of the model, over six ranks
     assert all(ring < link["bytes_per_iteration"] < 1.01 * ring for link in found["links_used"])
+    services = tmp_path / "mine" / "layers_services.yaml"
+    services.write_text(
+        services.read_text().replace("strategy: allreduce", "compression: fp16\n      strategy: allreduce")
+    )
+    found = json.loads(said("check", str(tmp_path / "mine"), "--json"))
+    assert all(ring / 2 < link["bytes_per_iteration"] < 1.02 * ring / 2 for link in found["links_used"])
     (tmp_path / "mine" / "profile.json").unlink()
     found = json.loads(said("check", str(tmp_path / "mine"), "--json"))
     assert len(found["links_used"]) == 6 and found["links_used"][0]["bytes_per_iteration"] is None

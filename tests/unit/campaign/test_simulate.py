@@ -237,3 +237,19 @@ def test_without_a_profile_the_command_says_how_to_get_one(tmp_path: Path) -> No
     assert isinstance(done.exception, InputError)
     assert "e2c-dl calibrate" in str(done.exception)
     assert done.exception.exit_code == 2
+
+
+def test_what_depends_on_values_is_refused_before_a_run_of_shapes_alone_begins(tmp_path: Path) -> None:
+    folder = scenario(tmp_path / "real", strategy="gaia")
+    with pytest.raises(InputError, match=r"strategy 'gaia': how much is significant .* such as selectivity: 0\.05"):
+        run(SimulationRequest(scenario=folder, archive=tmp_path / "a", shapes_only=True), Quiet())
+    assert not (tmp_path / "a").exists()
+    sound = CliRunner().invoke(cli, ["check", str(folder)])  # real mathematics tell
+    assert sound.exit_code == 0
+    assert "how much each carries is not known: strategy 'gaia'" in sound.output
+    shapes = scenario(tmp_path / "shapes", strategy="gaia", mathematics="shapes")
+    refused = CliRunner().invoke(cli, ["check", str(shapes)])
+    assert refused.exit_code == 2
+    said = refused.output.splitlines()
+    assert len(said) == 2  # one for each service
+    assert all("env.strategy_settings: how much is significant depends on values" in line for line in said)

@@ -219,3 +219,11 @@ def test_a_device_that_torch_here_has_no_build_for_is_told_before_anything_start
 def test_shapes_are_computed_on_nothing(tmp_path: Path) -> None:
     (found,) = problems(written(tmp_path, "device: cuda, mathematics: shapes"), SERVICES, strategies=STRATEGIES)
     assert "env.device: mathematics shapes computes on nothing; remove it" in str(found)
+
+
+def test_shapes_alone_are_refused_where_sizes_depend_on_values(tmp_path: Path) -> None:
+    names = STRATEGIES | {"gaia"}
+    (found,) = problems(written(tmp_path, "mathematics: shapes", "gaia"), SERVICES, strategies=names)
+    assert "env.strategy_settings: how much is significant depends on values" in str(found)
+    stated = written(tmp_path, "mathematics: shapes, strategy_settings: {selectivity: 0.1}", "gaia")
+    assert problems(stated, SERVICES, strategies=names) == ()
