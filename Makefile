@@ -43,7 +43,7 @@ setup-flower: setup ## an environment for Flower, .venv-flower: it does not fit 
 	@[ -x .venv-flower/bin/flwr ] || { $(BIN)/python -m venv .venv-flower && .venv-flower/bin/python -m pip install --quiet flwr==1.41.0; }
 
 .PHONY: demo
-demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes)
+demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes the first time)
 	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
 
 .PHONY: lint
@@ -82,7 +82,7 @@ test-programs: setup-docker setup-horovod setup-flower ## what test skips withou
 	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_replays.py tests/unit/tracing/test_traced_script.py
 
 .PHONY: bench
-bench: setup-uml setup-browser ## side-by-side measurements, as root (about two hours); results go to benchmarks/results
+bench: setup-uml setup-browser ## side-by-side measurements, as root (about ten hours, by the sum of its parts); results go to benchmarks/results
 	@missed=; for entry in benchmarks/*/__main__.py; do \
 		name=$$(basename "$$(dirname "$$entry")"); echo "== $$name"; \
 		$(BIN)/python -m "benchmarks.$$name" --write || missed="$$missed $$name"; \

@@ -41,6 +41,21 @@ def test_each_has_a_bar_which_is_that_of_its_readmes(name: str) -> None:
     assert f"**Bar.** {bar}" in (FOLDER / name / "README.md").read_text(encoding="utf-8").replace("\n", " ")
 
 
+def test_all_of_them_take_as_long_as_is_said(repository: Path) -> None:
+    def minutes(row: str) -> float:
+        *_, most, unit = row.split("|")[5].replace(" to ", " ").split()
+        assert unit == "min", row
+        return float(most)
+
+    rows = re.findall(r"^\| \[\w+\]\(.*$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == len(NAMES)
+    hours = {10: "ten"}[round(sum(map(minutes, rows)) / 60)]
+    for name in ("README.md", "Makefile", "benchmarks/README.md"):
+        assert re.findall(r"\b(\w+) hours,? by the sum", (repository / name).read_text(encoding="utf-8")) == [hours], (
+            name
+        )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_ends_by_its_bar(name: str) -> None:
     source = (FOLDER / name / "__main__.py").read_text(encoding="utf-8")
