@@ -25,6 +25,15 @@ def test_files_that_a_page_points_to_exist(repository: Path, page: str) -> None:
     assert [path for path in named if not (repository / path).exists()] == []
 
 
+def test_rooms_of_the_glossary_exist(repository: Path) -> None:
+    text = (repository / "docs/glossary.md").read_text(encoding="utf-8").partition("## Replaced")[0]
+    words = [row.split("|") for row in text.splitlines() if row.startswith("| ") and row.count("|") >= 4]
+    named = [(row[1].strip(), room) for row in words for room in re.findall(r"`([^`]+)`", row[3])]
+    assert len(named) > 80
+    places = (repository / "e2c_dl", repository)
+    assert [each for each in named if not any((place / each[1]).exists() for place in places)] == []
+
+
 def test_the_picture_shows_every_room(repository: Path) -> None:
     shown = IN_SVG.findall((repository / "docs/architecture.svg").read_text(encoding="utf-8"))
     modules = {path.stem for path in (repository / "e2c_dl").glob("*.py")} - {"__init__"}
