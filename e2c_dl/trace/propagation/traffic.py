@@ -82,9 +82,11 @@ def _table(connections: Sequence[Seen], iterations: Iterations, rows: Sequence[R
     table["end_ns"] = iterations.end_ns
     for column, counter in _COUNTED.items():
         table[column] = sum(_rise(one.curves, counter, iterations) for one in connections)
-    for column, counter in _LIMITED.items():
-        table[column] = 1e3 * sum(_rise(one.curves, counter, iterations) for one in connections)
     table["busy_ns"] = _busy(united(np.concatenate([one.curves.busy_ns for one in connections])), iterations)
+    each_ns = sum(_busy(one.curves.busy_ns, iterations) for one in connections)
+    at_once = np.divide(table["busy_ns"], each_ns, out=np.ones(len(table)), where=each_ns > 0)  # 1: never two
+    for column, counter in _LIMITED.items():  # as a part of busy_ns, however many are busy together
+        table[column] = 1e3 * at_once * sum(_rise(one.curves, counter, iterations) for one in connections)
     _look(table, connections, rows)
     return table
 

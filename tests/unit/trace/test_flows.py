@@ -35,15 +35,18 @@ def raw(**fields: int) -> bytes:
     return bytes(content)
 
 
-def told(at_ms: int, busy: Sequence[tuple[int, int]]) -> bytes:
-    """TCP_INFO of a connection that sends RATE while ``busy`` (ms), its time told in whole jiffies."""
+def told(at_ms: int, busy: Sequence[tuple[int, int]], limited: float = 0.0) -> bytes:
+    """TCP_INFO of a connection that sends RATE while ``busy`` (ms), its time told in whole jiffies.
+
+    For that share of the time its receiver's window is full.
+    """
     used = sum(max(0, min(at_ms, end) - start) for start, end in busy)
     sends = any(start < at_ms < end for start, end in busy)
     last = max((min(at_ms, end) for start, end in busy if start <= at_ms), default=0)
     return raw(
         bytes_acked=used * RATE, bytes_sent=used * RATE, segments_out=used, busy_us=used // 4 * 4000,
         unacked_segments=int(sends), delivery_rate_bytes_per_s=RATE * 1000, srtt_us=1000, min_rtt_us=500,
-        last_ack_received_ms=at_ms - last, options=1,
+        last_ack_received_ms=at_ms - last, options=1, rwnd_limited_us=round(used * limited) * 1000,
     )  # fmt: skip
 
 
@@ -178,8 +181,8 @@ def test_any_samples_give_a_table(rows: list[tuple[int, bytes]]) -> None:
 
 def test_two_connections_of_a_pair_are_one_link() -> None:
     at_ms = [0, 100, 200]
-    one = [told(at, [(10, 110)]) for at in at_ms]
-    two = [told(at, [(50, 150)]) for at in at_ms]
+    one = [told(at, [(10, 110)], limited=0.3) for at in at_ms]
+    two = [told(at, [(50, 150)], limited=0.3) for at in at_ms]
     ends = (("10.0.0.1", 40001), ("10.0.0.2", 50000))
     both = samples(
         0, [at for at in at_ms for _ in "ab"], [raws for pair in zip(one, two, strict=True) for raws in pair],
@@ -195,6 +198,7 @@ def test_two_connections_of_a_pair_are_one_link() -> None:
     assert link.connections == 2
     assert link.total["acked_bytes"].tolist() == [200 * RATE]
     assert link.total["busy_ns"][0] / MS == pytest.approx(140, abs=10)
+    assert link.total["rwnd_limited_ns"][0] == pytest.approx(0.3 * link.total["busy_ns"][0], rel=0.05)  # of it
     assert link.total["delivery_rate_bps"][0] == 2 * 8000 * RATE  # at 100 ms both were under way
 
 

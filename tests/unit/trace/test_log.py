@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from full_disks import small_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,17 +161,6 @@ def test_a_forked_child_writes_nothing_and_does_not_hang(tmp_path: Path) -> None
     log.append(1, b"parent again")
     log.close()
     assert read_log(tmp_path / "a.bin").frames == ((1, b"parent"), (1, b"parent again"))
-
-
-@contextmanager
-def small_files(size_bytes: int) -> Iterator[None]:
-    """No longer than needed: the limit holds for whatever pytest writes into a file, too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_told_once_to_who_wants_to_go_on(tmp_path: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import resource
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from full_disks import small_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -189,22 +187,11 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
         recorder(Path("/dev/full"))
 
 
-@contextmanager
-def small_files() -> Iterator[None]:
-    """No longer than needed: the limit holds for whatever pytest writes into a file, too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_disk_that_becomes_full_fails_whoever_records_next(tmp_path: Path) -> None:
     recording = recorder(tmp_path / "spans.bin")
     for number in range(20):
         recording.record(Phase.STEP, number, number, number)
-    with small_files(), pytest.raises(TrainingError, match="cannot write the trace"):
+    with small_files(1024), pytest.raises(TrainingError, match="cannot write the trace"):
         recording.flush()
     with pytest.raises(TrainingError, match="cannot write the trace"):
         recording.record(Phase.STEP, 0, 0, 0)

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from full_disks import small_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,25 @@ def test_a_fork_writes_nothing(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"no-folder/connections\.bin"):
         SocketSampler(tmp_path / "no-folder" / RAW, rank=0, host="a")
+
+
+def test_after_a_full_disk_nothing_is_looked_at_and_nothing_kept(tmp_path: Path) -> None:
+    failures: list[TrainingError] = []
+    with small_files(4096), connected() as pair:
+        sampler = SocketSampler(
+            tmp_path / RAW, rank=0, host="a", rate_hz=0, flush_every_s=0.001, on_failure=failures.append
+        )
+        while not failures:
+            send(pair, 10)
+            time.sleep(APART_S)
+            sampler.iteration(0)
+    before = sampler.rounds
+    for number in range(5):
+        time.sleep(APART_S)
+        sampler.iteration(number)
+    assert sampler.rounds == before
+    sampler.close()
+    assert len(failures) == 1
 
 
 record = st.tuples(

@@ -80,9 +80,8 @@ class SocketSampler:
         self._clock, self._own_ns = clock, own_ns
         self._rank_of = rank_of
         self._iteration = iteration
-        self._rounds: deque[tuple[int, int, bool, list[Told]]] = (
-            deque()
-        )  # not decoded: time, iteration, whether it ends
+        # Not decoded: time, iteration, whether it ends, what was told.
+        self._rounds: deque[tuple[int, int, bool, list[Told]]] = deque()
         self._known: set[int] = set()  # cookies of connections that the log has
         self._moved: dict[int, bytes] = {}  # what they last told of what moves
         self._active: set[int] = set()  # those that have moved since the iteration began
@@ -113,7 +112,7 @@ class SocketSampler:
 
     def iteration(self, number: int) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before."""
-        if self._closed or os.getpid() != self._process:
+        if self._closed or os.getpid() != self._process or self._log.failure is not None:
             return
         now_ns = self._clock()
         if now_ns < self._next_ns:
