@@ -65,7 +65,7 @@ class Part(Enum):
     RATE_DELAY_OR_LOSS = "rate, delay or loss"  # of so few messages nothing tells which
     LOSS = "loss"  # few messages late by far, as those are whose segments are sent again
     SENDER = "its sender"  # whose program, or send buffer, gives the link too little at a time
-    RECEIVER = "its receiver"  # whose program reads too slowly: its window is full
+    RECEIVER = "its receiver"  # whose program reads too slowly
     STALLED = "stalled"  # it carried or did nothing
 
 

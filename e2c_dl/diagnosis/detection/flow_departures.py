@@ -9,7 +9,8 @@ rate           its delivery rate, a series over iterations (:mod:`.series`), is 
 delay          its least round trip is above MOST_TRIPS times the peers' median and LEAST_LATER more. A round trip does
                not say which way is long: both links of the pair are named
 loss           as rate, and more than LEAST_LOST of its segments were sent again, MORE_LOST times the peers' median
-an end         as rate, and its kernel waited for the receiver's window or for room to send (:mod:`.ends`)
+an end         as rate, nothing was lost, and its kernel waited for the receiver's window, which fills behind what is
+               lost too, or for room to send (:mod:`.ends`)
 =============  =========================================================================================================
 
 Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time is not seen.
@@ -42,6 +43,7 @@ MOST_TRIPS, LEAST_LATER_S = 2.0, 0.003
 LEAST_LOST, MORE_LOST = 0.002, 5.0
 LEAST_LINKS = 3  # of two, neither tells which is normal
 LEAST_ITERATIONS = 4
+_ENDS = {Part.RECEIVER: "; its receiver's window was full", Part.SENDER: "; its send buffer was full"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,15 +164,18 @@ def _slower(each: _Judged, lost: float | None) -> Departure:
     said = f"{flow.element} delivered {formatting.rate(observed_bps)} {judged.stretches.described()}, {held}"
     if each.by_peers:
         said += f"; while it was busy, {formatting.percent(busy)} of what they carry"
+    part = Part.RATE
     if lost is not None:
+        part = Part.LOSS
         said += f"; {formatting.percent(lost)} of its segments were sent again"
-    end = waited_for(flow.traffic, windows)
-    if end is not None:
-        said += "; its receiver's window was full" if end is Part.RECEIVER else "; its send buffer was full"
+    elif flow.traffic is not None:
+        counted = flow.traffic.per_iteration
+        part = waited_for(counted[np.isin(counted["iteration"], windows)]) or part
+        said += _ENDS.get(part, "")
     change = Change(element=flow.element, phases=RATE, scale=judged.scale())
     return Departure(
-        element=flow.element, part=end or (Part.RATE if lost is None else Part.LOSS), when=judged.stretches,
-        slowdown=judged.slowdown, observed=observed_bps, expected=observed_bps * judged.slowdown,
+        element=flow.element, part=part, when=judged.stretches, slowdown=judged.slowdown, observed=observed_bps,
+        expected=observed_bps * judged.slowdown,
         evidence=f"{said}.", restored=WhatIf(changes=(change,)), excess_s=judged.excess_s,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
-from e2c_dl.diagnosis.detection.ends import waited_for
+from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
@@ -172,9 +172,7 @@ def _kind(each: JudgedLink) -> Kind:
     kind = kind_of(each.link, chosen)
     if kind.part is Part.LOSS:
         return kind
-    departs = each.of.messages(windows)
-    iterations = np.unique(each.link.rows["iteration"][departs])
-    end = waited_for(each.link.traffic, iterations, float(each.link.services_ns[departs].sum()))
+    end = end_of(each.link, each.of.messages(windows))
     return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
 
 
@@ -242,9 +240,9 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
         case Part.RATE_DELAY_OR_LOSS:
             return f"{carried}, {longer}, or by what TCP sends again; so few do not tell which."
         case Part.RECEIVER:
-            return f"{carried} at {rate}, while the window of {link.dst} was full: its program reads too slowly."
+            return f"{carried} at {rate}, while {link.dst} had some there to read: its program reads too slowly."
         case Part.SENDER:
-            return f"{carried} at {rate}, while {link.src} had little on its way: its program writes too slowly."
+            return f"{carried} at {rate}, while {link.src} gave it little at a time: its program, or its send buffer."
         case Part.DELAY if kind.rate <= 1.0:
             return f"{carried}, each {later} explain, whatever the size."
     both = f", each {later} explain" if kind.delay_ns else ""
