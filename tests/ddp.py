@@ -34,6 +34,7 @@ class Ddp:
     rate_bps: float = 100e6
     delay_s: float = 0.005
     extra_s: dict[tuple[int, Phase], float] = field(default_factory=dict)
+    paused_s: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, iteration) -> more of its FORWARD
     slow_links: dict[int, float] = field(default_factory=dict)  # src rank -> fraction of the rate
     late_links: dict[int, float] = field(default_factory=dict)  # src rank -> seconds of delay added
     since: int = 0  # iteration from which links are slow or late
@@ -100,6 +101,8 @@ class Simulation:
         seconds = self.ddp.seconds[phase] / parts * (1 + draw * self.ddp.noise)
         if bucket <= 0:
             seconds += self.ddp.extra_s.get((rank, phase), 0.0)
+        if phase is Phase.FORWARD:
+            seconds += self.ddp.paused_s.get((rank, iteration), 0.0)
         start_s = self.now_s[rank] + self.ddp.gap_s
         self.now_s[rank] = start_s + seconds
         self.span(rank, phase, start_s, self.now_s[rank], iteration=iteration, bucket=bucket)

@@ -57,7 +57,7 @@ def analyse(
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
     few = too_few(observed)
-    departures = () if few else with_stalls(slow, stalled.found, observed.windows, design)
+    departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     found = findings([each for each in departures if each.excess_s >= least_s], predictor)

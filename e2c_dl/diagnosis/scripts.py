@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from e2c_dl import formatting
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.detection.flow_departures import LEAST_ITERATIONS, LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
@@ -95,12 +96,12 @@ def about_scripts(observed: Observed) -> Iterator[Limitation]:
 
 
 def too_few(observed: Observed) -> tuple[Limitation, ...]:
-    """Why nobody is named in the trace of a library's run that is too short to name anybody; else nothing."""
+    """Why nobody slow is named in the trace of a library's run that is too short for it; else nothing."""
     after = observed.iterations - warm_up(observed.iterations)
     if observed.collectives is None or after >= LEAST_ITERATIONS:
         return ()
-    short = f"{after} iteration{'s' if after > 1 else ''} after warm-up, of {observed.iterations}"
-    what = "a slow host or link cannot be told from chance, and nobody is judged"
+    short = f"{formatting.count(after, 'iteration')} after warm-up, of {observed.iterations}"
+    what = "a slow host or link cannot be told from chance, and none is judged"
     enough = LEAST_ITERATIONS + WARM_UP_ITERATIONS
     return (Limitation(sentence=f"{short}: {what}; train at least {enough} iterations."),)
 

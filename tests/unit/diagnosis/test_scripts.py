@@ -21,7 +21,7 @@ from e2c_dl.report.words import verdict
 from e2c_dl.trace.collectives import Collectives, collectives
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, State, Trace
-from e2c_dl.trace.propagation.connections import NONE
+from e2c_dl.trace.propagation.connections import NONE, Connections
 
 NOISY = Ddp(noise=0.1)
 
@@ -62,6 +62,24 @@ def test_in_a_run_of_two_iterations_nobody_is_named_and_the_report_says_why() ->
     assert (report.culprits, report.findings, report.least_visible) == ((), (), {})
     assert any("1 iteration after warm-up, of 2: a slow host or link cannot be told" in s for s in report.limitations)
     assert report_of(simulate(replace(NOISY, iterations=6, extra_s=slow))).culprits
+
+
+def test_what_stood_still_for_seconds_is_named_however_short_the_run() -> None:
+    (culprit,) = report_of(simulate(replace(NOISY, iterations=5, paused_s={(2, 3): 10.0}))).culprits
+    assert (culprit.element.src, culprit.part) == (name(2), Part.STALLED)
+
+
+def test_loss_is_told_before_the_window_that_fills_behind_it() -> None:
+    trace = simulate(replace(NOISY, slow_links={1: 0.4}))
+    for lost, part in ((0.05, Part.LOSS), (0.0, Part.RECEIVER)):
+        links = []
+        for each in trace.connections.links:
+            rows = each.per_iteration.copy()
+            if each.src == 1:
+                rows["rwnd_limited_ns"], rows["retransmissions"] = rows["busy_ns"], lost * rows["segments"]
+            links.append(replace(each, per_iteration=rows))
+        (finding,) = report_of(replace(trace, connections=Connections(links=tuple(links)))).culprits
+        assert (finding.element, finding.part) == (link(1), part)
 
 
 def test_a_host_of_another_processor_is_no_peer() -> None:
