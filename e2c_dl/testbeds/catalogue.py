@@ -31,8 +31,8 @@ class _Kind:
     required: tuple[str, ...] = ()
     elsewhere: bool = False  # its hosts are other machines, with an installation of their own
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
-    keeps: bool = True  # hosts can be kept for what could not be collected
-    foreseen: str = ""  # module whose ``foreseen(scenario)`` says what would be reserved
+    # hosts are paid for: its module's ``foreseen(scenario)`` says how many, and none is kept for what it still holds
+    reserves: bool = False
 
 
 _KINDS = {
@@ -63,8 +63,7 @@ _KINDS = {
         cleanup="e2c_dl.testbeds.grid5000.cleanup",
         options=("wait",),
         elsewhere=True,
-        keeps=False,  # a reservation is too dear
-        foreseen="e2c_dl.testbeds.grid5000.testbed",
+        reserves=True,
     ),
 }
 
@@ -114,7 +113,7 @@ def enter(name: str) -> None:
 
 def keeps_hosts(name: str) -> bool:
     """Whether what could not be collected stays on the hosts of testbed ``name`` when a run is released."""
-    return name not in _KINDS or _KINDS[name].keeps  # of a run that another version began, that is not known
+    return name not in _KINDS or not _KINDS[name].reserves  # of a run that another version began, that is not known
 
 
 def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:
@@ -122,8 +121,8 @@ def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:
 
     Raises: InputError: no such testbed.
     """
-    module = _entry(name).foreseen
-    lines: tuple[str, ...] = importlib.import_module(module).foreseen(scenario) if module else ()
+    entry = _entry(name)
+    lines: tuple[str, ...] = importlib.import_module(entry.module).foreseen(scenario) if entry.reserves else ()
     return lines
 
 

@@ -37,14 +37,11 @@ def of_host(host: Any, resolve: Callable[[str], frozenset[str]] | None = None) -
     """
     reserved, others = _addresses(host)
     reached = (resolve or _resolved)(str(host.address))
-    for some in (reserved, others):
-        called = [each for each in some if each.address in reached]
-        if called:
-            return called[0]
-        if len({each.device for each in some}) == 1 and some is reserved:
-            return some[0]
-        if some is reserved and some:
-            break  # an address outside would leave the networks that were reserved for it
+    called = [each for each in reserved or others if each.address in reached]  # others: only where none is reserved
+    if called:
+        return called[0]
+    if len({each.device for each in reserved}) == 1:
+        return reserved[0]
     known = ", ".join(f"{each.device} {each.address}" for each in (*reserved, *others)) or "no IPv4 address"
     problem = "several are in reserved networks" if reserved else "none is in a reserved network"
     raise TestbedError(

@@ -9,16 +9,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.grid5000.account import load
 from e2c_dl.testbeds.grid5000.api import Api
-from e2c_dl.testbeds.namespaces import cleanup as here
-from e2c_dl.testbeds.this_machine import processes
+from e2c_dl.testbeds.machines.cleanup import destroy_elsewhere
 
 JOBS = "jobs"
 """Of the registry's details: the name of the run's jobs, and at which sites; absent until they are asked for."""
-_KILL_WITHIN_S = 20.0
 
 
 def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:
@@ -26,25 +23,17 @@ def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()
 
     Raises: TestbedError: Grid'5000 cannot be asked, or a job stays; the registry keeps the run, to try again.
     """
-    place = registry.run_directory(run_id, base)
-    try:
-        asked = registry.load(run_id, base).details.get(JOBS)
-    except TestbedError as error:  # damaged: at which sites it had jobs is not known
-        return (*here.destroy(run_id, base), f"not known: its jobs on Grid'5000, named *-{run_id}: {error}")
-    except InputError:
-        return here.destroy(run_id, base)
-    processes.kill(lambda: processes.all_of(run_id, place), _KILL_WITHIN_S)  # first who might ask for another job
-    try:
-        removed = delete_jobs(asked) if asked else []
-    except (TestbedError, InputError) as error:
-        raise TestbedError(
-            f"not everything could be removed: {error}; `e2c-dl destroy {run_id}` tries again"
-        ) from error
-    lost = [f"what {', '.join(sorted(keep))} had not handed over, with its node"] if keep and removed else []
-    return (*removed, *lost, *here.destroy(run_id, base))
+
+    def end(run: registry.RegisteredRun) -> list[str]:
+        asked = run.details.get(JOBS)
+        removed = _jobs_deleted(asked) if asked else []
+        lost = [f"what {', '.join(sorted(keep))} had not handed over, with its node"] if keep and removed else []
+        return [*removed, *lost]
+
+    return destroy_elsewhere(run_id, base, end, unknown=f"its jobs on Grid'5000, named *-{run_id}")
 
 
-def delete_jobs(asked: dict[str, Any]) -> list[str]:
+def _jobs_deleted(asked: dict[str, Any]) -> list[str]:
     """Every job of that name is over then; one line each. Raises: InputError, TestbedError."""
     api, removed = Api(load()), []
     for site in asked["sites"]:

@@ -30,7 +30,7 @@ from e2c_dl.testbeds.host_keys import UNCHECKED
 from e2c_dl.testbeds.machines.facts import Facts
 from e2c_dl.testbeds.machines.inventory import Inventory, Machine, SharedDevice
 from e2c_dl.testbeds.machines.run import MachinesRun
-from e2c_dl.testbeds.machines.testbed import QUOTA, MachinesTestbed
+from e2c_dl.testbeds.machines.testbed import MachinesTestbed, quota_missed
 
 ENERGY = "energy.json"
 
@@ -39,7 +39,7 @@ class NotYet:
     """What a run knows of its nodes while it has none."""
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        return (QUOTA,) if scenario.compute.method == "quota" else ()
+        return quota_missed(scenario)
 
     def facts(self, scenario: Scenario) -> dict[str, Facts]:
         return {}

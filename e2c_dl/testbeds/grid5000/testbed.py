@@ -14,9 +14,7 @@ from e2c_dl.testbeds.grid5000.account import load
 from e2c_dl.testbeds.grid5000.api import Api, gpus_of
 from e2c_dl.testbeds.grid5000.asked import Asked, read_asked
 from e2c_dl.testbeds.grid5000.run import Grid5000Run
-from e2c_dl.testbeds.machines.testbed import QUOTA
-from e2c_dl.testbeds.this_machine import probes as machine
-from e2c_dl.testbeds.this_machine.probes import DEPLOYING
+from e2c_dl.testbeds.machines.testbed import deploying, quota_missed
 
 DEFAULT_WAIT = "00:50:00"
 """How long jobs may wait for their nodes, unless --wait says otherwise."""
@@ -61,7 +59,7 @@ class Grid5000Testbed(Testbed):
         return tuple(_too_many(api, asked, sites))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        return (QUOTA,) if scenario.compute.method == "quota" else ()
+        return quota_missed(scenario)
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
         hosts = tuple(f"{host.name:<12} {host.role}" for host in scenario.topology.hosts)
@@ -110,10 +108,7 @@ def _too_many(api: Api, asked: Asked, sites: Mapping[str, str]) -> Iterator[str]
 
 
 def _probes() -> Iterator[Probe]:
-    yield machine.program_probe("ssh")
-    for package in DEPLOYING:
-        if package != "torch":  # that is for the hosts
-            yield machine.package_probe(package, remedy="pip install 'e2c_dl[deploy]'")
+    yield from deploying()
     try:
         account = load()
     except InputError as error:

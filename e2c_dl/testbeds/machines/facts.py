@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,7 @@ class Facts:
     @property
     def backend(self) -> Backend:
         """The most that this machine can do for its links."""
-        missing = self.told["qdisc_problems"]
-        if self.told["uid"] != 0 or missing["htb"]:
-            return Backend.NONE
-        if self.shares_device and self.machine.shared_device is SharedDevice.LEAVE:
-            return Backend.NONE
-        return Backend.HTB if missing["netem"] else Backend.TC
+        return self._able[0]
 
     @property
     def python(self) -> str:
@@ -61,14 +56,14 @@ class Facts:
 
     def why_not_more(self) -> str:
         """Why ``backend`` is not tc with netem, in a sentence; empty if it is."""
-        missing = self.told["qdisc_problems"]
-        if self.told["uid"] != 0:
-            return f"{self.machine.user} is not root there"
-        if missing["htb"]:
-            return f"its kernel has no HTB ({missing['htb']})"
-        if self.shares_device and self.machine.shared_device is SharedDevice.LEAVE:
-            return f"{self.data_device} carries SSH too, and the inventory says to leave it"
-        return f"its kernel has no netem ({missing['netem']})" if missing["netem"] else ""
+        return self._able[1]
+
+    @property
+    def _able(self) -> tuple[Backend, str]:
+        backend, why = able(self.told["uid"], self.told["qdisc_problems"].get, self.machine.user)
+        if backend is not Backend.NONE and self.shares_device and self.machine.shared_device is SharedDevice.LEAVE:
+            return Backend.NONE, f"{self.data_device} carries SSH too, and the inventory says to leave it"
+        return backend, why
 
     def problems(self, *, shaped: bool) -> tuple[str, ...]:
         """What stands in the way of using it, one line each, with its remedy. ``shaped``: links are to be emulated."""
@@ -125,6 +120,20 @@ class Facts:
             at = kind if kind in ("ingress", "clsact") else "root"  # these two hang beside the root
             return [f": somebody has put {kind} on {device}; `tc qdisc del dev {device} {at}` there, or another device"]
         return []
+
+
+def able(uid: int, problem: Callable[[str], str | None], who: str) -> tuple[Backend, str]:
+    """The most that a host can do for its links when ``who``, of that ``uid``, shapes them, and why it is no more.
+
+    Empty if it is all. ``problem``: kind of queueing -> why the host's kernel does not have it, or None.
+    """
+    if uid != 0:
+        return Backend.NONE, f"{who} is not root there"
+    for kind, name, without in (("htb", "HTB", Backend.NONE), ("netem", "netem", Backend.HTB)):
+        why = problem(kind)
+        if why is not None:
+            return without, f"its kernel has no {name} ({why})"
+    return Backend.TC, ""
 
 
 def ask(accesses: Sequence[Access], verb: str, arguments: Mapping[str, Sequence[str]]) -> dict[str, programs.Answer]:

@@ -18,7 +18,7 @@ from e2c_dl.testbeds.machines.run import MachinesRun, compute_plan
 from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.probes import DEPLOYING
 
-QUOTA = "compute: a CPU quota was requested, but the cgroups of other machines are not ours: emulated by sleep"
+_QUOTA = "compute: a CPU quota was requested, but the cgroups of other machines are not ours: emulated by sleep"
 
 
 class MachinesTestbed(Testbed):
@@ -52,8 +52,7 @@ class MachinesTestbed(Testbed):
         return tuple(line for found in self.facts(scenario).values() for line in found.problems(shaped=shaped))
 
     def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        quota = [QUOTA] if scenario.compute.method == "quota" else []
-        return (*self._links_missed(scenario), *quota)
+        return (*self._links_missed(scenario), *quota_missed(scenario))
 
     def plan(self, scenario: Scenario) -> dict[str, tuple[str, ...]]:
         devices, addresses = {}, {}
@@ -101,13 +100,23 @@ class MachinesTestbed(Testbed):
         return tuple(f"{sentence} ({'; '.join(why)})" for sentence in tc.unsupported(wanted, netem=False))
 
     def _probes(self) -> Iterator[Probe]:
-        yield machine.program_probe("ssh")
-        for package in DEPLOYING:
-            if package != "torch":  # that is for the hosts
-                yield machine.package_probe(package, remedy="pip install 'e2c_dl[deploy]'")
+        yield from deploying()
         self._asked |= facts.asked({each.where: each for each in self._listed.machines})
         for listed in self._listed.machines:
             yield from _of_machine(self._asked[listed.where])
+
+
+def quota_missed(scenario: Scenario) -> tuple[str, ...]:
+    """That its processors are emulated in another way than asked for, where that is so, as on any other machine."""
+    return (_QUOTA,) if scenario.compute.method == "quota" else ()
+
+
+def deploying() -> Iterator[Probe]:
+    """What this machine needs so that it can deploy on others."""
+    yield machine.program_probe("ssh")
+    for package in DEPLOYING:
+        if package != "torch":  # that is for the hosts
+            yield machine.package_probe(package, remedy="pip install 'e2c_dl[deploy]'")
 
 
 def _of_machine(found: Facts) -> Iterator[Probe]:

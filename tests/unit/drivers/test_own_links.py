@@ -98,8 +98,8 @@ def test_why_links_are_not_in_force_is_on_record(assignment, ran, monkeypatch) -
 @pytest.mark.parametrize(
     ("uid", "missing", "can", "why"),
     [
-        (1000, (), Backend.NONE, "its worker is not root"),
-        (0, ("htb", "netem"), Backend.NONE, "its kernel has no htb (unknown)"),
+        (1000, (), Backend.NONE, "its worker is not root there"),
+        (0, ("htb", "netem"), Backend.NONE, "its kernel has no HTB (unknown)"),
         (0, ("netem",), Backend.HTB, "its kernel has no netem (unknown)"),
         (0, (), Backend.TC, ""),
     ],

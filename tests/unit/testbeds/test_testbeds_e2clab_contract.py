@@ -50,6 +50,11 @@ USED = [
     ("enoslib.infra.enos_g5k.provider:G5k.wait", "self", "a job that is over ends the wait"),
     ("enoslib.infra.enos_g5k.provider:G5k.deploy", "self", "nodes that fail to deploy are named"),
     ("enoslib.infra.enos_g5k.provider:G5k._verify_environment_consistency", "self", "new nodes are deployed"),
+    ("enoslib.infra.enos_g5k.configuration:ClusterConfiguration.get_demands", "self", "nodes that lack are counted"),
+    ("enoslib.infra.enos_g5k.configuration:ServersConfiguration.get_demands", "self", "nodes that lack are counted"),
+    ("enoslib.infra.enos_g5k.driver:Driver.jobs", "", "the jobs that are waited for are known"),
+    ("enoslib.infra.enos_g5k.objects:G5kHost._where", "", "nodes are deployed at their site"),
+    ("enoslib.objects:NetDevice.filter_addresses", "self", "the device that was reserved is found"),
     ("enoslib.infra.enos_g5k.provider:PROD_VLAN_ID", "", "nodes are deployed in their network"),
     ("enoslib.infra.enos_g5k.provider:deploy_with_retries", "", "no deployed node is forgotten"),
     ("enoslib.infra.enos_g5k.g5k_api_utils:_api_client", "", "every call to the API has a time-out"),
@@ -65,6 +70,27 @@ USED = [
 ]
 
 SAID = [
+    # attributes that reservation.py sets or reads
+    (
+        "e2clab.providers.plugins.G5k:G5kConfig.init",
+        "self.job_name = self.opt_job_id(self.job_name",
+        "a job has its name",
+    ),
+    (
+        "e2clab.providers.plugins.G5k:G5k.init",
+        "provider = self._provider_g5k(self.optimization_id)",
+        "waits for nodes end",
+    ),
+    ("enoslib.infra.enos_g5k.configuration:Configuration.__init__", "self.project = None", "jobs are of the project"),
+    ("enoslib.infra.enos_g5k.provider:G5k.__init__", "self.driver = get_driver(", "the jobs are known"),
+    ("enoslib.infra.enos_g5k.provider:G5k.__init__", "self.undeployed: ", "nodes that fail to deploy are named"),
+    ("enoslib.infra.enos_g5k.provider:G5k.deploy", "deploy_with_retries(", "no deployed node is forgotten"),
+    ("enoslib.infra.enos_g5k.provider:G5k.launch", "self._verify_environment_consistency()", "new nodes are deployed"),
+    (
+        "enoslib.infra.enos_g5k.objects:G5kHost.__init__",
+        "self.primary_network = ",
+        "nodes are deployed in their network",
+    ),
     # what is read of E2Clab's output, which is no interface: campaign/plain_records.py, campaign/collect.py
     ("e2clab.experiment:Experiment.__init__", '"%Y%m%d-%H%M%S"', "when a run of plain E2Clab began"),
     ("enoslib.infra.enos_g5k.g5k_api_utils:wait_for_jobs", '"Job %s on %s: ', "which OAR jobs its nodes were"),

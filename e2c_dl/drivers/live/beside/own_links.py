@@ -28,7 +28,7 @@ from e2c_dl.emulation import tc
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.errors import EmulationError
-from e2c_dl.testbeds.machines import host_side
+from e2c_dl.testbeds.machines import facts, host_side
 
 
 async def put_in_force(
@@ -60,13 +60,7 @@ def able(device: str | None) -> tuple[Backend, str]:
     """The most that this host can do for its links, and why it is no more; "" if it is all."""
     if device is None:
         return Backend.NONE, "nobody said which device carries training"
-    if os.getuid() != 0:
-        return Backend.NONE, "its worker is not root"
-    for kind, without in (("htb", Backend.NONE), ("netem", Backend.HTB)):
-        problem = host_side.qdisc_problem(kind)
-        if problem is not None:
-            return without, f"its kernel has no {kind} ({problem})"
-    return Backend.TC, ""
+    return facts.able(os.getuid(), host_side.qdisc_problem, "its worker")
 
 
 def _applied(assignment: Assignment) -> str:
