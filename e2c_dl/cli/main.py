@@ -24,51 +24,39 @@ from e2c_dl.testbeds.this_machine.system_path import with_system
 COMPLETE_VARIABLE = "_E2C_DL_COMPLETE"
 """By which a shell asks for completions, as click names it for a program called e2c-dl."""
 
-COMMANDS = {  # name -> (module, attribute, one line for --help), in the order in which a newcomer needs them
-    "doctor": ("e2c_dl.cli.machine", "doctor", "What this machine can and cannot do."),
-    "init": ("e2c_dl.cli.scenarios", "init", "Write a commented scenario to start from."),
-    "check": ("e2c_dl.cli.scenarios", "check", "Read and validate a scenario; start nothing."),
-    "migrate": ("e2c_dl.cli.migrate", "migrate", "Make a scenario of an earlier E2Clab one of today."),
-    "probe": ("e2c_dl.cli.probe", "probe", "Measure hosts and links before training; name who to leave out."),
-    "deploy": ("e2c_dl.cli.deploy", "deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
-    "attach": ("e2c_dl.cli.deploy", "attach", "Show a run that is going on, from its beginning to its end."),
-    "trace": ("e2c_dl.cli.trace", "trace", "Run any training script, unchanged, and trace its ranks."),
-    "watch": ("e2c_dl.cli.watch", "watch", "Show what slows a run down while it trains."),
-    "emulate": ("e2c_dl.cli.emulate", "emulate", "Measure, show, apply or clear the emulation of links."),
-    "image": ("e2c_dl.cli.image", "image", "Build the image for hosts that are containers (--on docker)."),
-    "horovod": ("e2c_dl.cli.horovod", "horovod", "Build the wheel of Horovod that hosts train with."),
-    "simulate": ("e2c_dl.cli.simulate", "simulate", "Run a scenario under a virtual clock; the same archive."),
-    "calibrate": ("e2c_dl.cli.simulate", "calibrate", "Measure how long a scenario's computing takes here."),
-    "strategies": ("e2c_dl.cli.scenarios", "strategies", "List the strategies and their settings."),
-    "summary": ("e2c_dl.cli.analysis.summary", "summary", "Time by host and phase, at once; no diagnosis."),
-    "report": ("e2c_dl.cli.archives", "report", "Say again what an archive shows."),
-    "advise": ("e2c_dl.cli.analysis.advise", "advise", "Try strategies and settings on measured times, and rank them."),
-    "whatif": ("e2c_dl.cli.analysis.whatif", "whatif", "What a run would have taken with something changed."),
-    "compare": (
-        "e2c_dl.cli.analysis.analyses",
-        "compare",
-        "How much runs differ, how sure that is, and where.",
-    ),
-    "plot": ("e2c_dl.cli.analysis.analyses", "plot", "Draw a figure of runs for a paper."),
-    "stragglers": (
-        "e2c_dl.cli.analysis.analyses",
-        "stragglers",
-        "How much slower than if workers were alike.",
-    ),
-    "export": ("e2c_dl.cli.archives", "export", "Write an archive's trace for another program."),
-    "verify": ("e2c_dl.cli.archives", "verify", "Check that an archive is whole and unaltered."),
-    "collect": (
-        "e2c_dl.cli.archives",
-        "collect",
-        "Finish a run cut off, or archive plain `e2clab deploy`.",
-    ),
-    "shell": ("e2c_dl.cli.machine", "shell", "Open a shell, or run a command, on a host that is up."),
-    "logs": ("e2c_dl.cli.machine", "logs", "Show the logs of a run, up or archived."),
-    "destroy": ("e2c_dl.cli.machine", "destroy", "Remove what a crashed run left on this machine."),
-    "runs": ("e2c_dl.cli.listing", "runs", "List archives, and the runs that are up on this machine."),
-    "completion": ("e2c_dl.cli.listing", "completion", "Print what makes bash, zsh or fish complete commands."),
-    "config": ("e2c_dl.cli.listing", "config", "Show the defaults of your own, and where they stand."),
-    "services": ("e2c_dl.cli.services", "services", "List our E2Clab services, or install them for plain E2Clab."),
+COMMANDS = {  # name, also in its module -> (module beside this one, line for --help); as a newcomer needs them
+    "doctor": ("machine", "What this machine can and cannot do."),
+    "init": ("scenarios", "Write a commented scenario to start from."),
+    "check": ("scenarios", "Read and validate a scenario; start nothing."),
+    "migrate": ("migrate", "Make a scenario of an earlier E2Clab one of today."),
+    "probe": ("probe", "Measure hosts and links before training; name who to leave out."),
+    "deploy": ("deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
+    "attach": ("deploy", "Show a run that is going on, from its beginning to its end."),
+    "trace": ("trace", "Run any training script, unchanged, and trace its ranks."),
+    "watch": ("watch", "Show what slows a run down while it trains."),
+    "emulate": ("emulate", "Measure, show, apply or clear the emulation of links."),
+    "image": ("image", "Build the image for hosts that are containers (--on docker)."),
+    "horovod": ("horovod", "Build the wheel of Horovod that hosts train with."),
+    "simulate": ("simulate", "Run a scenario under a virtual clock; the same archive."),
+    "calibrate": ("simulate", "Measure how long a scenario's computing takes here."),
+    "strategies": ("scenarios", "List the strategies and their settings."),
+    "summary": ("analysis.summary", "Time by host and phase, at once; no diagnosis."),
+    "report": ("archives", "Say again what an archive shows."),
+    "advise": ("analysis.advise", "Try strategies and settings on measured times, and rank them."),
+    "whatif": ("analysis.whatif", "What a run would have taken with something changed."),
+    "compare": ("analysis.analyses", "How much runs differ, how sure that is, and where."),
+    "plot": ("analysis.analyses", "Draw a figure of runs for a paper."),
+    "stragglers": ("analysis.analyses", "How much slower than if workers were alike."),
+    "export": ("archives", "Write an archive's trace for another program."),
+    "verify": ("archives", "Check that an archive is whole and unaltered."),
+    "collect": ("archives", "Finish a run cut off, or archive plain `e2clab deploy`."),
+    "shell": ("machine", "Open a shell, or run a command, on a host that is up."),
+    "logs": ("machine", "Show the logs of a run, up or archived."),
+    "destroy": ("machine", "Remove what a crashed run left on this machine."),
+    "runs": ("listing", "List archives, and the runs that are up on this machine."),
+    "completion": ("listing", "Print what makes bash, zsh or fish complete commands."),
+    "config": ("listing", "Show the defaults of your own, and where they stand."),
+    "services": ("services", "List our E2Clab services, or install them for plain E2Clab."),
 }
 
 _OF_FILES = {  # what no command foresees -> what to do
@@ -88,8 +76,9 @@ _OF_FILES = {  # what no command foresees -> what to do
 
 def find(name: str) -> click.Command:
     """The command ``name``, one of COMMANDS."""
-    module, attribute, _ = COMMANDS[name]
-    command: click.Command = getattr(importlib.import_module(module), attribute)  # only this: others take seconds
+    module, _ = COMMANDS[name]
+    found = importlib.import_module(f"e2c_dl.cli.{module}")  # only this: others take seconds
+    command: click.Command = getattr(found, name)
     return command
 
 
@@ -116,7 +105,7 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, _, help_line) in COMMANDS.items()])
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
 
 
 _CONTEXT = {
