@@ -17,6 +17,7 @@
         metrics.csv                  CPU, memory, network, once a second
         facts.json                   hardware, kernel, versions
         clock.json                   alignment to the reference clock
+        tracing.json                 of a traced script's rank: what it says of its tracing
         links.json                   what this host measured of its outgoing links
         progress.jsonl               one line per report of progress
         changes.jsonl                what its agent changed while it trained, and when that was in force (own clock):
@@ -49,6 +50,7 @@ CONNECTIONS = "connections.parquet"
 METRICS = "metrics.csv"
 FACTS = "facts.json"
 CLOCK = "clock.json"
+TRACING = "tracing.json"
 HOST_LINKS = "links.json"  # in a host's folder
 PROGRESS = "progress.jsonl"
 SETUP = "setup.jsonl"  # of rank 0, followed while it sets up; not archived

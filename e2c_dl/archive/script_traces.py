@@ -31,8 +31,7 @@ from e2c_dl.beneath import LARGE_BYTES, Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
 
-TRACING = "tracing.json"
-KNOWN = (TRACING, layout.FACTS, layout.CLOCK, layout.OUTCOME, layout.ENDING, layout.HOST_LINKS)
+KNOWN = (layout.TRACING, layout.FACTS, layout.CLOCK, layout.OUTCOME, layout.ENDING, layout.HOST_LINKS)
 _FIRST_PROCESS = 1_000_000  # ranks have the numbers below
 _PROCESSES_PER_FILE = 100_000
 _SHOWN = frozenset("XBEbneiICstf")  # events that have a time
@@ -111,9 +110,9 @@ def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[
     traces, problems = [], []
     for rank in trace.ranks:
         folder = archive / layout.HOSTS / rank.host
-        if not (folder / TRACING).exists():  # no script was traced
+        if not (folder / layout.TRACING).exists():  # no script was traced
             continue
-        clocks = codec.read(folder / TRACING, _Tracing).clocks
+        clocks = codec.read(folder / layout.TRACING, _Tracing).clocks
         for name in sorted(folder.names()):
             if name in KNOWN or not name.endswith((".json", ".json.gz")):
                 continue

@@ -24,7 +24,6 @@ from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.rendezvous import Ranks
 
 SPANS = layout.SPANS_RAW
-TRACING = "tracing.json"
 FORMAT = 1
 LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed")
 
@@ -82,7 +81,7 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "versions": versions(),
         **told,
     }
-    with whole(path / TRACING) as place:
+    with whole(path / layout.TRACING) as place:
         place.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -16,7 +16,7 @@ from e2c_dl import codec
 from e2c_dl.archive import layout
 from e2c_dl.beneath import Place
 from e2c_dl.errors import E2cDlError
-from e2c_dl.tracing.folder import FORMAT, TRACING
+from e2c_dl.tracing.folder import FORMAT
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +37,14 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_trace(folder: Path) -> bool:
     """Whether a traced rank has left its folder there."""
-    return any((folder / layout.HOSTS).glob(f"*/{TRACING}"))
+    return any((folder / layout.HOSTS).glob(f"*/{layout.TRACING}"))
 
 
 def told(folder: Path) -> dict[str, Told]:
     """Host -> what its rank says, of all below ``folder``/hosts. Raises: ArchiveError."""
     hosts = folder / layout.HOSTS
-    names = sorted(path.parent.name for path in hosts.glob(f"*/{TRACING}"))
-    return {name: codec.read(Place(folder) / layout.HOSTS / name / TRACING, Told, FORMAT) for name in names}
+    names = sorted(path.parent.name for path in hosts.glob(f"*/{layout.TRACING}"))
+    return {name: codec.read(Place(folder) / layout.HOSTS / name / layout.TRACING, Told, FORMAT) for name in names}
 
 
 def keep_written(folder: Path, since_s: float) -> tuple[str, ...]:
