@@ -50,9 +50,8 @@ def collect_plain(output_dir: Path, scenario_dir: Path, target: Path) -> Report:
     output_dir = output_dir.resolve()
     scenario = load(scenario_dir)
     packed = _packed(output_dir)
-    began = plain_records.times(output_dir, ()).started
     existed = target.exists()
-    archive = Archive.create(target, _run_id(packed), started=began)
+    archive = Archive.create(target, _run_id(packed), started=plain_records.started(output_dir))
     try:
         return _filled(archive, output_dir, scenario, redactor_of(scenario_dir, os.environ))
     except BaseException:  # half an archive would stand in the way of the next try
@@ -100,7 +99,7 @@ def _filled(archive: Archive, output_dir: Path, scenario: Scenario, redactor: Re
         archive.happened(sentence)
     left = open_archive(target)
     outcomes = [each.ended_s for host in left.hosts if (each := left.host(host).outcome()) and each.ended_s]
-    archive.end(Outcome.FAILED if happened else Outcome.FINISHED, plain_records.times(output_dir, outcomes).ended)
+    archive.end(Outcome.FAILED if happened else Outcome.FINISHED, plain_records.ended(output_dir, outcomes))
     for sentence in redact(target, redactor):
         archive.limited(sentence)
     left = open_archive(target)
@@ -112,7 +111,7 @@ def _filled(archive: Archive, output_dir: Path, scenario: Scenario, redactor: Re
 
 def _keep(output_dir: Path, target: Path, redactor: Redactor) -> None:
     """E2Clab's logs and what else there is in its folder; of a configuration, those of the whole run too."""
-    above = plain_records.log_folder(output_dir)
+    above = plain_records.run_folder(output_dir)
     keep_logs(output_dir, {name: above / name for name in E2CLAB_LOGS if not (output_dir / name).is_file()}, target,
               redactor)  # fmt: skip
     keep_fetched(output_dir, target)

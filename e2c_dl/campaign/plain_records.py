@@ -34,25 +34,22 @@ _LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d+ - ", re.MULTILINE)
 _JOB = re.compile(r"\bJob (?P<id>\d+) on (?P<site>\w+): |\bReloading (?P<old>\d+) from (?P<at>\w+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Times:
-    """Of the run, ISO 8601 with an offset."""
-
-    started: str
-    ended: str
-
-
-def times(output_dir: Path, outcomes_s: Iterable[float]) -> Times:
-    """When it began, by its folder, and when the last of its workers ended; else what the log says last."""
-    log = _log(output_dir)
-    logged = [datetime.fromisoformat(each).astimezone() for each in _LOGGED.findall(log)]
+def started(output_dir: Path) -> str:
+    """When the run began, ISO 8601 with an offset: by its folder, else by what the log says first."""
     try:
-        began = datetime.strptime(_run_folder(output_dir).name, _NAMED).astimezone()
+        return _written(datetime.strptime(run_folder(output_dir).name, _NAMED).astimezone())
     except ValueError:  # it was renamed
-        began = logged[0] if logged else datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc)
-    ended_s = max(outcomes_s, default=None)
-    ended = datetime.fromtimestamp(ended_s, timezone.utc) if ended_s else logged[-1] if logged else began
-    return Times(started=_written(began), ended=_written(ended))
+        logged = _logged(output_dir)
+    return _written(logged[0] if logged else datetime.fromtimestamp(output_dir.stat().st_mtime, timezone.utc))
+
+
+def ended(output_dir: Path, outcomes_s: Iterable[float]) -> str:
+    """When the last of its workers did; else what the log says last, else when it began."""
+    last_s = max(outcomes_s, default=None)
+    if last_s is not None:
+        return _written(datetime.fromtimestamp(last_s, timezone.utc))
+    logged = _logged(output_dir)
+    return _written(logged[-1]) if logged else started(output_dir)
 
 
 def jobs(output_dir: Path) -> tuple[dict[str, str], ...]:
@@ -65,25 +62,25 @@ def jobs(output_dir: Path) -> tuple[dict[str, str], ...]:
 
 def app_conf(output_dir: Path) -> str | None:
     """The configuration of `--app_conf` that ``output_dir`` is of; None: the run had none."""
-    return None if _run_folder(output_dir) == output_dir else output_dir.name
+    return None if run_folder(output_dir) == output_dir else output_dir.name
 
 
-def log_folder(output_dir: Path) -> Path:
-    """Where E2Clab's own logs are: of all configurations together."""
-    return _run_folder(output_dir)
-
-
-def _run_folder(output_dir: Path) -> Path:
-    """A configuration's folder is in that of its run."""
+def run_folder(output_dir: Path) -> Path:
+    """Where E2Clab's own logs are, of all configurations together: a configuration's folder is in that of its run."""
     above = output_dir.parent
     return above if not (output_dir / LOG).is_file() and (above / LOG).is_file() else output_dir
 
 
 def _log(output_dir: Path) -> str:
     try:
-        return (_run_folder(output_dir) / LOG).read_text(encoding="utf-8", errors="replace")
+        return (run_folder(output_dir) / LOG).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _logged(output_dir: Path) -> list[datetime]:
+    """In local time."""
+    return [datetime.fromisoformat(each) for each in _LOGGED.findall(_log(output_dir))]
 
 
 def _written(when: datetime) -> str:
@@ -143,10 +140,7 @@ class CarriedOut:
 
     def hosts(self) -> tuple[dict[str, Any], ...]:
         """Who took part, for run.json."""
-        return tuple(
-            {"name": host.name, "layer": host.layer, "rank": host.rank, "role": host.role} | self._of_host(host.name)
-            for host in self.scenario.topology.hosts
-        )
+        return described.hosts(self.scenario, self._of_host)
 
     def _of_host(self, name: str) -> dict[str, Any]:
         its = self.facts.get(name)
@@ -161,12 +155,10 @@ class CarriedOut:
 
     def versions(self) -> dict[str, str]:
         """Package -> version, of the hosts and of what deployed them; where hosts differ, all of theirs."""
-        found: dict[str, list[str]] = {}
-        for each in self.facts.values():
-            its = {} if each is None else each.versions | ({} if each.deployed is None else each.deployed.versions)
-            for package, version in its.items():
-                found.setdefault(package, []).append(version)
-        return {package: ", ".join(dict.fromkeys(versions)) for package, versions in found.items()}
+        facts = [each for each in self.facts.values() if each is not None]
+        return described.versions(
+            each.versions | ({} if each.deployed is None else each.deployed.versions) for each in facts
+        )
 
     def limitations(self) -> tuple[str, ...]:
         """What of the scenario was not emulated, in sentences."""

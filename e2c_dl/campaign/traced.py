@@ -26,6 +26,7 @@ from e2c_dl.report.page.html import write_report
 from e2c_dl.report.words import verdict
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
+from e2c_dl.testbeds import described
 from e2c_dl.tracing.left import Told, told
 
 NO_REPORT = "there is no report"
@@ -111,10 +112,8 @@ def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None
 
 def noted(archive: Archive, found: Mapping[str, Told]) -> list[str]:
     """What the ranks that left ``found`` in ``archive`` say of themselves is in its run.json; what happened to them."""
-    versions: dict[str, str] = {}
-    for each in found.values():
-        versions |= each.versions
-    size = max((each.world_size for each in found.values()), default=0)
+    versions = described.versions(each.versions for each in found.values())
+    size = max(each.world_size for each in found.values())
     archive.record(versions={**versions, **archive.run.versions}, facts={TRACED: {WORLD_SIZE: size}})
     for sentence in _limitations(found):
         archive.limited(sentence)
@@ -134,8 +133,9 @@ def _limitations(found: Mapping[str, Told]) -> list[str]:
 def _happened(path: Path, found: Mapping[str, Told]) -> list[str]:
     gone = missing(found)
     happened = [f"ranks {', '.join(map(str, gone))} left no trace"] if gone else []
+    read = open_archive(path)
     for host in found:
-        outcome = open_archive(path).host(host).outcome()
+        outcome = read.host(host).outcome()
         if outcome is None:
             why = "killed, os._exit, or a full disk"
             happened.append(f"{host}: its process ended without a word ({why}): its trace ends there")

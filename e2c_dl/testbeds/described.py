@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from e2c_dl import units
@@ -35,17 +35,27 @@ def facts(scenario: Scenario, backend: Backend, plan: ComputePlan) -> dict[str, 
 def host_facts(scenario: Scenario, accesses: Sequence[Access]) -> tuple[dict[str, Any], ...]:
     """Who takes part, for run.json."""
     by_name = {access.name: access for access in accesses}
+    return hosts(
+        scenario,
+        lambda name: {"address": by_name[name].address, "data_address": by_name[name].data_address},
+    )
+
+
+def hosts(scenario: Scenario, more: Callable[[str], Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Every host as the scenario has it, with ``more`` of it by its name, for run.json."""
     return tuple(
-        {
-            "name": host.name,
-            "layer": host.layer,
-            "rank": host.rank,
-            "role": host.role,
-            "address": by_name[host.name].address,
-            "data_address": by_name[host.name].data_address,
-        }
+        {"name": host.name, "layer": host.layer, "rank": host.rank, "role": host.role, **more(host.name)}
         for host in scenario.topology.hosts
     )
+
+
+def versions(of: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Package -> version, ``of`` several who say it; where they differ, all of theirs."""
+    found: dict[str, list[str]] = {}
+    for its in of:
+        for package, version in its.items():
+            found.setdefault(package, []).append(version)
+    return {package: ", ".join(dict.fromkeys(each)) for package, each in found.items()}
 
 
 def grouped(said: Iterable[tuple[str, str]]) -> tuple[str, ...]:

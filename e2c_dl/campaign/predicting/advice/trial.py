@@ -33,6 +33,7 @@ from e2c_dl.worlds.allotment import allotted
 from e2c_dl.worlds.virtual import SimulatedIteration, Sink, simulate
 
 if TYPE_CHECKING:
+    from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
     from e2c_dl.strategies.base import Compute, Strategy
 
 _DRAWN = sorted(GRADIENT | {Phase.DATA})
@@ -76,11 +77,10 @@ def trained_by(training: Training, candidate: Candidate, total_samples: int) -> 
 def _tried(ground: Ground, scenario: Scenario, scratch: Path, candidate: Candidate, seed: int) -> Tried:
     training = trained_by(scenario.training, candidate, ground.total_samples)
     training = replace(training, seed=training.seed + seed)
-    strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
     learning = Learning(training, ground.total_samples) if ground.real else None
     account = Account(len(training.batch_sizes))
     if ground.measured is not None:
-        _measured(ground, training, strategy, account, learning, seed)
+        _measured(ground.measured, training, account, learning, seed)
     else:
         designed(scenario, scratch, training, account, learning)
     names = [host.name for host in scenario.topology.ranks]
@@ -92,21 +92,21 @@ def _tried(ground: Ground, scenario: Scenario, scratch: Path, candidate: Candida
     )  # fmt: skip
 
 
-def _measured(
-    ground: Ground, training: Training, strategy: partial[Strategy], account: Account, learning: Learning | None,
-    lap: int,
-) -> None:  # fmt: skip
+def _measured(world: MeasuredWorld, training: Training, account: Account, learning: Learning | None, lap: int) -> None:
     """Simulate with the times that were measured."""
-    if ground.measured is None:
-        return
-    world = replace(
-        ground.measured, strategy=strategy, wrapping=training.wrapping, allotment=partial(allotted, training),
+    asked = replace(
+        world, strategy=_made(training), wrapping=training.wrapping, allotment=partial(allotted, training),
         evaluate_every=0, seed=training.seed,
     )  # fmt: skip
-    world.simulate(
+    asked.simulate(
         account, lap=lap, computes=learning.computes if learning else None,
         on_progress=learning.ended if learning else None,
     )  # fmt: skip
+
+
+def _made(training: Training) -> partial[Strategy]:
+    """What makes the strategy that ``training`` is by."""
+    return partial(strategies.load(training.strategy), **training.strategy_settings)
 
 
 class Learner(Protocol):
@@ -129,7 +129,7 @@ def designed(
     changes = RunChanges(asked, scratch)
     models = inputs.host_models(asked, read_profile(scenario.path / PROFILE, asked))
     simulate(
-        partial(strategies.load(training.strategy), **training.strategy_settings),
+        _made(training),
         hosts=changes.hosts([replace(model, noise=noise) for model in models]), links=changes.links(),
         bottlenecks=changes.bottlenecks, unsteady=changes.unsteady, on_iteration=changes.on_iteration, sink=sink,
         iterations=training.iterations, seed=training.seed, checked=False,
