@@ -7,5 +7,4 @@
     trial.py          one system in one environment with one seed, simulated with real gradients: a Ran
     campaign.py       which trials there are, those done before, and the rest over processes or a cluster
     tables.py, figures.py    what came of them
-    live.py           a few of them on this machine's namespaces, beside torch DDP
 """

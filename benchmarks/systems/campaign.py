@@ -26,7 +26,7 @@ from benchmarks.systems.trial import Asked, Ran, experiment_files, ran
 from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
 from e2c_dl.codec import convert
 
-CODE = ("e2c_dl/strategies", "e2c_dl/worlds", "experiments/dlion-micro-clouds/code", "benchmarks/systems/trial.py")
+CODE = ("e2c_dl/strategies", "e2c_dl/worlds", "benchmarks/systems/trial.py")
 TOOK_S = 15.0  # of a trial that nobody has made yet: a guess
 
 PARTS: Mapping[str, tuple[environments.Environment, ...]] = {
@@ -55,6 +55,7 @@ class Done:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._code = rooms.hashes(CODE)
+        self._files = experiment_files()
         self.of_other_code = 0
         self.trials: dict[Asked, Ran] = {}
         text = file.read_text(encoding="utf-8") if file.exists() else ""
@@ -81,9 +82,9 @@ class Done:
             content: dict[str, Any] = json.loads(line)
         except ValueError:  # the last one, where a campaign was killed
             return
-        code, came = content.pop("code"), convert(content, Ran, str(self._file), remedy="remove the file")
-        if came.asked.environment in environments.ALL and code == self._key(came.asked):
-            self.trials[came.asked] = came
+        code, asked = content.pop("code"), convert(content["asked"], Asked, str(self._file), remedy="remove the file")
+        if asked.environment in environments.ALL and code == self._key(asked):  # else its fields may be others, too
+            self.trials[asked] = convert(content, Ran, str(self._file), remedy="remove the file")
         else:
             self.of_other_code += 1
 
@@ -91,7 +92,8 @@ class Done:
         """Name of all that decides what comes of ``asked``."""
         system = {each.name: each for each in table.systems()}.get(asked.system)
         environment = environments.ALL[asked.environment]
-        values = (sorted(self._code.items()), repr(system), repr(environment))
+        files = sorted({**self._files, **environment.files()}.items())
+        values = (sorted(self._code.items()), files, repr(system), environment.within_s)
         return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from statistics import fmean
 
 import yaml
 
 LAYERS = ("cloud", "fog", "edge")
+WORKERS = 2  # in each
 LAN_MBPS = 600.0
 CORES = 0.16  # of one of this machine, that a host of factor 1 gets; as in the experiment
 CHANGES_S = 20  # dynamic: after so long the layers change places
@@ -43,6 +45,14 @@ class Environment:
         if self.between_mbps is not None and src != dst:
             return self.between_mbps
         return min(self.rates.get(_role(layer, phase), LAN_MBPS) for layer in (src, dst))
+
+    def mean_rate(self, src: str, dst: str) -> float:
+        """Mbit/s of such a link, over all phases."""
+        return fmean(self.rate(src, dst, phase) for phase in range(len(LAYERS) if self.changing else 1))
+
+    def files(self) -> dict[str, bytes]:
+        """The two files of the scenario that say it, by name."""
+        return {"network.yaml": self.network().encode(), "emulation.yaml": self.emulation().encode()}
 
     def network(self) -> str:
         """network.yaml."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import combinations
 from statistics import fmean, median
 
@@ -42,6 +43,11 @@ class Results:
             for cell in self._cells.values() for each in cell if each.problem
         ]  # fmt: skip
 
+    def tried(self) -> list[table.System]:
+        """All that were tried, whatever came of it."""
+        names = {system for system, _ in self._cells}
+        return [each for each in table.systems() if each.name in names]
+
     def systems(self, environment: str, *, parts: bool = False) -> list[str]:
         """Those that were tried there, as the table of systems has them."""
         rows = [each for each in table.systems() if parts or not each.part_of]
@@ -64,9 +70,10 @@ def evidence(results: Results, chosen: Sequence[environments.Environment]) -> st
     """How ranks spent their time: what the traces say of why one system is faster than another."""
     lines = [
         "Of the traces: share of the time in which a rank computes, least and most of all ranks; iterations of the "
-        "slowest and fastest rank; Mbit/s of the busiest link; mean staleness of updates that are applied late.",
+        "slowest and fastest rank; the fullest link, and how much of it was full; mean staleness of updates that are "
+        "applied late.",
         "",
-        "| environment | system | computing | iterations | busiest link | staleness |",
+        "| environment | system | computing | iterations | fullest link | staleness |",
         "|---|---|---|---|---|---|",
     ]
     tried = [(each.name, name) for each in chosen for name in _named(results, [each])]
@@ -91,10 +98,28 @@ def apart(results: Results, chosen: Sequence[environments.Environment]) -> str:
     return f"Pairs of systems whose times do not overlap over seeds: {', '.join(said)}."
 
 
-def settings() -> str:
-    """The systems with their settings, those that scenarios would say."""
+def settings(results: Results) -> str:
+    """The systems that were tried, with their settings, those that scenarios would say."""
     lines = ["| system | settings |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {each.name} | {each.described()} |" for each in table.systems())])
+    return "\n".join([*lines, *(f"| {each.name} | {each.described()} |" for each in results.tried())])
+
+
+def recorded(came: Ran) -> dict[str, object]:
+    """What of a trial these tables are made from."""
+    link, share = fullest(came)
+    values = {key: value for key, value in asdict(came).items() if key not in ("curve", "links")}
+    return {**values, "fullest_link": link, "filled": round(share, 3)}
+
+
+def fullest(came: Ran) -> tuple[str, float]:
+    """The link that carried most of what it can, and how much of it: payload over its rate, in the mean."""
+    environment = environments.ALL[came.asked.environment]
+    layers = [layer for layer in environments.LAYERS for _ in range(environments.WORKERS)]
+    filled = {
+        link: mbps / environment.mean_rate(*(layers[int(rank)] for rank in link.split()))
+        for link, mbps in came.links.items()
+    }
+    return max(filled.items(), key=lambda item: item[1], default=("", 0.0))
 
 
 def seconds(value: float | None) -> str:
@@ -121,7 +146,7 @@ def _cell(trials: Sequence[Ran]) -> str:
 def _spent(trials: Sequence[Ran]) -> str:
     one = trials[0]  # the first seed's: a trace is of one run
     computing = f"{min(one.computing):.0%} - {max(one.computing):.0%}"
-    link, rate = max(one.links.items(), key=lambda item: item[1], default=("", 0.0))
+    link, share = fullest(one)
     stale = "" if one.staleness is None else f"{one.staleness:.2g}"
     iterations = f"{min(one.iterations)} - {max(one.iterations)}"
-    return f"{computing} | {iterations} | {link.replace(' ', ' -> ')}: {rate:.3g} | {stale}"
+    return f"{computing} | {iterations} | {link.replace(' ', ' -> ')}: {share:.0%} | {stale}"

@@ -20,15 +20,14 @@ import numpy as np
 
 from benchmarks.systems import environments, table
 from e2c_dl.campaign.predicting.advice.ground import Ground
-from e2c_dl.campaign.predicting.advice.learning import computes
-from e2c_dl.campaign.predicting.advice.trial import designed
+from e2c_dl.campaign.predicting.advice.learning import ModelBeside
+from e2c_dl.campaign.predicting.advice.trial import Account, designed
 from e2c_dl.errors import E2cDlError
 from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.model import Training
 from e2c_dl.scenario.training import iterations_of
 from e2c_dl.scenario.workflow import PROFILE
-from e2c_dl.trace.model import GRADIENT, SPAN, Phase
-from e2c_dl.worlds.trained import trained_model
+from e2c_dl.trace.model import SPAN, Phase
 from e2c_dl.worlds.virtual import SimulatedIteration
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments" / "dlion-micro-clouds"
@@ -55,9 +54,8 @@ class Ran:
     asked: Asked
     curve: Sequence[tuple[float, float]] = ()  # (seconds, accuracy)
     reached_s: float | None = None  # when the accuracy was first TARGET
-    accuracy: float = float("nan")  # after AFTER_S
+    accuracy: float = float("nan")  # after AFTER_S: of the last evaluation within a second of it
     bytes_to_target: int | None = None  # sent by all ranks until then
-    bytes_after: int = 0  # sent until AFTER_S
     iterations: Sequence[int] = ()  # by rank
     computing: Sequence[float] = ()  # by rank: share of the time in which it computed gradients
     staleness: float | None = None  # mean, of the updates that were applied late
@@ -74,8 +72,7 @@ def ran(files: Mapping[str, bytes], asked: Asked) -> Ran:
     """What comes of ``asked``; ``files``: those of the experiment."""
     began = time.process_time()
     environment, system = environments.ALL[asked.environment], table.system(asked.system)
-    rendered = {"network.yaml": environment.network().encode(), "emulation.yaml": environment.emulation().encode()}
-    ground = Ground(name="systems", files={**files, **rendered}, total_samples=0, real=True)
+    ground = Ground(name="systems", files={**files, **environment.files()}, total_samples=0, real=True)
     with ground.unpacked() as (scenario, scratch):
         training = trained_by(scenario.training, system, environment, asked.seed)
         watched, spans = Watched(training, environment.within_s), Spans(len(training.batch_sizes))
@@ -106,13 +103,12 @@ def trained_by(training: Training, system: table.System, environment: environmen
     return replace(chosen, iterations=iterations_of(chosen))
 
 
-class Watched:
+class Watched(ModelBeside):
     """Mathematics of the ranks, and the accuracy of their model over time."""
 
     def __init__(self, training: Training, within_s: float) -> None:
-        self.computes = computes(training)
-        self._beside = computes(training, ranks=1)[0]
-        self._model, self._within_s = trained_model(training), within_s
+        super().__init__(training)
+        self._within_s = within_s
         self._curve: list[tuple[float, float]] = []
         self._iterations = [0] * len(training.batch_sizes)
 
@@ -122,8 +118,7 @@ class Watched:
         self._iterations[iteration.rank] = iteration.iteration + 1
         if self._curve and at_s < self._curve[-1][0] + EVALUATE_EVERY_S:
             return
-        self._beside.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
-        self._curve.append((at_s, self._beside.evaluate().accuracy))
+        self._curve.append((at_s, self.evaluate().accuracy))
         over = at_s >= self._within_s or sum(self._iterations) >= MOST_GRADIENTS
         if over or (at_s >= AFTER_S and self._reached_s is not None):
             raise Ended
@@ -141,43 +136,40 @@ class Watched:
         )  # fmt: skip
 
 
-class Spans:
-    """A sink that keeps of each rank's spans what is asked: what was sent when, computing, and how late updates are."""
+class Spans(Account):
+    """An account that keeps when what was sent, too, and how late updates are, of a run that may be cut off."""
 
     def __init__(self, size: int) -> None:
-        self.sent: list[tuple[int, int, int, int]] = []  # (rank, dst, nbytes, end_ns)
-        self.computed_ns = [0] * size
+        super().__init__(size)
         self.staleness: list[int] = []
-        self.last_ns = 0
-
-    def open(self, hosts: Sequence[tuple[str, str]]) -> None:
-        """Does nothing."""
+        self._sent: list[tuple[int, int]] = []  # (nbytes, end_ns)
+        self._last_ns = 0
 
     def write(self, rank: int, records: bytes) -> None:
+        super().write(rank, records)
         spans = np.frombuffer(records, dtype=SPAN)
-        sent = spans[spans["phase"] == Phase.SEND]
-        for dst, nbytes, end_ns in sent[["dst", "nbytes", "end_ns"]].tolist():
-            self.sent.append((rank, dst, nbytes, end_ns))
-        computed = spans[np.isin(spans["phase"], sorted(GRADIENT | {Phase.DATA}))]
-        self.computed_ns[rank] += int((computed["end_ns"] - computed["start_ns"]).sum())
+        self._sent += spans[spans["phase"] == Phase.SEND][["nbytes", "end_ns"]].tolist()
         self.staleness += spans["staleness"][(spans["phase"] == Phase.REDUCE) & (spans["src"] >= 0)].tolist()
-        self.last_ns = max(self.last_ns, int(spans["end_ns"].max(initial=0)))
+        self._last_ns = max(self._last_ns, int(spans["end_ns"].max(initial=0)))
+
+    @property
+    def run_s(self) -> float:
+        """Until the last span that there is: a rank that is cut off never says that its training has ended."""
+        return max(self._last_ns / 1e9, 1e-9)
 
     def sent_by(self, at_s: float) -> int:
         """Bytes that had left all ranks by then."""
-        return sum(nbytes for _, _, nbytes, end_ns in self.sent if end_ns <= at_s * 1e9)
+        return sum(nbytes for nbytes, end_ns in self._sent if end_ns <= at_s * 1e9)
 
 
 def _told(came: Ran, spans: Spans) -> Ran:
-    seconds = max(spans.last_ns / 1e9, 1e-9)
-    by_link: dict[str, int] = {}
-    for rank, dst, nbytes, _ in spans.sent:
-        by_link[f"{rank} {dst}"] = by_link.get(f"{rank} {dst}", 0) + nbytes
     return replace(
         came,
         bytes_to_target=None if came.reached_s is None else spans.sent_by(came.reached_s),
-        bytes_after=spans.sent_by(AFTER_S),
-        computing=tuple(round(each / 1e9 / seconds, 3) for each in spans.computed_ns),
+        computing=tuple(round(each, 3) for each in spans.busy),
         staleness=float(np.mean(spans.staleness)) if spans.staleness else None,
-        links={link: round(nbytes * 8e-6 / seconds, 2) for link, nbytes in sorted(by_link.items())},
-    )  # fmt: skip
+        links={
+            f"{src} {dst}": round(nbytes * 8e-6 / spans.run_s, 2)
+            for (src, dst), nbytes in sorted(spans.sent_bytes.items())
+        },
+    )

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.systems import campaign, environments, table
-from benchmarks.systems.__main__ import missed
+from benchmarks.systems.__main__ import missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
-from benchmarks.systems.tables import Results, comparison, told_apart
+from benchmarks.systems.environments import DLION
+from benchmarks.systems.tables import Results, comparison, fullest, recorded, told_apart
 from benchmarks.systems.trial import EXPERIMENT, Asked, Ran, experiment_files
 from e2c_dl.campaign.predicting.advice.ground import Ground
 from e2c_dl.scenario.load import load
 
 
 def of(environment: environments.Environment) -> Ground:
-    rendered = {"network.yaml": environment.network().encode(), "emulation.yaml": environment.emulation().encode()}
-    return Ground(name="systems", files={**experiment_files(), **rendered}, total_samples=0, real=True)
+    files = {**experiment_files(), **environment.files()}
+    return Ground(name="systems", files=files, total_samples=0, real=True)
 
 
 def came(system: str, reached_s: float | None, seed: int = 1, environment: str = "compute") -> Ran:
@@ -86,6 +87,22 @@ def test_what_other_code_made_does_not_count(tmp_path: Path, monkeypatch: pytest
     assert (len(Done(file).trials), Done(file).of_other_code) == (0, 1)
 
 
+def test_what_other_settings_made_does_not_count_whatever_its_fields(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "trials.jsonl"
+    Done(file).keep(came("AD-PSGD", 20.0))
+    file.write_text(file.read_text().replace('"curve"', '"of_an_older_version"'))
+    monkeypatch.setattr(environments, "CORES", 0.5)
+    assert (len(Done(file).trials), Done(file).of_other_code) == (0, 1)
+    monkeypatch.undo()
+    file.unlink()
+    Done(file).keep(came("AD-PSGD", 20.0))
+    changed = {**experiment_files(), "profile.json": b"{}"}
+    monkeypatch.setattr(campaign, "experiment_files", lambda: changed)
+    assert (len(Done(file).trials), Done(file).of_other_code) == (0, 1)
+
+
 def test_parts_of_a_system_are_tried_apart() -> None:
     own = {each.name for each in table.systems() if each.part_of}
     assert {asked.system for asked in asked_for(["parts"], 1)} == own
@@ -106,6 +123,34 @@ def test_systems_are_told_apart_by_ranges_that_do_not_overlap() -> None:
     assert told_apart(Results([*fast, *apart]), "compute") == 1.0
     assert told_apart(Results([*fast, *alike]), "compute") == 0.0
     assert told_apart(Results(fast[:1]), "compute") is None
+
+
+def test_the_fullest_link_is_the_one_that_carries_most_of_what_it_can() -> None:
+    ran = replace(came("AD-PSGD", 20.0, environment="network"), links={"0 1": 16.0, "4 5": 8.0})
+    assert fullest(ran) == ("4 5", 0.4)  # 50 and 20 Mbit/s
+    assert fullest(replace(ran, asked=replace(ran.asked, environment="dynamic")))[1] == pytest.approx(16 / 35)
+    assert recorded(ran)["fullest_link"] == "4 5"
+
+
+def test_tables_have_what_was_tried_alone() -> None:
+    text = page(Results([came("AD-PSGD", 20.0, environment=name) for name in ("homogeneous", "compute")]))
+    assert "| system | homogeneous | compute |\n" in text
+    assert "Data centres" not in text
+    assert "all-reduce" not in text
+
+
+def test_what_was_not_compared_is_missed_and_so_is_a_target_that_nobody_reached() -> None:
+    everybody = ("DLion", "full exchange", "Ako", "Gaia", "Hop")
+
+    def found(**times: float | None) -> list[str]:
+        reached = {**dict.fromkeys(everybody, 50.0), "DLion": 20.0, **times}
+        return missed(Results([came(name, at_s, 1, env.name) for name, at_s in reached.items() for env in DLION]))
+
+    assert found() == []
+    assert found(Ako=19.0)[0] == "homogeneous: DLion 20 s, Ako 19 s"
+    assert len(found(DLion=None, **dict.fromkeys(everybody[1:]))) == 4 * len(DLION)
+    alone = missed(Results([came("DLion", 20.0, 1, environment.name) for environment in DLION]))
+    assert alone[0] == "homogeneous: DLion and full exchange were not both tried"
 
 
 def test_without_its_subject_the_bar_is_missed() -> None:

@@ -39,14 +39,26 @@ class Learned:
         return next((at_s for at_s, reached in self.curve if reached <= loss), None)
 
 
-class Learning:
+class ModelBeside:
     """The mathematics of one trial's ranks, and a model beside them in which theirs are evaluated."""
 
-    def __init__(self, training: Training, total_samples: int) -> None:
+    def __init__(self, training: Training) -> None:
         self.computes: Sequence[Compute] = computes(training)
         self._beside = computes(training, ranks=1)[0]
-        self._batches = training.batch_sizes
         self._model = trained_model(training)
+
+    def evaluate(self) -> Evaluation:
+        """The model that the strategy trains, as it is now."""
+        self._beside.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
+        return self._beside.evaluate()
+
+
+class Learning(ModelBeside):
+    """The loss over one trial."""
+
+    def __init__(self, training: Training, total_samples: int) -> None:
+        super().__init__(training)
+        self._batches = training.batch_sizes
         self._every = max(1, total_samples // EVALUATIONS)
         self._samples = 0
         self._at_s = 0.0
@@ -57,17 +69,16 @@ class Learning:
         before, self._at_s = self._samples // self._every, iteration.at_ns / 1e9
         self._samples += self._batches[iteration.rank]
         if self._samples // self._every > before:
-            self._evaluate()
+            self._note()
 
     def concluded(self) -> Learned:
         """What was learned, at the end."""
-        accuracy = self._evaluate().accuracy
+        accuracy = self._note().accuracy
         own = tuple(compute.evaluate().accuracy for compute in self.computes)
         return Learned(curve=tuple(self._curve), accuracy=accuracy, by_host=own)
 
-    def _evaluate(self) -> Evaluation:
-        self._beside.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
-        evaluation = self._beside.evaluate()
+    def _note(self) -> Evaluation:
+        evaluation = self.evaluate()
         self._curve.append((self._at_s, evaluation.loss if np.isfinite(evaluation.loss) else np.inf))
         return evaluation
 
