@@ -8,20 +8,15 @@ are in one lane, so they take turns.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from own_network import own_network
 
 from e2c_dl.testbeds import registry
-
-_CLONE_NEWNET = 0x40000000
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,23 +36,6 @@ def own_place(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.node.get_closest_marker("machine_network"):
             yield
         else:
-            with _own_network():
+            with own_network():
                 yield
     os.rmdir(state)  # an error if a run is left in it
-
-
-@contextmanager
-def _own_network() -> Iterator[None]:
-    """While in it, this thread, and all that it starts, is in a network namespace that has a loopback device only."""
-    with open("/proc/thread-self/ns/net", "rb") as before:
-        _checked(_LIBC.unshare(_CLONE_NEWNET), "unshare")
-        try:
-            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-            yield
-        finally:
-            _checked(_LIBC.setns(before.fileno(), _CLONE_NEWNET), "setns")
-
-
-def _checked(status: int, call: str) -> None:
-    if status:
-        raise OSError(ctypes.get_errno(), call)

@@ -21,7 +21,7 @@ NUMBERS = (1, 2, 4, 5, 8, 15, 16, 18, 20, 30, 36, 40, 48)
 
 @pytest.fixture(scope="module")
 def results() -> Mapping[int, Mapping[str, Any]]:
-    found = side_by_side([drawn(SEED, number) for number in NUMBERS], lanes=2)
+    found = side_by_side([drawn(SEED, number) for number in NUMBERS], lanes=1)  # other tests are beside it
     return {one["number"]: one for one in found}
 
 

@@ -30,7 +30,7 @@ from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.this_machine.system_path import SYSTEM_PATH, with_system
 
 NAMESPACES = ("unshare", "--user", "--map-current-user", "--keep-caps", "--net")
-_ENTERED = "E2CDL_ENTERED"
+ENTERED = "E2CDL_ENTERED"
 _CLONE_NEWNET = 0x40000000  # of linux/sched.h
 _NEEDED_CAPABILITIES = 1 << 12 | 1 << 21  # CAP_NET_ADMIN, CAP_SYS_ADMIN
 _TIMEOUT_S = 10.0
@@ -75,7 +75,7 @@ def enter() -> None:
         _own_network()
     if rights() or problem() is not None:
         return
-    if _ENTERED in os.environ:
+    if ENTERED in os.environ:
         raise TestbedError(
             f"{sys.executable}: has no capabilities inside a user namespace; "
             "use an interpreter without file capabilities (getcap), or run as root"
@@ -83,19 +83,19 @@ def enter() -> None:
     again = [sys.executable, *sys.orig_argv[1:]]  # orig_argv: -m, -c and the interpreter's own options too
     sys.stdout.flush()  # what is buffered would be lost with this program's memory
     sys.stderr.flush()
-    environ = {**os.environ, _ENTERED: "1", "PATH": with_system(os.environ.get("PATH"))}
+    environ = {**os.environ, ENTERED: "1", "PATH": with_system(os.environ.get("PATH"))}
     os.execvpe(NAMESPACES[0], [*NAMESPACES, "--", *again], environ)
 
 
 def entered() -> bool:
     """Whether this process's network is one of its own."""
-    return _ENTERED in os.environ
+    return ENTERED in os.environ
 
 
 def _own_network() -> None:
     if ctypes.CDLL(None).unshare(_CLONE_NEWNET):
         return  # hosts cannot be made either, which they say better
-    os.environ[_ENTERED] = "1"
+    os.environ[ENTERED] = "1"
     subprocess.run(["ip", "link", "set", "lo", "up"], env={"PATH": SYSTEM_PATH}, check=False)
 
 
