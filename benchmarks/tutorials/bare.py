@@ -88,7 +88,8 @@ def run(folder: Path, *argv: str, network: bool) -> subprocess.CompletedProcess[
 def _of_pip() -> Sequence[str]:
     """Folders of this machine where pip is configured to look for packages."""
     told = _said("pip", "config", "list") + "\n".join(v for k, v in os.environ.items() if k.startswith("PIP_"))
-    return sorted({name for name in _LOCAL.findall(told) if Path(name).is_dir()})
+    found = {Path(name) for name in _LOCAL.findall(told) if Path(name).is_dir()}
+    return sorted({str(path.parent if path.name == "simple" else path) for path in found})  # an index's files: beside
 
 
 def _said(*argv: str) -> str:
