@@ -151,7 +151,8 @@ def verify(archive: Path, seal: bool, as_json: bool) -> None:
 @click.argument("where", nargs=-1, required=True, metavar="RUN|DIR...")
 @click.option("--archive", type=PATH, help="Where it is, or where to make it [default: RUN's own; DIR itself].")
 @click.option("--scenario", type=PATH, help="Of traces: the scenario that designed the network, to compare with.")
-def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None) -> None:
+@as_json("Print the report as JSON, nothing else.")
+def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None, as_json: bool) -> None:
     """Make, or finish, the archive of a run that has none.
 
     RUN: collect what hosts still hold of a run whose controller was killed, or whose archive had no room, or was moved
@@ -170,11 +171,12 @@ def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None)
     folders = [Path(each) for each in where]
     if any(left.is_trace(folder) for folder in folders):
         target = _traced_target(folders, archive)
-        print_archive(traced.collected(folders, target, scenario))
+        print_archive(traced.collected(folders, target, scenario), as_json)
         return
     if len(where) == 2 and scenario is None:
         target = archive or Path(where[0].rstrip("/") + "-archive")  # its slash would put it inside
-        print_report(target, collect_plain(folders[0], folders[1], target))
+        collect_plain(folders[0], folders[1], target)
+        print_archive(target, as_json)
         return
     if len(where) > 1 or not is_run_id(where[0]):
         wrong = where[1] if len(where) > 1 else where[0]
@@ -185,7 +187,7 @@ def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None)
     from e2c_dl.campaign import finish
     from e2c_dl.cli.telling.console import open_console
 
-    print_archive(finish.finish(where[0], open_console(), absolute(archive)))
+    print_archive(finish.finish(where[0], open_console(quiet=as_json), absolute(archive)), as_json)
 
 
 def _traced_target(folders: Sequence[Path], archive: Path | None) -> Path:
@@ -194,17 +196,41 @@ def _traced_target(folders: Sequence[Path], archive: Path | None) -> Path:
     return archive or folders[0]
 
 
-def print_archive(archive: Path) -> None:
+def print_archive(archive: Path, as_json: bool = False) -> None:
     """The summary of ``archive``, or why there is none."""
     from e2c_dl.archive import layout
     from e2c_dl.archive.read import open_archive
 
+    if as_json:
+        print_json(archive)
+        return
     if (archive / layout.REPORT_JSON).is_file():
         print_report(archive)
         return
     limitations = open_archive(archive).run.limitations
     why = [sentence for sentence in limitations if sentence.startswith("there is no report")]
     click.echo(f"{archive}: finished; {why[0] if why else 'there was nothing to report on'}")
+
+
+def print_json(archive: Path) -> None:
+    """The report of ``archive`` on standard output, with the archive's place; its report null, if it has none."""
+    from e2c_dl.archive import layout
+    from e2c_dl.archive.read import open_archive
+    from e2c_dl.diagnosis.diagnose import read_report
+
+    said: dict[str, object] = {"report": None, "fetched": fetched(archive)[0]}
+    if (archive / layout.REPORT_JSON).is_file():
+        said = json.loads(read_report(open_archive(archive)).to_json())
+    click.echo(json.dumps(said | {"archive": str(archive)}, indent=1))
+
+
+def fetched(archive: Path) -> tuple[str | None, int]:
+    """(where the workflow's files are, None without any; how many files)."""
+    from e2c_dl.archive import layout
+
+    folder = archive / layout.FETCHED
+    files = sum(1 for each in folder.rglob("*") if each.is_file())
+    return (str(folder) if files else None), files
 
 
 def print_report(archive: Path, found: Report | None = None) -> None:

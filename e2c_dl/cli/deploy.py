@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -118,24 +117,13 @@ def attach(run: str, as_json: bool) -> None:
 
 def tell(path: Path, as_json: bool) -> None:
     """What a run's archive says, on standard output: as JSON, or for people."""
-    if not (path / layout.REPORT_JSON).is_file():  # a program of the user's that nobody traced
-        fetched = sum(1 for each in (path / layout.FETCHED).rglob("*") if each.is_file())
-        where = str(path / layout.FETCHED) if fetched else None
-        if as_json:
-            click.echo(json.dumps({"archive": str(path), "report": None, "fetched": where}, indent=1))
-        else:
-            click.echo(f"{path}: the run is kept; no report, as nothing was traced")
-            click.echo(
-                f"{count(fetched, 'file')} that the workflow fetched: {where}" if where else "nothing was fetched"
-            )
-        return
+    from e2c_dl.cli import archives  # here: --help need not load what draws
+
     if as_json:
-        from e2c_dl.archive.read import open_archive
-        from e2c_dl.diagnosis.diagnose import read_report
-
-        report = json.loads(read_report(open_archive(path)).to_json())
-        click.echo(json.dumps(report | {"archive": str(path)}, indent=1))
-        return
-    from e2c_dl.cli.archives import print_report  # here: --help need not load what draws
-
-    print_report(path)
+        archives.print_json(path)
+    elif (path / layout.REPORT_JSON).is_file():
+        archives.print_report(path)
+    else:  # a program of the user's that nobody traced
+        where, files = archives.fetched(path)
+        click.echo(f"{path}: the run is kept; no report, as nothing was traced")
+        click.echo(f"{count(files, 'file')} that the workflow fetched: {where}" if where else "nothing was fetched")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
+from e2c_dl.cli import options
 from e2c_dl.cli.telling.progress import told
 
 
@@ -16,7 +19,8 @@ def image() -> None:
 @click.option("--from", "base", metavar="BASE", help="A Debian or Ubuntu image [default: of this machine's version].")
 @click.option("--from-debootstrap", "by_debootstrap", is_flag=True, help="Make the base here: no registry is needed.")
 @click.option("--tag", metavar="NAME", help="What to call it [default: the name that deploy looks for].")
-def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
+@options.as_json("Print as JSON: name, size_bytes.")
+def build(base: str | None, by_debootstrap: bool, tag: str | None, as_json: bool) -> None:
     """Build the image. With --from-debootstrap (as root) that takes about 2 minutes."""
     from e2c_dl.errors import InputError
     from e2c_dl.testbeds.docker import debootstrap
@@ -32,27 +36,43 @@ def build(base: str | None, by_debootstrap: bool, tag: str | None) -> None:
         made = building.build(
             building.checked_name(base or building.default_base()), name, tell, download=not by_debootstrap
         )
+    if as_json:
+        click.echo(json.dumps({"name": made.name, "size_bytes": made.size_bytes}, indent=1))
+        return
     click.echo(f"{made.name}: {made.size_bytes / 1e6:.0f} MB; `e2c-dl doctor --on docker` says whether it works here")
 
 
 @image.command("list")  # by name: a function called list would hide Python's
-def list_images() -> None:
+@options.as_json("Print them as JSON: name, size_bytes, what.")
+def list_images(as_json: bool) -> None:
     """List the images that were built here, and which of them is the current one."""
     from e2c_dl.testbeds.docker.image import BASE_REPOSITORY, images
 
-    found = images()
-    for each in found:
+    found = []
+    for each in images():
         base = each.name.startswith(f"{BASE_REPOSITORY}:")
-        what = "base" if base else "of another version" if each.stale else "current"
-        click.echo(f"{each.name:<34} {each.size_bytes / 1e6:6.0f} MB  {what}")
+        found.append(
+            (each.name, each.size_bytes, "base" if base else "of another version" if each.stale else "current")
+        )
+    if as_json:
+        keys = ("name", "size_bytes", "what")
+        click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in found], indent=1))
+        return
+    for name, size_bytes, what in found:
+        click.echo(f"{name:<34} {size_bytes / 1e6:6.0f} MB  {what}")
     if not found:
         click.echo("none; `e2c-dl image build` makes it")
 
 
 @image.command()
-def remove() -> None:
+@options.as_json("Print what was removed as JSON: a list of names.")
+def remove(as_json: bool) -> None:
     """Remove every image that was built here, of other versions too."""
     from e2c_dl.testbeds.docker.image import remove as remove_all
 
-    for name in remove_all():
+    removed = remove_all()
+    if as_json:
+        click.echo(json.dumps(removed, indent=1))
+        return
+    for name in removed:
         click.echo(f"{name}: removed")

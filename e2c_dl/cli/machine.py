@@ -58,7 +58,8 @@ def _print_probes(found: tuple[Probe, ...], stops: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("run", required=False)
 @click.option("--discard", is_flag=True, help="Collect nothing first: what hosts traced is lost.")
-def destroy(run: str | None, discard: bool) -> None:
+@options.as_json("Print as JSON: removed (run, told), failed (run, why), left_up (run, scenario, why).")
+def destroy(run: str | None, discard: bool, as_json: bool) -> None:
     """Remove what crashed runs left, on this machine and on the hosts they used, and only that.
 
     Without RUN: every run whose `e2c-dl` is gone, but for those that `deploy --keep` left up. With RUN: that one, even
@@ -74,7 +75,8 @@ def destroy(run: str | None, discard: bool) -> None:
     known = dict.fromkeys([*(each.id for each in registry.runs()), *registry.broken(), *dead])
     if run is not None and run not in known:
         raise InputError(f"{run}: no such run on this machine; known: {', '.join(known) or 'none'}")
-    failures: list[E2cDlError] = []
+    removed: list[dict[str, object]] = []
+    failures: dict[str, E2cDlError] = {}
     console = open_console(quiet=True)
     for run_id in dead if run is None else (run,):
         try:
@@ -83,18 +85,35 @@ def destroy(run: str | None, discard: bool) -> None:
             raise
         except E2cDlError as error:  # a host that is off must not keep the other runs from being removed
             click.echo(f"{run_id}: {error}", err=True)
-            failures.append(error)
+            failures[run_id] = error
             continue
-        click.echo("\n  ".join([f"{run_id}: removed", *lines]))
-    if run is None and not dead:
-        click.echo("no crashed run left anything")
-    for left in registry.runs():  # asked anew: some are gone by now
-        if left.kept or registry.live_controller(left.directory) is not None:
-            why = "was kept" if left.kept else "is still going on"
-            click.echo(f"{left.id}: {left.scenario} {why}, left alone; `e2c-dl destroy {left.id}` ends it")
+        removed.append({"run": run_id, "told": list(lines)})
+        if not as_json:
+            click.echo("\n  ".join([f"{run_id}: removed", *lines]))
+    if as_json:
+        failed = [{"run": run_id, "why": str(error)} for run_id, error in failures.items()]
+        click.echo(json.dumps({"removed": removed, "failed": failed, "left_up": _left_up()}, indent=1))
+    else:
+        if run is None and not dead:
+            click.echo("no crashed run left anything")
+        for left in _left_up():
+            click.echo(
+                f"{left['run']}: {left['scenario']} {left['why']}, left alone; `e2c-dl destroy {left['run']}` ends it"
+            )
     tell_broken()
     if failures:
-        sys.exit(failures[0].exit_code)
+        sys.exit(next(iter(failures.values())).exit_code)
+
+
+def _left_up() -> list[dict[str, str]]:
+    """Runs that were kept, or that still go on; asked anew, some are gone by now."""
+    from e2c_dl.testbeds import registry
+
+    return [
+        {"run": each.id, "scenario": each.scenario, "why": "was kept" if each.kept else "is still going on"}
+        for each in registry.runs()
+        if each.kept or registry.live_controller(each.directory) is not None
+    ]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # COMMAND's options are its own

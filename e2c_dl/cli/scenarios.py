@@ -22,14 +22,19 @@ _MOST_ROWS, _MOST_UNUSED = 12, 6
 @click.command()
 @options.SCENARIO
 @click.option("--example", metavar="NAME", help="A copy of one of the experiments instead, such as first-light.")
-def init(scenario: Path, example: str | None) -> None:
+@options.as_json("Print as JSON: scenario, written, a list of files.")
+def init(scenario: Path, example: str | None, as_json: bool) -> None:
     """Write a commented scenario into the new folder SCENARIO: edit it, `check` it, `deploy` it.
 
     A scenario is code: what its workflow says runs on the hosts and on this machine, with your rights.
     """
     from e2c_dl.scenario.folder import copies
 
-    for path in copies.init(scenario) if example is None else copies.example(example, scenario):
+    written = copies.init(scenario) if example is None else copies.example(example, scenario)
+    if as_json:
+        click.echo(json.dumps({"scenario": str(scenario), "written": [str(path) for path in written]}, indent=1))
+        return
+    for path in written:
         click.echo(path)
     click.echo(f"next: edit these files, then `e2c-dl check {scenario}`")
 
@@ -95,7 +100,8 @@ def _as_json(scenario: Scenario, use: LinkUse | None) -> dict[str, object]:
         "hosts": [{"name": host.name, "layer": host.layer, "rank": host.rank} for host in scenario.topology.hosts],
         "program": scenario.program, "training": None if scenario.trained is None else scenario.trained.recorded(),
         "links_used": None if use is None else [
-            {"src": src, "dst": dst, "bytes_per_iteration": None if use.unknown else nbytes}
+            {"src": src, "dst": dst, "bytes_per_iteration": None if use.unknown else nbytes,
+             "rate_bps": scenario.topology.link(src, dst).rate_bps}
             for (src, dst), nbytes in use.bytes_per_iteration.items()
         ],
         "links_unused": None if use is None else [{"src": src, "dst": dst} for src, dst in use.unused],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -68,9 +69,13 @@ def simulate(
     "--batch-size", "batch_sizes", type=click.IntRange(min=1), multiple=True,
     help="Measure this batch size; repeatable [default: those of SCENARIO, their halves and doubles].",
 )  # fmt: skip
-def calibrate(scenario: Path | None, output: Path | None, batch_sizes: tuple[int, ...]) -> None:
+@options.as_json("Print as JSON: file, and profile, what stands in it.")
+def calibrate(scenario: Path | None, output: Path | None, batch_sizes: tuple[int, ...], as_json: bool) -> None:
     """Measure how long SCENARIO's computing takes on this host (default: what a scenario that says nothing trains)."""
-    _calibrated(scenario, output or (scenario or Path()) / PROFILE, batch_sizes)
+    file = output or (scenario or Path()) / PROFILE
+    _calibrated(scenario, file, batch_sizes, tell_on_stderr=as_json)
+    if as_json:
+        click.echo(json.dumps({"file": str(file), "profile": json.loads(file.read_text())}, indent=1))
 
 
 def _offered(file: Path) -> bool:

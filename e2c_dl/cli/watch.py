@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -26,7 +27,8 @@ NICENESS = 10  # a tenth of a worker's share where both want a processor; with l
 @click.option("--last", type=click.IntRange(min=4), default=12, show_default=True, help="Judge as many iterations.")
 @click.option("--page", type=options.PATH, help="Also keep a page there that loads itself anew (HTML).")
 @click.option("--once", is_flag=True, help="Say what can be said now, and end.")
-def watch(run: str | None, last: int, page: Path | None, once: bool) -> None:
+@options.as_json("Print a line of JSON whenever the verdict changes, and when training is over; nothing else.")
+def watch(run: str | None, last: int, page: Path | None, once: bool, as_json: bool) -> None:
     """Show what slows RUN down while it trains: the verdict on its last iterations [default: the run that is up].
 
     Ends when the run trains no more; Ctrl-C ends the watching alone. It reads what hosts append to their traces and
@@ -36,7 +38,7 @@ def watch(run: str | None, last: int, page: Path | None, once: bool) -> None:
 
     os.nice(NICENESS)
     found = _up(run)
-    with Watch(found, last=last) as watched, _Shown(page) as shown:
+    with Watch(found, last=last) as watched, _Lines(page) if as_json else _Shown(page) as shown:
         over = False
         while not over:
             begun_s = time.process_time()  # of a processor: what it had to wait for one is nobody's loss
@@ -46,7 +48,8 @@ def watch(run: str | None, last: int, page: Path | None, once: bool) -> None:
             over = once or (now is not None and now.over)
             spent_s = time.process_time() - begun_s
             time.sleep(0 if over else max(LEAST_PAUSE_S, spent_s / SHARE - spent_s))
-    click.echo(f"archive  {found.archive}")
+    if not as_json:
+        click.echo(f"archive  {found.archive}")
 
 
 def _up(run: str | None) -> RegisteredRun:
@@ -65,6 +68,29 @@ def _verdict(now: Now) -> str:
     if now.diagnosis is None:
         return now.not_yet[0] if now.not_yet else ""
     return ", ".join(sorted(map(str, now.since))) or "nobody"
+
+
+class _Lines:
+    """A line of JSON when the verdict changes, and when the run is over."""
+
+    def __init__(self, page: Path | None) -> None:
+        self._page, self._said = page, ("", False)
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def show(self, now: Now) -> None:
+        """``now``, wherever it is looked at."""
+        from e2c_dl.report import live
+
+        if (said := (_verdict(now), now.over)) != self._said:
+            click.echo(json.dumps(live.as_json(now)))
+            self._said = said
+        if self._page is not None:
+            live.write_page(now, self._page)
 
 
 class _Shown:

@@ -43,6 +43,23 @@ def headline(now: Now) -> str:
     return f"Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
 
 
+def as_json(now: Now) -> dict[str, object]:
+    """All of it, for programs; iterations ``first`` to ``stop`` - 1 were judged, both are 0 where none was."""
+    report = None if now.diagnosis is None else now.diagnosis.report
+    named = [
+        {
+            "element": str(finding.element), "kind": finding.element.kind.value, "slowdown": finding.slowdown,
+            "saved_s": finding.saved_s, "named_since": now.since.get(finding.element),
+        }
+        for finding in (() if report is None else report.culprits)
+    ]  # fmt: skip
+    return {
+        "run": now.run.run_id, "scenario": now.run.scenario, "first": now.first, "stop": now.stop,
+        "judged": report is not None, "headline": headline(now), "culprits": named,
+        "not_judged": list(now.not_yet), "over": now.over,
+    }  # fmt: skip
+
+
 def on_terminal(now: Now) -> RenderableType:
     """All of it, for a terminal."""
     ended = ", trains no more" if now.over else ""

@@ -1,5 +1,6 @@
 """``e2c-dl services install`` makes our services known to plain E2Clab; E2Clab itself takes them away again."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,10 @@ def said(*argv: str) -> str:
 def test_installed_services_are_listed_by_e2clab_until_they_are_removed():
     assert "Trainer" in said(*COMMAND, "services", "list")
     assert "Trainer" not in said(*E2CLAB, "list")
-    said(*COMMAND, "services", "install")
+    installed = json.loads(said(*COMMAND, "services", "install", "--json"))
     try:
+        assert {"Trainer": "linked"}.items() <= {row["service"]: row["how"] for row in installed}.items()
+        assert all(set(row) == {"service", "file", "how"} and Path(row["file"]).is_file() for row in installed)
         assert "Trainer" in said(*E2CLAB, "list")
     finally:
         said(*E2CLAB, "remove", "Trainer")

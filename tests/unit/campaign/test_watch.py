@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -183,6 +184,17 @@ def test_the_command_says_what_can_be_said_and_names_the_archive(run: Registered
     assert command.returncode == 0
     assert out.startswith("Iterations 6 to 17. What slowed these iterations down: host edge-2 computes")
     assert out.splitlines()[-1] == f"archive  {run.archive}"
+
+
+def test_the_verdict_as_json_is_as_the_page_about_it_says(run: RegisteredRun, trace: Trace, repository: Path) -> None:
+    write(run, trace, 17)
+    with started(run, "--once", "--json") as command:
+        out, _ = command.communicate()
+    (found,) = map(json.loads, out.splitlines())
+    (row,) = re.findall(r"^\| `watch` \|(.*)$", (repository / "docs/json.md").read_text(), re.MULTILINE)
+    assert set(found) == set(re.findall(r"`(\w+)`", row))
+    assert (found["run"], found["first"], found["stop"], found["judged"]) == (RUN_ID, 6, 18, True)
+    assert [(each["element"], each["named_since"]) for each in found["culprits"]] == [("edge-2", 18)]
 
 
 def test_ctrl_c_ends_the_watching_alone(run: RegisteredRun, trace: Trace) -> None:
