@@ -4,7 +4,7 @@
 
     debootstrap --> FOLDER --> mount, process (and network) namespaces of their own for each command, pivot_root
                      |           nothing of this machine's files is seen but /dev, and where pip looks for packages
-                     `-- root/e2c_dl: a clone of this tree, as committed
+                     `-- srv/e2c_dl: a clone of this tree, as committed
 
 apt and pip go out as they do on this machine: by the same mirror, proxy, certificates and configuration. What they kept
 here stays out. Mounts and processes end with the command.
@@ -27,7 +27,7 @@ from e2c_dl.testbeds.docker.debootstrap import apt_settings, this_machines
 INCLUDED = ("git", "make", "python3", "ca-certificates")
 """What README.md takes for granted."""
 
-CLONE = "/root/e2c_dl"
+CLONE = "/srv/e2c_dl"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _HERE = re.compile(r"^(?:PIP_\w+|\w*_proxy|\w*_PROXY|SSL_CERT_FILE|TORCH_INDEX)$")
 _APT_HERE = re.compile(r"^Acquire::(?:Check|http|Retries)\S* .*$", re.MULTILINE)
