@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from benchmarks import written
-from benchmarks.systems import environments, figures, table, tables
+from benchmarks.systems import environments, figures, published, table, tables
 from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
 from benchmarks.systems.tables import Results
 from benchmarks.systems.trial import Ran
@@ -88,11 +88,14 @@ def page(results: Results) -> str:
         ("DLion's environments", (), environments.DLION),
         ("Data centres", (environments.HOMOGENEOUS,), environments.WAN),
         ("Bandwidth", (), environments.BANDWIDTHS),
+        ("Hop's and Prague's 16 workers", (), environments.PAPERS),
     ):
         if any(results.systems(each.name, parts=True) for each in chosen):
             tried = [each for each in (*beside, *chosen) if results.systems(each.name, parts=True)]
             found = [tables.comparison(results, tried), tables.apart(results, tried), tables.evidence(results, tried)]
             sections += [f"## {title}", *found]
+    if ratios := published.beside(results):
+        sections += ["## Beside published ratios", ratios]
     problems = results.problems()
     return "\n\n".join([*sections, *(["## Failed", "\n".join(f"* {each}" for each in problems)] if problems else [])])
 

@@ -34,8 +34,13 @@ PARTS: Mapping[str, tuple[environments.Environment, ...]] = {
     "parts": environments.DLION,
     "wan": environments.WAN,
     "bandwidth": environments.BANDWIDTHS,
+    "sixteen": environments.PAPERS,
 }
 """Environments of each part of the comparison; ``parts``: the systems that are one part of another alone."""
+AGAINST: Mapping[str, tuple[str, ...]] = {
+    "sixteen": ("all-reduce", "parameter server", "AD-PSGD", "Hop", "Prague"),
+}
+"""Of a part whose workers are many: the systems that the papers compare with their own."""
 
 
 def asked_for(parts: Sequence[str], seeds: int, only: Sequence[str] = (), where: Sequence[str] = ()) -> list[Asked]:
@@ -44,9 +49,13 @@ def asked_for(parts: Sequence[str], seeds: int, only: Sequence[str] = (), where:
     for seed, part in product(range(1, seeds + 1), parts):
         for system, environment in product(table.systems(), PARTS[part]):
             chosen = (not only or system.name in only) and (not where or environment.name in where)
-            if chosen and bool(system.part_of) == (part == "parts"):
+            if chosen and _takes_part(system, part):
                 found.append(Asked(system=system.name, environment=environment.name, seed=seed))
     return found
+
+
+def _takes_part(system: table.System, part: str) -> bool:
+    return bool(system.part_of) == (part == "parts") and system.name in AGAINST.get(part, (system.name,))
 
 
 class Done:

@@ -5,21 +5,29 @@ Six workers in three layers of two, as experiments/dlion-micro-clouds has them; 
                         cloud   fog   edge
     compute, times slower   1     2      4     (24, 12 and 6 cores)
     network, Mbit/s        50    35     20     a link has the rate of the slower of its two ends
+
+Hop's and Prague's are 16 workers on a local network, of which one, or by chance any, is slow for a while.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 import yaml
 
+EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments" / "dlion-micro-clouds"
 LAYERS = ("cloud", "fog", "edge")
-WORKERS = 2  # in each
+SIX: Mapping[str, int] = dict.fromkeys(LAYERS, 2)  # layer -> workers, as the experiment has them
+SIXTEEN: Mapping[str, int] = {"cloud": 8, "fog": 7, "edge": 1}
 LAN_MBPS = 600.0
 CORES = 0.16  # of one of this machine, that a host of factor 1 gets; as in the experiment
+GRADIENT_S = 0.1  # about what a gradient takes a host of factor 1
+DRAWN_S = 60.0  # what was drawn for so long comes again
 CHANGES_S = 20  # dynamic: after so long the layers change places
 UNLIKE_COMPUTE: Mapping[str, float] = {"cloud": 1, "fog": 2, "edge": 4}
 UNLIKE_NETWORK: Mapping[str, float] = {"cloud": 50, "fog": 35, "edge": 20}
@@ -36,6 +44,12 @@ class Environment:
     delay: str = "5ms"
     within_s: float = 150.0  # whoever is not accurate enough by then, is not
     changing: bool = False  # every CHANGES_S each layer becomes what the one before it was
+    workers: Mapping[str, int] = field(default_factory=lambda: SIX)
+    now_and_then: float | None = None  # times slower, any worker by itself, in one of as many iterations as workers
+
+    def layers(self) -> list[str]:
+        """The layer of each rank."""
+        return [layer for layer in LAYERS for _ in range(self.workers[layer])]
 
     def factor(self, layer: str, phase: int = 0) -> float:
         return self.factors.get(_role(layer, phase), 1)
@@ -51,8 +65,16 @@ class Environment:
         return fmean(self.rate(src, dst, phase) for phase in range(len(LAYERS) if self.changing else 1))
 
     def files(self) -> dict[str, bytes]:
-        """The two files of the scenario that say it, by name."""
-        return {"network.yaml": self.network().encode(), "emulation.yaml": self.emulation().encode()}
+        """The files of the scenario that say it, by name."""
+        said = {"network.yaml": self.network().encode(), "emulation.yaml": self.emulation().encode()}
+        return said if self.workers == SIX else {**said, "layers_services.yaml": self.layers_services().encode()}
+
+    def layers_services(self) -> str:
+        """layers_services.yaml: the experiment's, of as many workers."""
+        content = yaml.safe_load((EXPERIMENT / "layers_services.yaml").read_text(encoding="utf-8"))
+        for layer in content["layers"]:
+            layer["services"][0]["quantity"] = self.workers[layer["name"]]
+        return yaml.safe_dump(content, sort_keys=False)
 
     def network(self) -> str:
         """network.yaml."""
@@ -68,6 +90,8 @@ class Environment:
         content: dict[str, object] = {"compute": {"method": "sleep", "cores": CORES, "factors": factors}}
         if self.changing:
             content["schedules"] = {"links": list(self._link_schedules()), "compute": list(self._compute_schedules())}
+        if self.now_and_then is not None:
+            content["schedules"] = {"compute": list(self._slow_by_chance(self.now_and_then))}
         return yaml.safe_dump(content, sort_keys=False)
 
     def _link_schedules(self) -> Iterator[dict[str, object]]:
@@ -79,6 +103,18 @@ class Environment:
         for layer in LAYERS:
             steps = {f"{phase * CHANGES_S}s": self.factor(layer, phase) for phase in range(len(LAYERS))}
             yield {"host": f"{layer}.*", "factor": {"steps": steps, "period": self._period}}
+
+    def _slow_by_chance(self, times: float) -> Iterator[dict[str, object]]:
+        """Of each host iterations, one after the other, of which 1 of n, drawn, lasts ``times`` as long."""
+        for host in (f"{layer}-{number + 1}" for layer in LAYERS for number in range(self.workers[layer])):
+            drawn, at_s = random.Random(host), 0.0
+            steps: dict[str, float] = {"0s": 1}
+            while at_s < DRAWN_S:
+                at_s += GRADIENT_S * (1 + int(drawn.expovariate(1 / len(self.layers()))))
+                steps[f"{at_s:g}s"] = times
+                at_s += GRADIENT_S * times
+                steps[f"{at_s:g}s"] = 1
+            yield {"host": host, "factor": {"steps": steps, "period": f"{at_s + GRADIENT_S:g}s"}}
 
     @property
     def _period(self) -> str:
@@ -104,7 +140,14 @@ BANDWIDTHS: tuple[Environment, ...] = tuple(
     Environment(name=f"{rate} Mbit/s", rates=dict.fromkeys(LAYERS, float(rate)), within_s=2000.0)
     for rate in BANDWIDTHS_MBPS
 )
-ALL: Mapping[str, Environment] = {each.name: each for each in (*DLION, *WAN, *BANDWIDTHS)}
+SIXTEEN_ALIKE = Environment(name="16 workers", workers=SIXTEEN, delay="200us")
+PAPERS: tuple[Environment, ...] = (
+    SIXTEEN_ALIKE,
+    *(replace(SIXTEEN_ALIKE, name=f"16, one {times}x slower", factors={"edge": times}) for times in (2, 4, 5)),
+    replace(SIXTEEN_ALIKE, name="16, 6x slower by chance", now_and_then=6),
+)
+"""One worker always slower: 4 times in Hop's (ASPLOS'19), 2 and 5 times in Prague's (ASPLOS'20); or any, Hop's."""
+ALL: Mapping[str, Environment] = {each.name: each for each in (*DLION, *WAN, *BANDWIDTHS, *PAPERS)}
 
 
 def _role(layer: str, phase: int) -> str:

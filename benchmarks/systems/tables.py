@@ -114,7 +114,7 @@ def recorded(came: Ran) -> dict[str, object]:
 def fullest(came: Ran) -> tuple[str, float]:
     """The link that carried most of what it can, and how much of it: payload over its rate, in the mean."""
     environment = environments.ALL[came.asked.environment]
-    layers = [layer for layer in environments.LAYERS for _ in range(environments.WORKERS)]
+    layers = environment.layers()
     filled = {
         link: mbps / environment.mean_rate(*(layers[int(rank)] for rank in link.split()))
         for link, mbps in came.links.items()

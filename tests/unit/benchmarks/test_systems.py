@@ -12,6 +12,7 @@ from benchmarks.systems import campaign, environments, table
 from benchmarks.systems.__main__ import missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
 from benchmarks.systems.environments import DLION
+from benchmarks.systems.published import RATIOS
 from benchmarks.systems.tables import Results, comparison, fullest, recorded, told_apart
 from benchmarks.systems.trial import EXPERIMENT, Asked, Ran, experiment_files
 from e2c_dl.campaign.predicting.advice.ground import Ground
@@ -42,8 +43,33 @@ def test_the_experiment_is_one_of_the_environments() -> None:
 @pytest.mark.parametrize("environment", environments.ALL.values(), ids=lambda each: each.name)
 def test_every_environment_is_a_scenario(environment: environments.Environment) -> None:
     with of(environment).unpacked() as (scenario, _):
-        assert len(scenario.topology.links) == 30
+        workers = len(environment.layers())
+        assert len(scenario.topology.hosts) == workers
+        assert len(scenario.topology.links) == workers * (workers - 1)
         assert bool(scenario.schedules.links) == environment.changing
+        assert bool(scenario.schedules.compute) == (environment.changing or environment.now_and_then is not None)
+
+
+def test_one_iteration_in_as_many_as_workers_is_slow_by_chance() -> None:
+    by_chance = environments.ALL["16, 6x slower by chance"]
+    with of(by_chance).unpacked() as (scenario, _):
+        assert set(scenario.schedules.compute) == {host.name for host in scenario.topology.hosts}
+    assert len(by_chance.layers()) == 16
+
+
+def test_ratios_of_papers_stand_beside_those_of_trials() -> None:
+    tried = {"Prague": 10.0, "all-reduce": 30.0}
+    results = Results([came(name, at_s, environment="16, one 5x slower") for name, at_s in tried.items()])
+    assert "| Prague over all-reduce | 16, one 5x slower | 3 (10 s, 30 s) | 4.4 (ASPLOS'20) |" in page(results)
+    assert "Beside published" not in page(Results([came("AD-PSGD", 20.0)]))
+    names = {each.name for each in table.systems()}
+    assert all({each.system, each.over} <= names and each.environment in environments.ALL for each in RATIOS)
+
+
+def test_papers_of_sixteen_workers_are_tried_against_those_that_they_name() -> None:
+    trials = asked_for(["sixteen"], 1)
+    assert len(trials) == 5 * len(environments.PAPERS)
+    assert {asked.system for asked in trials} == {"all-reduce", "parameter server", "AD-PSGD", "Hop", "Prague"}
 
 
 def test_layers_change_places_and_come_back() -> None:
