@@ -117,9 +117,7 @@ def _computing(
         profiles = {of: _profile(cuts, gradient_s * slow[of], data, step) for of in kinds}
         return replace(system, profiles={host: profiles[of] for host, of in classes.items()})
 
-    training = replace(system.scenario.training, iterations=SHORT)
-    short = replace(system, scenario=replace(system.scenario, trained=training))
-    propagation_s = run_s(replace(computing(1e-4), scenario=short.scenario).run()) / SHORT
+    propagation_s = run_s(replace(computing(1e-4), scenario=_short(system.scenario)).run()) / SHORT
     gradient_s = max(0.005, propagation_s * _log_uniform(chance, *balance.gradient))
     made, scenario = computing(gradient_s), system.scenario
     about_s = scenario.training.iterations * (gradient_s + propagation_s)
@@ -127,27 +125,42 @@ def _computing(
     return replace(made, scenario=replace(scenario, schedules=schedules))
 
 
+def _short(scenario: Scenario) -> Scenario:
+    """SHORT iterations of ``scenario`` whose links lose nothing: what is lost would be simulated segment by segment."""
+    links = {pair: replace(link, loss=0.0) for pair, link in scenario.topology.links.items()}
+    topology, training = replace(scenario.topology, links=links), replace(scenario.training, iterations=SHORT)
+    return replace(scenario, topology=topology, trained=training)
+
+
 def _log_uniform(chance: random.Random, least: float, most: float) -> float:
     return float(least * (most / least) ** chance.random())
 
 
 def _messages(name: str, settings: Mapping[str, Setting], size: int, buckets: int) -> int:
-    """About how many one iteration sends."""
-    ring, wave = 2 * size * (size - 1), 2 * (size - 1)
+    """About how many one iteration sends, at most, but for what a strategy sends in its first iteration alone."""
+    pairs, wave = size * (size - 1), 2 * (size - 1)
     match name:
         case "allreduce":
-            return buckets * (wave if settings else ring)
+            return buckets * (wave if settings else 2 * pairs)
+        case "butterfly":
+            return buckets * 2 * pairs
+        case "powersgd":
+            return buckets * 4 * pairs  # two factors of each
         case "parameterserver":
             return buckets * wave
         case "localsgd" | "diloco":
-            return max(1, ring // int(settings.get("period", 1)))
+            return max(1, 2 * pairs // int(settings.get("period", 1)))
+        case "ako" | "dlion" | "fastlinks":
+            return pairs
+        case "hop" | "prague":
+            return 7 * size
         case _:
             return wave
 
 
 def _pieces(name: str, settings: Mapping[str, Setting], size: int) -> int:
     """How many messages one vector is: around a ring as many as there are hosts."""
-    rings = name in {"localsgd", "diloco"} or (name == "allreduce" and not settings)
+    rings = name in {"localsgd", "diloco", "butterfly", "powersgd"} or (name == "allreduce" and not settings)
     return size if rings else 1
 
 
