@@ -65,6 +65,8 @@ class Outcome:
     named: tuple[str, ...]
     falsely: tuple[str, ...]  # named, and not material
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another's rule -> the hosts that it names
+    laps: int = 1  # runs by different seeds, of which what an injection costs is the mean
+    spread: float = 0.0  # of their times, as part of the mean
     seconds: float = 0.0  # that simulating and judging it took
     failed: str = ""  # what the analysis raised, if it did
 
@@ -79,7 +81,7 @@ class Outcome:
 def judged(drawn: Drawn, truth: Truth, report: Report, rules: Mapping[str, tuple[str, ...]], seconds: float) -> Outcome:
     """What ``report`` says of ``drawn`` beside ``truth``."""
     named = frozenset(name for finding in report.culprits for name in names_of(finding))
-    culprits = tuple(_culprit(cost, report, truth.run_s) for cost in truth.costs)
+    culprits = tuple(_culprit(cost, report) for cost in truth.costs)
     allowed = {name for one in culprits if one.material or one.edge for name in one.names}
     falsely = named - allowed
     right = not falsely and all(one.named and one.part_right for one in culprits if one.material and not one.edge)
@@ -88,6 +90,7 @@ def judged(drawn: Drawn, truth: Truth, report: Report, rules: Mapping[str, tuple
         seed=drawn.seed, number=drawn.number, strategy=training.strategy, hosts=len(drawn.system.hardware),
         run_s=truth.run_s, kind=kind_of(culprits), right=right, culprits=culprits, named=tuple(sorted(named)),
         falsely=tuple(sorted(falsely)), rules=dict(rules), seconds=seconds,
+        laps=truth.laps, spread=truth.spread,
     )  # fmt: skip
 
 
@@ -125,7 +128,7 @@ def parts_of(finding: Finding) -> frozenset[What]:
     return _OF_PART.get(finding.part, frozenset())
 
 
-def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
+def _culprit(cost: Cost, report: Report) -> Culprit:
     injection = cost.injection
     own = _findings(cost, report)
     foremost = {name: finding for finding in reversed(own) for name in names_of(finding)}  # the most saving of each
@@ -138,7 +141,7 @@ def _culprit(cost: Cost, report: Report, whole_s: float) -> Culprit:
         edge=cost.edge, named=named,
         part_right=named and all(injection.what in parts_of(foremost[name]) for name in cost.names),
         onset=cost.onset_iteration, onset_found=next(iter(onsets), None),
-        predicted_error=None if predicted is None else abs(predicted - (whole_s - cost.without_s)) / whole_s,
+        predicted_error=None if predicted is None else abs(predicted - (cost.with_s - cost.without_s)) / cost.with_s,
     )  # fmt: skip
 
 

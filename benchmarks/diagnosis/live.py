@@ -201,8 +201,8 @@ def _costs(folder: Path, system: LiveSystem, injections: Sequence[Injection], un
         only_s = took_s(f"only-{index}", [injection]) if len(injections) > 1 else whole_s
         costs.append(
             Cost(
-                injection=injection, without_s=without_s, alone=whole_s / without_s, jointly=only_s / undisturbed_s,
-                onset_iteration=None,
+                injection=injection, with_s=whole_s, without_s=without_s, alone=whole_s / without_s,
+                jointly=only_s / undisturbed_s, onset_iteration=None,
             )
         )  # fmt: skip
     return costs

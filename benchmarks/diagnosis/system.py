@@ -80,8 +80,11 @@ class System:
         }
         return reference_of(self.scenario, trace, (), {"backend": "virtual model"}, facts)
 
-    def run(self, injections: Sequence[Injection] = (), undisturbed_s: float = 0.0) -> Trace:
-        """What its ranks trace when ``injections`` are in force; the run without them takes ``undisturbed_s``."""
+    def run(self, injections: Sequence[Injection] = (), undisturbed_s: float = 0.0, lap: int = 0) -> Trace:
+        """What its ranks trace when ``injections`` are in force; the run without them takes ``undisturbed_s``.
+
+        In laps beyond 0 other noise, jitter and choices of its strategy meet it.
+        """
         training = self.scenario.training
         strategy, sink = strategies.load(training.strategy), InMemory()
         hosts = [self._host(host.name, injections, undisturbed_s) for host in self.scenario.topology.ranks]
@@ -89,7 +92,7 @@ class System:
             lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink,
             links={self._ranked(pair): self._link(pair, injections, undisturbed_s) for pair in self.used_links},
             bottlenecks=self._shared(injections, undisturbed_s),
-            iterations=training.iterations, seed=training.seed,
+            iterations=training.iterations, seed=training.seed + lap,
         )  # fmt: skip
         ranks = tuple(
             RankTrace(rank=rank, host=host.name, layer=host.layer, spans=sink.spans(rank), clock=ClockAlignment())

@@ -7,6 +7,10 @@ Finding's ``speedup`` and ``joint_speedup`` are::
     jointly  T(this only) / T(none)
     material: the greater of both is at least MATERIAL_SPEEDUP
 
+Where ranks go at their own pace, chance decides how long a run takes: one and the same injection made a run 178 to
+289 s, by its seed. Each time is then the mean over LAPS runs by different seeds, unless the first of them take as long
+but for STEADY; and what lies nearer the bar than the error of these means is on neither side.
+
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
 injection may be named or not, and counts for nothing (``EDGE``).
 """
@@ -17,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.diagnosis.drawn import Drawn
 from benchmarks.diagnosis.injections import Injection, When
@@ -27,6 +32,7 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 EDGE = 0.01
 """Of a run's time: how near the bar nothing is counted."""
+LAPS, FIRST, STEADY = 7, 3, 0.01  # of the mean, from the least to the most
 SILENT = 0.01
 """Of a layer's links, those that carry so little beside the busiest: what a barrier sends shows no rate."""
 
@@ -36,9 +42,11 @@ class Cost:
     """What one injection cost, and when it began."""
 
     injection: Injection
+    with_s: float  # the run with all that was injected; where it hangs on chance all are means
     without_s: float  # the run without it, all else as it was
     alone: float
     jointly: float
+    error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     silent: frozenset[str] = frozenset()  # its links that carried next to nothing: they do not show what they are like
 
@@ -58,7 +66,7 @@ class Cost:
     @property
     def edge(self) -> bool:
         """Whether it is too near the bar to say."""
-        return abs(self.speedup - MATERIAL_SPEEDUP) < EDGE
+        return abs(self.speedup - MATERIAL_SPEEDUP) < max(EDGE, self.error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,48 +77,91 @@ class Truth:
     run_s: float
     undisturbed_s: float
     costs: tuple[Cost, ...]
+    laps: int = 1  # runs that each time is the mean of
+    spread: float = 0.0  # of the run times with all injected, from the least to the most, as part of their mean
 
 
 def truth(drawn: Drawn) -> Truth:
     """Simulate ``drawn`` undisturbed, disturbed, and without each of its injections, until a try is material."""
-    undisturbed = drawn.system.run()
-    undisturbed_s = run_s(undisturbed)
-    found = Truth(trace=undisturbed, run_s=undisturbed_s, undisturbed_s=undisturbed_s, costs=())
+    system = drawn.system
+    undisturbed = system.run()
+    times = _Times(system, run_s(undisturbed))
+    found = Truth(trace=undisturbed, run_s=times.undisturbed_s, undisturbed_s=times.undisturbed_s, costs=())
     for injections in drawn.tries:
-        told = _tried(drawn.system, injections, found)
-        if injections and all(cost.material and not cost.edge for cost in told.costs):
-            return told
+        told = _tried(injections, times, laps=1)
         if _material(told) >= _material(found):
             found = told  # of those that cost nothing the last: something was injected
-    return found
+        if injections and all(cost.material and not cost.edge for cost in told.costs):
+            break
+    injections = tuple(cost.injection for cost in found.costs)
+    return _tried(injections, times, LAPS) if injections and times.hang_on_chance(injections) else found
 
 
 def _material(told: Truth) -> int:
     return sum(cost.material for cost in told.costs)
 
 
-def _tried(system: System, injections: tuple[Injection, ...], clean: Truth) -> Truth:
-    """What ``injections`` cost; of ``clean`` only how long it took undisturbed is read."""
-    trace = system.run(injections, clean.undisturbed_s)
-    times_s = {injections: run_s(trace), (): clean.undisturbed_s}  # by what was in force
+class _Times:
+    """Run times of ``system`` by what is in force, and by seed, each simulated once."""
 
-    def took_s(*in_force: Injection) -> float:
-        if in_force not in times_s:
-            times_s[in_force] = run_s(system.run(in_force, clean.undisturbed_s))
-        return times_s[in_force]
+    def __init__(self, system: System, undisturbed_s: float) -> None:
+        self.system, self.undisturbed_s = system, undisturbed_s
+        self._known: dict[tuple[tuple[Injection, ...], int], float] = {((), 0): undisturbed_s}
+        self._traces: dict[tuple[Injection, ...], Trace] = {}
 
+    def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
+        """Whether the run takes other times by other seeds, its ranks going at their own pace."""
+        if self.system.retraining() is None:
+            return False
+        first_s = self.took_s(in_force, FIRST)
+        return bool(np.ptp(first_s) > STEADY * first_s.mean())
+
+    def took_s(self, in_force: tuple[Injection, ...], laps: int) -> npt.NDArray[np.float64]:
+        """Shape (laps,)."""
+        return np.array([self._of_lap(in_force, lap) for lap in range(laps)])
+
+    def trace(self, in_force: tuple[Injection, ...]) -> Trace:
+        """By the run's own seed."""
+        if in_force not in self._traces:
+            self._traces[in_force] = self.system.run(in_force, self.undisturbed_s)
+            self._known[in_force, 0] = run_s(self._traces[in_force])
+        return self._traces[in_force]
+
+    def _of_lap(self, in_force: tuple[Injection, ...], lap: int) -> float:
+        if (in_force, lap) not in self._known:
+            self._known[in_force, lap] = run_s(self.system.run(in_force, self.undisturbed_s, lap))
+        return self._known[in_force, lap]
+
+
+def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth:
+    """What ``injections`` cost, in the mean over ``laps``."""
+    trace, system = times.trace(injections), times.system
+    all_s = times.took_s(injections, laps)
     costs = []
     for injection in injections:
-        without_s = took_s(*(other for other in injections if other is not injection))
+        without_s = times.took_s(tuple(other for other in injections if other is not injection), laps)
+        only_s, none_s = times.took_s((injection,), laps), times.took_s((), laps)
+        alone, jointly = (_ratio(*pair) for pair in ((all_s, without_s), (only_s, none_s)))
         costs.append(
             Cost(
-                injection=injection, without_s=without_s, alone=took_s(*injections) / without_s,
-                jointly=took_s(injection) / took_s(),
-                onset_iteration=onset_iteration(system, trace, injection, clean.undisturbed_s),
+                injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
+                jointly=jointly[0], error=max(alone, jointly)[1],
+                onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 silent=_silent(system, trace, injection),
             )
         )  # fmt: skip
-    return Truth(trace=trace, run_s=took_s(*injections), undisturbed_s=clean.undisturbed_s, costs=tuple(costs))
+    return Truth(
+        trace=trace, run_s=run_s(trace), undisturbed_s=times.undisturbed_s, costs=tuple(costs), laps=laps,
+        spread=float(np.ptp(all_s) / all_s.mean()),
+    )  # fmt: skip
+
+
+def _ratio(slow_s: npt.NDArray[np.float64], fast_s: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """(mean of ``slow_s`` / mean of ``fast_s``, its standard error: laps are by the same seed in both)."""
+    ratio = float(slow_s.mean() / fast_s.mean())
+    if len(slow_s) == 1:
+        return ratio, 0.0
+    return ratio, float((slow_s - ratio * fast_s).std(ddof=1) / fast_s.mean() / np.sqrt(len(slow_s)))
 
 
 def _silent(system: System, trace: Trace, injection: Injection) -> frozenset[str]:

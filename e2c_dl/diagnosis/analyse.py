@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Judgement, findings
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
@@ -13,11 +14,13 @@ from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import DESIGN, EXPECTED, ElementKind, HostSummary, Limitation, LinkSummary, Report
+from e2c_dl.diagnosis.model import DESIGN, EXPECTED, Chance, ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import lacks_iterations
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
+from e2c_dl.diagnosis.replay.whatif import Predictor
+from e2c_dl.diagnosis.resimulation.luck import averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries, too_few
@@ -50,7 +53,8 @@ def analyse(
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
     world = None if retraining is None or retraining.problem(trace) else observed.world(retraining)
-    predictor = replay if world is None else world
+    laps = None if world is None else averaged(world)
+    predictor: Predictor = laps or world or replay
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
         (*hosts.departures, *links.departures), {**hosts.judged, **links.judged},
@@ -71,6 +75,7 @@ def analyse(
         *hosts.limitations,
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),
+        *_about_chance(None if laps is None else laps.chance),
         *_about_clocks(trace, carried),
         *about_scripts(observed),
         *few,
@@ -85,6 +90,7 @@ def analyse(
         links=_links(trace, carried)
         or flow_summaries(observed.flows),  # bytes of all that was sent, also after the prefix
         bottlenecks=elements,
+        chance=None if laps is None else laps.chance,
         groups=groups,
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),
@@ -213,6 +219,13 @@ def _about_world(world: MeasuredWorld) -> Iterator[Limitation]:
     if abs(world.error) > MAX_WORLD_ERROR:
         off = f"Simulated again as it was, the run is {world.error:+.1%} off"
         yield Limitation(sentence=f"{off}: savings and bottlenecks may be as far off.")
+
+
+def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
+    if chance is not None:
+        took = f"{formatting.seconds(chance.least_s)} to {formatting.seconds(chance.most_s)}"
+        again = f"simulated again {chance.runs} times, by other seeds, it takes {took}"
+        yield Limitation(sentence=f"How long this run takes hangs on chance: {again}. Savings are means of these runs.")
 
 
 def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:

@@ -6,6 +6,8 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
 
     alone    T(nothing restored) / T(this restored)
     jointly  T(all others restored) / T(all restored)
+
+Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import numpy as np
 
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
@@ -56,12 +60,15 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
     """One Finding per departure, most saving alone first, then most saving jointly."""
     everything = WhatIf.together(one.restored for one in departures)
     others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
-    all_restored_ns, *runs_ns = replay.runs_ns([everything, *(one.restored for one in departures), *others])
+    asked = [everything, *(one.restored for one in departures), *others]
+    as_it_was_ns = np.array(replay.as_it_was_ns, dtype=np.float64)
+    laps_ns = np.array(replay.laps_ns(asked), dtype=np.float64)  # (asked, laps)
+    replayed_ns, (all_restored_ns, *runs_ns) = float(as_it_was_ns.mean()), laps_ns.mean(axis=1).tolist()
     found = []
-    for departure, alone_ns, others_ns in zip(
-        departures, runs_ns[: len(departures)], runs_ns[len(departures) :], strict=True
+    for place, (departure, alone_ns, others_ns) in enumerate(
+        zip(departures, runs_ns[: len(departures)], runs_ns[len(departures) :], strict=True)
     ):
-        speedup, joint_speedup = replay.replayed_ns / alone_ns, others_ns / all_restored_ns
+        speedup, joint_speedup = replayed_ns / alone_ns, others_ns / all_restored_ns
         found.append(
             Finding(
                 element=departure.element,
@@ -70,7 +77,8 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
                 slowdown=departure.slowdown,
                 observed=departure.observed,
                 expected=departure.expected,
-                saved_s=(replay.replayed_ns - alone_ns) / 1e9,
+                saved_s=(replayed_ns - alone_ns) / 1e9,
+                saved_spread_s=float((as_it_was_ns - laps_ns[1 + place]).std()) / 1e9,
                 speedup=speedup,
                 joint_speedup=joint_speedup,
                 joint_saved_s=(others_ns - all_restored_ns) / 1e9,

@@ -97,6 +97,7 @@ class Finding:
     evidence: str  # a sentence with the figures, for people
     joint_speedup: float = 1.0  # the same when every other departure is as designed already: two can hide each other
     joint_saved_s: float = 0.0  # saved then
+    saved_spread_s: float = 0.0  # standard deviation of ``saved_s`` over runs by chance, of which that is the mean
     stalled_s: float = 0.0  # while it carried or did nothing
     members: tuple[Element, ...] = ()  # of a group
 
@@ -134,6 +135,15 @@ class SpeedUp:
     speedup: float
     replayed: bool = True  # False: ``saved_s`` and ``speedup`` are what it can be at most
     members: tuple[Element, ...] = ()  # of a group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chance:
+    """How far chance alone moves the time of a run: simulated again ``runs`` times, with other seeds."""
+
+    runs: int
+    least_s: float
+    most_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +192,8 @@ class Report:
     findings: tuple[Finding, ...]  # every departure found, most saving first
     culprits: tuple[Finding, ...]  # the material ones among them
     clock_uncertainty_s: float  # worst over ranks
+    chance: Chance | None = None
+    """Where the run's time hangs on chance: savings and speed-ups are means over so many runs. None: it does not."""
     groups: tuple[SpeedUp, ...] = ()  # of elements that save more together than each alone, most saving first
     least_visible: Mapping[ElementKind, float] = field(default_factory=dict)
     """Detection limit. Kind -> times slower, all the time, than which any of those judged had been seen."""

@@ -145,6 +145,15 @@ class Replay:
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             return list(pool.map(self.run_ns, whatifs))
 
+    @property
+    def as_it_was_ns(self) -> tuple[int, ...]:
+        """Nothing hangs on chance: all is in the order in which it happened."""
+        return (self.replayed_ns,)
+
+    def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
+        """Run time after each of ``whatifs``, once."""
+        return [(ns,) for ns in self.runs_ns(whatifs)]
+
 
 def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls = NO_STALLS) -> Replay:
     """The replay of ``trace``. ``delays_ns``: (src rank, dst rank) -> one-way delay, 0 where absent; of all its

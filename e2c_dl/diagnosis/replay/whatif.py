@@ -83,6 +83,15 @@ class Predictor(Protocol):
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
         ...
 
+    @property
+    def as_it_was_ns(self) -> tuple[int, ...]:
+        """Run time without any change by each luck: one, where nothing hangs on chance."""
+        ...
+
+    def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
+        """Run time after each of ``whatifs`` by each luck."""
+        ...
+
     def most_saved_ns(self, whatif: WhatIf) -> float:
         """What ``whatif`` saves at most, as far as can be told without asking; infinite: that is not known."""
         ...

@@ -105,7 +105,7 @@ class MeasuredWorld:
             simulate(
                 self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
                 bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(),
-                seed=self.seed, evaluate_every=self.evaluate_every, checked=False, computes=computes,
+                seed=self.seed + lap, evaluate_every=self.evaluate_every, checked=False, computes=computes,
                 on_progress=on_progress, as_seen=self.wrapping,
             )  # fmt: skip
         except (OverflowError, struct.error) as error:  # an archive may say anything: a bucket of exabytes
@@ -121,6 +121,15 @@ class MeasuredWorld:
     def runs_ns(self, changes: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``changes``."""
         return [self.run_ns(change) for change in changes]
+
+    @property
+    def as_it_was_ns(self) -> tuple[int, ...]:
+        """By one luck: the run's own."""
+        return (self.replayed_ns,)
+
+    def laps_ns(self, changes: Sequence[WhatIf]) -> list[tuple[int, ...]]:
+        """Run times after each of ``changes`` by the run's own luck."""
+        return [(ns,) for ns in self.runs_ns(changes)]
 
     def without(
         self, names: Collection[str], strategy: Callable[[], Strategy], allotment: Callable[[], Allotment],

@@ -126,7 +126,7 @@ def test_exactly_right_is_all_of_them_and_nobody_else(
 ) -> None:
     one = smallest()
     injection = Injection(what=What.COMPUTE, when=When.PERSISTENT, factor=2.0, amount=2.0, hosts=("edge-2",))
-    cost = Cost(injection=injection, without_s=8.0, alone=1.25, jointly=1.25, onset_iteration=None)
+    cost = Cost(injection=injection, with_s=10.0, without_s=8.0, alone=1.25, jointly=1.25, onset_iteration=None)
     told = Truth(trace=one.system.run(), run_s=10.0, undisturbed_s=8.0, costs=(cost,))
     found = tuple(finding(Element(kind=ElementKind.HOST, src=name)) for name in names)
     empty = analyse(told.trace, one.system.reference(told.trace))
@@ -142,7 +142,7 @@ def test_exactly_right_is_all_of_them_and_nobody_else(
 )
 def test_what_is_near_the_bar_counts_for_nothing(speedup: float, kind: str) -> None:
     injection = Injection(what=What.DATA, when=When.PERSISTENT, factor=2.0, amount=2.0, hosts=("edge-2",))
-    cost = Cost(injection=injection, without_s=1.0, alone=speedup, jointly=1.0, onset_iteration=None)
+    cost = Cost(injection=injection, with_s=1.0, without_s=1.0, alone=speedup, jointly=1.0, onset_iteration=None)
     assert kind_of([culprit(speedup=speedup, material=cost.material, edge=cost.edge)]) == kind
 
 
