@@ -150,7 +150,11 @@ _SELDOM = (
 
 _SYSTEMS = (
     Algorithm(strategy="ako"), Algorithm(strategy="dlion", settings={"transfer_period": 8}),
-    Algorithm(strategy="gaia", settings={"selectivity": 0.05}),
+    Algorithm(strategy="gaia", settings={"selectivity": 0.05}), Algorithm(strategy="fastlinks"),
+    Algorithm(strategy="butterfly"), Algorithm(strategy="powersgd"),
+)  # fmt: skip
+_BY_CHANCE = (
+    Algorithm(strategy="hop"), Algorithm(strategy="prague"), Algorithm(strategy="asyncparameterserver"),
 )  # fmt: skip
 
 CASES = (
@@ -169,6 +173,11 @@ CASES = (
         for a in (ALLREDUCE, SERVER)
     ),
     *(Case(kind="systems", network=n, algorithm=a) for n in (NETWORKS[1], NETWORKS[6]) for a in _SYSTEMS),
+    *(
+        Case(kind="systems", network=n, algorithm=a, iterations=BY_CHANCE, seeds=SEEDS)
+        for n in (NETWORKS[1], NETWORKS[6])
+        for a in _BY_CHANCE
+    ),
     *(Case(kind="six hosts", network=n, algorithm=a) for n in _SIX for a in ALGORITHMS),
 )
 
