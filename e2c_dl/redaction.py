@@ -31,7 +31,7 @@ _NAME = (
 )
 _LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
 _COUNTS = re.compile(
-    r"(?:max|min|num|n|new|total)_(?:\w+_)?tokens?$|tokens?_(?:id|count|size|len|per)|tokeni[sz]e|public_",
+    r"(?<![a-z])(?:max|min|num|n|new|total)_(?:\w+_)?tokens?$|tokens?_(?:id|count|size|len|per)|tokeni[sz]e|public_",
     re.IGNORECASE,
 )
 _VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"

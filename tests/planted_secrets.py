@@ -2,7 +2,11 @@
 
 import base64
 import json
-from collections.abc import Collection
+import secrets
+import shlex
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -61,11 +65,46 @@ TASKS = f"""
 """Of a workflow."""
 
 
-def held(archive: Path, *more: bytes, kinds: Collection[str] = tuple(KINDS)) -> set[tuple[str, str]]:
+def of_this_test() -> dict[str, str]:
+    """KINDS that no test beside this one plants: who searches the whole machine finds its own."""
+    return {kind: f"{value}{secrets.token_hex(4)}" for kind, value in KINDS.items()}
+
+
+def exported(kinds: Mapping[str, str]) -> str:
+    """A shell script that puts each of ``kinds`` into the environment, under a name that says what it is."""
+    return "".join(f"export PLANTED_{kind.upper()}_TOKEN={shlex.quote(value)}\n" for kind, value in kinds.items())
+
+
+@contextmanager
+def command_lines() -> Iterator[set[bytes]]:
+    """While in it, the command lines of all processes of this machine are gathered, those of its hosts among them."""
+    lines: set[bytes] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            for process in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    lines.add(process.read_bytes())
+                except OSError:  # it has ended
+                    continue
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield lines
+    finally:
+        over.set()
+        watching.join()
+
+
+def held(
+    archive: Path, *more: bytes, kinds: Collection[str] = tuple(KINDS), values: Mapping[str, str] = KINDS
+) -> set[tuple[str, str]]:
     """(kind, where) of each secret that a file of ``archive``, or ``more``, holds in any form."""
     found = {str(path): path.read_bytes() for path in archive.rglob("*") if path.is_file()}
     found |= {f"text {number}": text for number, text in enumerate(more)}
-    sought = [(kind, form) for kind in kinds for form in forms(KINDS[kind])]
+    sought = [(kind, form) for kind in kinds for form in forms(values[kind])]
     return {(kind, where) for where, data in found.items() for kind, form in sought if form in data}
 
 

@@ -81,6 +81,7 @@ def ours(scenario: Scenario, folder: Path) -> dict[str, float]:
         session = Session(
             scenario_dir=scenario.path,
             artifacts_dir=folder,
+            fetch_dir=folder / "fetched",
             state_dir=run.state_dir,
             hosts=len(scenario.topology.hosts),
             provider=provider,

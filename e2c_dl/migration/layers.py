@@ -19,6 +19,7 @@ from dataclasses import replace
 import yaml
 
 from e2c_dl.migration.model import Asked, Kind, Said
+from e2c_dl.migration.monitoring import migrate_monitoring
 from e2c_dl.migration.text import Pair, Source, entries, line
 from e2c_dl.scenario.environment import G5K, OTHER_ENVIRONMENTS
 
@@ -51,6 +52,7 @@ def migrate_layers(source: Source, asked: Asked) -> tuple[list[Said], int]:
     said: list[Said] = []
     if "environment" in top:
         said += _environment(source, source.mapping(top["environment"][1], "environment"), asked)
+    said += migrate_monitoring(source, top)
     hosts = 0
     for layer in source.items(top["layers"][1], "layers") if "layers" in top else []:
         inner = entries(source.mapping(layer, "a layer"))

@@ -16,17 +16,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.field import Field, Findings, described
 from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
 from e2c_dl.scenario.environment import texts
 
 TRAINER = "Trainer"
 MAX_SLOTS = 64
+GPU_OF_SLOT = "slot"
 
 
 def _any_text(field: Field) -> str:
     """Text, empty too: published scenarios leave out their secrets so. Raises: ScenarioError."""
     return "" if field.value in (None, "") else field.text()
+
+
+def _gpus(field: Field) -> bool | str:
+    """Raises: ScenarioError."""
+    if isinstance(field.value, bool) or field.value == GPU_OF_SLOT:
+        return field.value
+    raise field.error(f"{described(field.value)} gives no GPUs", f"write true, false or {GPU_OF_SLOT}")
 
 
 _TEXT = Kind(read=_any_text, schema={"type": ["string", "null"]})
@@ -42,7 +50,14 @@ _PROGRAM = Keys(
     volumes=Key(Kind(read=texts, schema={"type": "array"}), "What of the host the container sees: /data:/data:ro."),
 )
 _RANKS = Keys(
-    **_PROGRAM,
+    {
+        **_PROGRAM,
+        "gpu": Key(
+            Kind(read=_gpus, schema={"enum": [True, False, GPU_OF_SLOT]}),
+            "Give the container all GPUs; slot: and each rank, in a container or not, sees that of its slot alone.",
+            default=False,
+        ),
+    },
     trace=Key(BOOLEAN, "Trace the ranks that the workflow starts by python, horovodrun or torchrun.", default=False),
 )  # not Flower's: each of its clients trains by itself, as rank 0 of one, by a clock of its own
 

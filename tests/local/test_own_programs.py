@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tiny_image
-from planted_secrets import GIVEN, KINDS, held
+from planted_secrets import GIVEN, KINDS, command_lines, exported, held, of_this_test
 from static_hosts import directories, inventory, machines, seen
 from whole_runs import Started, facts, nothing_left
 
@@ -28,30 +28,42 @@ environment:
 layers:
 - name: edge
   services:
-  - {name: %(service)s, quantity: 1, trace: true%(more)s, registry_password: "%(registry_password)s"}
+  - {name: %(service)s, quantity: 1, trace: true, gpu: slot%(more)s, registry_password: "%(registry_password)s"}
 - name: cloud
   services:
-  - {name: %(service)s, quantity: 1, trace: true%(more)s, wandb_api_key: "%(wandb_api_key)s"}
+  - {name: %(service)s, quantity: 1, trace: true, gpu: slot%(more)s, wandb_api_key: "%(wandb_api_key)s"}
 """
 NETWORK = "networks:\n- {src: 'edge.*', dst: 'cloud.*', delay: 2ms, rate: 100mbit, symmetric: true}\n"
 EVERYWHERE = """\
 - hosts: "*.*"
   prepare:
     - copy: {src: "{{ artifacts_dir }}/main.py", dest: "{{ _self.run_dir }}/"}
+    - copy: {src: "{{ artifacts_dir }}/secrets.sh", dest: "{{ _self.run_dir }}/", mode: "0600"}
 """
-TORCHRUN = EVERYWHERE + """\
+# Secrets are in the environment of the launcher, which tells them, too; two GPUs would be.
+BEGIN = "cd {{ _self.run_dir }} && . ./secrets.sh && env > out && export CUDA_VISIBLE_DEVICES=5,7 && {{ _self.bin }}"
+SEEN = """
+import os
+print("sees", os.environ.get("CUDA_VISIBLE_DEVICES"), sum(name.startswith("PLANTED_") for name in os.environ))
+"""
+TORCHRUN = (
+    EVERYWHERE
+    + f"""\
   launch:
-    - shell: "cd {{ _self.run_dir }} && {{ _self.bin }}/torchrun main.py"
-"""  # fmt: skip
+    - shell: "{BEGIN}/torchrun main.py >> out"
+  finalize:
+    - fetch: {{src: "{{{{ _self.run_dir }}}}/out", dest: "{{{{ working_dir }}}}/"}}
+"""
+)
 # The folder that horovodrun is started in is another on each host, as is the path of its interpreter.
-HOROVODRUN = EVERYWHERE + """\
+HOROVODRUN = EVERYWHERE + f"""\
 - hosts: edge.horovod.*
   launch:
     - shell: >-
-        cd {{ _self.run_dir }} && {{ _self.bin }}/horovodrun -np 4 -H {{ _self.horovod2 }}:2,{{ _self.horovod1 }}:2
-        --timeline-filename timeline.json python main.py > out
+        {BEGIN}/horovodrun -np 4 -H {{{{ _self.horovod2 }}}}:2,{{{{ _self.horovod1 }}}}:2
+        --timeline-filename timeline.json python main.py >> out
   finalize:
-    - fetch: {src: "{{ _self.run_dir }}/out", dest: "{{ working_dir }}/", flat: true}
+    - fetch: {{src: "{{{{ _self.run_dir }}}}/out", dest: "{{{{ working_dir }}}}/", flat: true}}
 """  # fmt: skip
 PROGRAMS = {
     "TorchTraining": (", slots: 2", TORCHRUN, "ddp_cnn.py"),
@@ -74,18 +86,21 @@ def test_its_ranks_leave_traces_and_a_report(nodes, tmp_path: Path, repository: 
     folder, artifacts = tmp_path / "s", tmp_path / "artifacts"
     folder.mkdir()
     artifacts.mkdir()
-    (folder / "layers_services.yaml").write_text(LAYERS % {"service": service, "more": more, **KINDS})
+    planted = of_this_test()
+    (folder / "layers_services.yaml").write_text(LAYERS % {"service": service, "more": more, **planted})
     (folder / "network.yaml").write_text(NETWORK)
     (folder / "workflow.yaml").write_text(workflow)
-    shutil.copy(repository / "tests/scripts" / script, artifacts / "main.py")
+    (artifacts / "main.py").write_text((repository / "tests/scripts" / script).read_text() + SEEN)
+    (artifacts / "secrets.sh").write_text(exported(planted))
     before = {node.name: seen(node) for node in nodes}
     archive = tmp_path / "a"
 
-    run = Started(
-        "deploy", folder, artifacts, "--on", "static", "--inventory", inventory(nodes, tmp_path / "hosts.yaml"),
-        "--archive", archive, log=tmp_path / "log",
-    )  # fmt: skip
-    assert run.ended() == 0, run.said
+    with command_lines() as lines:
+        run = Started(
+            "deploy", folder, artifacts, "--on", "static", "--inventory", inventory(nodes, tmp_path / "hosts.yaml"),
+            "--archive", archive, log=tmp_path / "log",
+        )  # fmt: skip
+        assert run.ended() == 0, run.said
 
     ranks = {f"{layer}-1_{slot}": layer for layer in ("edge", "cloud") for slot in range(2)}
     assert {path.name for path in (archive / "hosts").iterdir()} == ranks.keys()
@@ -96,7 +111,16 @@ def test_its_ranks_leave_traces_and_a_report(nodes, tmp_path: Path, repository: 
     timelines = [path.parent.name for path in archive.glob("hosts/*/timeline.json")]
     assert timelines == (["cloud-1_0"] if service == "Horovod" else [])  # of rank 0
     assert verify(archive) == ()
-    assert held(archive, run.said.encode(), kinds=GIVEN) == set()
+    assert any(b"main.py" in line for line in lines)
+    assert held(archive, run.said.encode(), *lines, values=planted) == set()
+    said = "".join(path.read_text() for path in archive.glob("fetched/**/out"))
+    sees = sorted(line.partition("sees ")[2] for line in said.splitlines() if "sees " in line)
+    there = f"{len(KINDS)}"
+    if service == "Horovod":  # which hands nobody's GPUs to another host
+        assert sees == [f"5 {there}", f"7 {there}", f"None {there}", f"None {there}"]
+    else:
+        assert sees == [f"5 {there}", f"5 {there}", f"7 {there}", f"7 {there}"]
+    assert said.count("_TOKEN=REDACTED") >= len(KINDS)
     told = facts(archive)
     assert told["facts"]["traced"] == {"world_size": 4} and told["what_happened"] == []
     assert not any("Clocks" in sentence for sentence in told["limitations"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planted_secrets import KINDS, forms
 
-from e2c_dl.redaction import REDACTED, Redactor
+from e2c_dl.redaction import REDACTED, Redactor, looks_secret
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
 
@@ -44,3 +44,18 @@ def test_what_is_no_text_is_told() -> None:
 
 def test_mappings_keep_their_keys() -> None:
     assert Redactor(["iteration"]).value({"iteration": ["iteration", 1]}) == {"iteration": [REDACTED, 1]}
+
+
+def test_tokens_that_are_counted_are_no_secrets() -> None:
+    secret = ("DOCKER_LOGIN_TOKEN", "campaign_token", "new_token_secret", "HF_TOKEN", "apikey", "g5k_pass")
+    assert [name for name in secret if not looks_secret(name)] == []
+    counts = (
+        "max_tokens",
+        "max_new_tokens",
+        "n_tokens",
+        "num_tokens",
+        "MIN_TOKENS",
+        "tokens_per_batch",
+        "total_tokens",
+    )
+    assert [name for name in counts if looks_secret(name)] == []

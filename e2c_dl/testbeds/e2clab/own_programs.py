@@ -19,6 +19,7 @@ import enoslib as en
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.resources import playbooks_dir
+from e2c_dl.scenario.services import GPU_OF_SLOT
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.e2clab import trainer
 from e2c_dl.testbeds.horovod import recipe, wheels
@@ -89,6 +90,7 @@ def _place(
         port=port_of(run_id),
         slots=int(metadata.get("slots", 1)),
         traced=bool(metadata.get("trace")),
+        gpu_of_slot=metadata.get("gpu") == GPU_OF_SLOT,
         is_ours=bool(run_id) and registry.load(run_id).testbed in MADE_HERE,
         container=_container(told, metadata, run_id),
         environ={name: value for name, value in marks.items() if value},

@@ -6,5 +6,11 @@ DIRECTORY_VARIABLE = "E2CDL_RUN_DIR"
 KEY = "ranks.key"
 """In the run's directory on the controller: the key between its hosts."""
 
+GPU_VARIABLE = "E2CDL_GPU"
+"""In the environment of a program's ranks: ``slot``, if each is to see one GPU alone, that of its slot."""
+
+SENT_VARIABLE = "E2CDL_SENT"
+"""Names of variables that the run's ssh carries to another host, with blanks between."""
+
 IMAGE_VARIABLE = "E2CDL_IMAGE"
 """The image of the services' containers, in place of the scenario's: a name, or a file of `docker save`, NAME.tar."""

@@ -30,8 +30,8 @@ def set_up(place: Place) -> dict[str, object]:
     """Everything, again if it was there before; what of it a workflow can rely on. Raises: TestbedError."""
     folder = Path(place.run_dir)
     _write(folder / "bin", place.programs(), executable=True)
-    if place.traced:
-        _have_traced(folder)
+    if place.bootstraps:
+        _have_bootstrap(folder)
     _let_in(place, folder)
     disposable = place.is_ours and _has_own_files()
     if disposable:
@@ -44,7 +44,7 @@ def set_up(place: Place) -> dict[str, object]:
     return {"bin": place.bin, "on_path": disposable}
 
 
-def _have_traced(folder: Path) -> None:
+def _have_bootstrap(folder: Path) -> None:
     """What Python runs first has one path on all hosts, and so a place in the environment that their ranks share."""
     link = folder / BOOTSTRAP
     link.unlink(missing_ok=True)
@@ -53,9 +53,9 @@ def _have_traced(folder: Path) -> None:
 
 
 def _seen(place: Place) -> tuple[str, ...]:
-    """What a container must see of its host beside the run's directory: this package, where its programs are traced."""
+    """What a container must see of its host beside the run's directory: this package, where its programs begin with it."""
     package = resources.bootstrap_dir().parents[1]
-    return (f"{package}:{package}:ro",) if place.traced else ()
+    return (f"{package}:{package}:ro",) if place.bootstraps else ()
 
 
 def _let_in(place: Place, folder: Path) -> None:

@@ -9,7 +9,7 @@
       bin/torchrun            torch's, told where the ranks meet
       ssh/ssh                 ssh with the run's key, to sshd on the run's port
       ssh/config known_hosts authorized sshd_config
-      tracing -> ...          what traces a program, first on Python's path; only where that is asked for
+      bootstrap -> ...        first on Python's path, where ranks are traced, or each has a GPU of its own
       traces/                 what its ranks on this host leave
 
 A command line of a published workflow stays as it is: ``horovodrun -np 4 -H a:2,b:2 python main.py``. What it names
@@ -24,13 +24,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from e2c_dl.testbeds.own_programs import GPU_VARIABLE, SENT_VARIABLE
 from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.trace import attaching
 
 KEY = "run.key"  # as of every run directory: it is never packed
 MASTER_PORT = 29500
-BOOTSTRAP, TRACES = "tracing", "traces"  # in the run directory
+BOOTSTRAP, TRACES = "bootstrap", "traces"  # in the run directory
 _PATH = "PYTHONPATH"
+_LAUNCHER = "e2c_dl.testbeds.own_programs.horovodrun"
 _PATIENT = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "600", "HOROVOD_START_TIMEOUT": "600"}
 """Horovod gives ranks 30 s to meet: on hosts that share processors, importing torch alone may take longer."""
 
@@ -42,10 +44,10 @@ _HOROVODRUN = """\
 export PATH
 for word; do
     case $word in
-        --network-interface*) exec {python} -m horovod.runner.launch --disable-cache "$@" ;;
+        --network-interface*) exec {python} -m {launcher} --disable-cache "$@" ;;
     esac
 done
-exec {python} -m horovod.runner.launch --disable-cache {interface}"$@"
+exec {python} -m {launcher} --disable-cache {interface}"$@"
 """
 _TORCHRUN = """\
 #!/bin/sh
@@ -59,7 +61,7 @@ _PYTHON = """\
 _SSH = """\
 #!/bin/sh
 # The first of several options of a kind holds: the run's own.
-exec {ssh} -F {folder}/config "$@"
+exec {ssh} -F {folder}/config ${{{sent}:+-o}} ${{{sent}:+"SendEnv=${sent}"}} "$@"
 """
 _SSH_CONFIG = """\
 Host *
@@ -95,6 +97,7 @@ PidFile none
 MaxStartups 200:30:400
 MaxSessions 200
 SetEnv {environ}
+AcceptEnv *
 ForceCommand {python} -I -m e2c_dl.testbeds.own_programs.entered {run_dir}
 """
 
@@ -120,6 +123,7 @@ class Place:
     port: int  # of the run's sshd, the same on all hosts
     slots: int = 1
     traced: bool = False
+    gpu_of_slot: bool = False  # each rank sees one GPU alone
     is_ours: bool = False  # thrown away afterwards, if its files are its own; False: a machine of somebody's
     container: Container | None = None  # None: the host itself trains
     environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
@@ -137,18 +141,22 @@ class Place:
         """What a program reads that is started without these wrappers; published as ``_self.environment``."""
         network = {"GLOO_SOCKET_IFNAME": self.device, "NCCL_SOCKET_IFNAME": self.device}
         cache = {"TORCHINDUCTOR_CACHE_DIR": f"{self.run_dir}/torchinductor"}  # else in /tmp, where it would stay
-        return {**_PATIENT, **self.environ, **network, **cache, **self.tracing}
+        return {**_PATIENT, **self.environ, **network, **cache, **self.at_start}
 
     @property
-    def tracing(self) -> dict[str, str]:
-        """What has a Python process trace itself, once it turns out to be a rank; nothing where nobody asks for it."""
-        if not self.traced:
-            return {}
+    def bootstraps(self) -> bool:
+        """Whether Python processes of the program begin with something of ours."""
+        return self.traced or self.gpu_of_slot
+
+    @property
+    def at_start(self) -> dict[str, str]:
+        """What has a Python process that turns out to be a rank trace itself, or take its slot's GPU, where asked."""
         hosts = ((each.address, attaching.Placed(each.name, each.layer)) for each in self.members)
+        trace = {attaching.TRACE: f"{self.run_dir}/{TRACES}", attaching.HOSTS: attaching.table(hosts)}
         return {
-            _PATH: f"{self.run_dir}/{BOOTSTRAP}",
-            attaching.TRACE: f"{self.run_dir}/{TRACES}",
-            attaching.HOSTS: attaching.table(hosts),
+            **({_PATH: f"{self.run_dir}/{BOOTSTRAP}"} if self.bootstraps else {}),
+            **(trace if self.traced else {}),
+            **({GPU_VARIABLE: "slot"} if self.gpu_of_slot else {}),
         }
 
     def programs(self) -> dict[str, str]:
@@ -163,7 +171,7 @@ class Place:
             "python": plain,
             "python3": plain,
             "horovodrun": _HOROVODRUN.format(
-                exports=said, device=self.device, path=path, python=python, interface=interface,
+                exports=said, device=self.device, path=path, python=python, interface=interface, launcher=_LAUNCHER,
             ),
             "torchrun": _TORCHRUN.format(
                 exports=said, python=python, nodes=len(self.members), rank=self.node_rank, slots=self.slots,
@@ -178,7 +186,7 @@ class Place:
         known = ",".join(f"[{name}]:{self.port}" for name in names.split(","))
         environ = " ".join(f'"{name}={value}"' for name, value in sorted(self.environ.items()))
         return {
-            "ssh": _SSH.format(ssh=shlex.quote(ssh), folder=shlex.quote(folder)),
+            "ssh": _SSH.format(ssh=shlex.quote(ssh), folder=shlex.quote(folder), sent=SENT_VARIABLE),
             "config": _SSH_CONFIG.format(port=self.port, user=user, key=_quoted(key), folder=_quoted(folder)),
             "known_hosts": f"{known} {public}\n",
             "authorized": f"{public}\n",

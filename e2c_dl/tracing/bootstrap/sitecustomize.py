@@ -1,7 +1,7 @@
-"""Attaches the tracer to any Python process that imports torch or Horovod; begun by Python itself, from PYTHONPATH.
+"""Begun by Python itself, from PYTHONPATH: a rank is given the GPU of its slot, and the tracer, where these are asked for.
 
-It only watches: neither torch nor anything of this project is imported until the script imports torch. Then it runs the
-``sitecustomize`` that this one hides, if there is one.
+The tracer is attached to any process that imports torch or Horovod. This only watches: neither torch nor anything of
+this project is imported until the script imports torch. At last the ``sitecustomize`` that this one hides is run.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 WATCHED = ("torch", "torch._dynamo.eval_frame", "horovod.torch")
+SLOTS = ("HOROVOD_LOCAL_RANK", "LOCAL_RANK")
+GPUS = "CUDA_VISIBLE_DEVICES"
 HERE = Path(__file__).resolve().parent
 
 
@@ -75,6 +77,30 @@ def _own_package() -> None:
     spec.loader.exec_module(module)
 
 
+def gpu_of_slot(environ: Mapping[str, str], devices: Sequence[str]) -> str | None:
+    """The GPU that a rank is to see: as many slots as GPUs, one each; None for what is no rank, or where there is none.
+
+    ``devices`` are the machine's; of those, what CUDA_VISIBLE_DEVICES names counts, where it is set. More slots than
+    GPUs share them in turn, which is said on standard error.
+    """
+    slot = next((environ[name] for name in SLOTS if environ.get(name, "").isdecimal()), None)
+    named = [device.strip() for device in environ[GPUS].split(",")] if GPUS in environ else list(devices)
+    seen = [device for device in named if device]
+    if slot is None or not seen:
+        return None
+    if int(slot) >= len(seen):
+        sys.stderr.write(f"e2c-dl: slot {slot} has no GPU of its own, as there are {len(seen)}: it shares one\n")
+    return seen[int(slot) % len(seen)]
+
+
+def _take_gpu() -> None:
+    """Processes that this one starts, such as those that load data, have the same."""
+    nodes = [path for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdecimal()]
+    device = gpu_of_slot(os.environ, [str(number) for number in range(len(nodes))])
+    if device is not None:
+        os.environ[GPUS], os.environ["E2CDL_GPU"] = device, "taken"
+
+
 def _run_hidden() -> None:
     """The user's own sitecustomize, which stands later on the path, takes this one's place."""
     rest = [folder for folder in sys.path if Path(folder).resolve() != HERE]
@@ -86,6 +112,8 @@ def _run_hidden() -> None:
     spec.loader.exec_module(module)
 
 
+if os.environ.get("E2CDL_GPU") == "slot":
+    _take_gpu()
 if os.environ.get("E2CDL_TRACE"):
     sys.meta_path.insert(0, Watcher())
 _run_hidden()

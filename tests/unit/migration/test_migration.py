@@ -148,3 +148,22 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     for new in (tmp_path / "new", old / "inside"):
         with pytest.raises(InputError, match="name a"):
             migrate(old, new, Asked())
+
+
+@pytest.mark.parametrize("form", ["\n  type: tig\n  network: shared  # of all\n", " {type: tig, network: shared}\n"])
+def test_monitoring_names_where_its_server_is(tmp_path: Path, form: str) -> None:
+    layers = f"environment:\n  name: g5k\n  cluster: taurus\nmonitoring:{form}layers:\n"
+    layers += "- name: edge\n  services:\n  - {name: Horovod, quantity: 2, roles: [monitoring]}\n"
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "layers_services.yaml").write_text(layers)
+    (old / "network.yaml").write_text("networks:\n")
+    (old / "workflow.yaml").write_text("[]\n")
+    said = migrate(old, tmp_path / "new", Asked())
+    assert [(each.kind, each.what) for each in said if "provider" in each.what] == [
+        (Kind.GUESSED, "provider: g5k, cluster: taurus added")
+    ]
+    assert problems(tmp_path / "new") == ()
+    assert refusals(tmp_path / "new") in ((), None)
+    found = yaml.safe_load((tmp_path / "new/layers_services.yaml").read_text())["monitoring"]
+    assert found == {"type": "tig", "provider": "g5k", "cluster": "taurus", "network": "shared"}

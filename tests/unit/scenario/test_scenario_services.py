@@ -67,6 +67,8 @@ def test_what_published_scenarios_say_of_horovod_is_accepted(write: Callable[...
         (("name: Horovod, gpus: 2",), "did you mean 'gpu'?"),
         (("name: Horovod, docker: maybe",), "docker"),
         (("name: TorchTraining, slots: 0",), "slots"),
+        (("name: Horovod, gpu: 2",), "2 gives no GPUs; write true, false or slot"),
+        (("name: FLServer, gpu: slot", "name: FLClient"), "gpu"),
         (("name: TorchTraining, backend: mpi",), "backend"),
         (("name: FLClient",), "service FLClient trains with FLServer"),
         (("name: Horovod", "name: TorchTraining"), "two trainings in one scenario"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.errors import TestbedError
+from e2c_dl.resources import bootstrap_dir
 from e2c_dl.testbeds.own_programs.containers import Container, arguments, start
 from e2c_dl.testbeds.own_programs.entered import here
+from e2c_dl.testbeds.own_programs.horovodrun import secrets
 from e2c_dl.testbeds.own_programs.wrappers import Member, Place, place_of, port_of, recorded
 
 MEMBERS = (Member(name="edge-1", address="10.0.0.1"), Member(name="cloud-1", address="10.0.0.2"))
@@ -37,9 +40,12 @@ def ran(folder: Path, name: str, *argv: str, of: Place) -> str:
 
 def test_horovodrun_goes_over_the_emulated_network_unless_another_is_named(tmp_path: Path) -> None:
     said = ran(tmp_path, "horovodrun", "-np", "4", "python", "main.py", of=place())
-    assert said == "-m horovod.runner.launch --disable-cache --network-interfaces eth1 -np 4 python main.py"
+    assert (
+        said
+        == "-m e2c_dl.testbeds.own_programs.horovodrun --disable-cache --network-interfaces eth1 -np 4 python main.py"
+    )
     said = ran(tmp_path, "horovodrun", "--network-interfaces", "eth7", "-np", "4", "a b", of=place())
-    assert said == "-m horovod.runner.launch --disable-cache --network-interfaces eth7 -np 4 a b"
+    assert said == "-m e2c_dl.testbeds.own_programs.horovodrun --disable-cache --network-interfaces eth7 -np 4 a b"
 
 
 def test_torchrun_knows_where_the_ranks_meet(tmp_path: Path) -> None:
@@ -144,7 +150,7 @@ def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
 
 def test_ranks_of_one_host_meet_over_its_loopback(tmp_path: Path) -> None:
     said = ran(tmp_path, "horovodrun", "-np", "2", "python", "main.py", of=place(members=MEMBERS[1:]))
-    assert said == "-m horovod.runner.launch --disable-cache -np 2 python main.py"
+    assert said == "-m e2c_dl.testbeds.own_programs.horovodrun --disable-cache -np 2 python main.py"
 
 
 def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> None:
@@ -152,9 +158,9 @@ def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> Non
     script.write_text(place(python="env", traced=True).programs()["python"])
     environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": "/mine"}
     said = subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True, env=environ).stdout
-    assert {"PYTHONPATH=/run/x/tracing:/mine", "E2CDL_TRACE=/run/x/traces"} < set(said.splitlines())
+    assert {"PYTHONPATH=/run/x/bootstrap:/mine", "E2CDL_TRACE=/run/x/traces"} < set(said.splitlines())
     assert "E2CDL_HOSTS=10.0.0.1=edge-1/all,10.0.0.2=cloud-1/all" in said
-    assert not place().tracing
+    assert not place().at_start
 
 
 @pytest.mark.parametrize(
@@ -171,3 +177,46 @@ def test_a_traced_program_attaches_and_keeps_its_own_path(tmp_path: Path) -> Non
 )
 def test_another_hosts_run_directory_is_this_ones(asked: str, done: str) -> None:
     assert here(asked, "/b/run") == done
+
+
+@pytest.mark.parametrize(
+    ("given", "sees", "said"),
+    [
+        ({"HOROVOD_LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4, 6"}, "6 6", ""),
+        ({"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": "GPU-ab,MIG-cd"}, "GPU-ab GPU-ab", ""),
+        ({"LOCAL_RANK": "2", "CUDA_VISIBLE_DEVICES": "4,6"}, "4 4", "slot 2 has no GPU of its own, as there are 2"),
+        ({"CUDA_VISIBLE_DEVICES": "4,6"}, "4,6 4,6", ""),  # no rank
+        ({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": ""}, " ", ""),  # none may be used
+        ({"LOCAL_RANK": "-1", "CUDA_VISIBLE_DEVICES": "4"}, "4 4", ""),
+    ],
+)
+def test_a_rank_sees_the_gpu_of_its_slot_and_so_does_what_it_starts(
+    given: dict[str, str], sees: str, said: str
+) -> None:
+    show = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], end=' ', flush=True)"
+    again = f"{show}; import subprocess, sys; subprocess.run([sys.executable, '-c', {show!r}])"
+    environ = {"PATH": "/usr/bin", **place(gpu_of_slot=True).at_start, "PYTHONPATH": str(bootstrap_dir())}
+    done = subprocess.run(
+        [sys.executable, "-c", again], env={**environ, **given}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip(" ") == sees.strip(" ")
+    assert (said in done.stderr) and done.stderr.count("\n") == bool(said)
+
+
+def test_secrets_of_an_environment_are_known_by_name_or_by_value() -> None:
+    environ = {
+        "HF_TOKEN": "a",
+        "DSN": "postgres://me:hidden-word@host/db",
+        "HOME": "/root",
+        "MAX_TOKENS": "7",
+        "API_KEY": "",
+    }
+    assert secrets(environ) == ("DSN", "HF_TOKEN")
+
+
+@given(st.from_regex(r"[A-Z_]{1,8}( [A-Z_]{1,8}){0,3}", fullmatch=True))
+def test_ssh_carries_what_is_named(names: str) -> None:
+    script = place().ssh_files("ssh-ed25519 AAAA", "root", "/bin/echo")["ssh"]
+    for environ, options in (({"E2CDL_SENT": names}, f"-o SendEnv={names} "), ({}, "")):
+        said = subprocess.run(["sh", "-c", script, "ssh", "host", "ls"], env=environ, capture_output=True, check=True)
+        assert said.stdout.decode() == f"-F /run/x/ssh/config {options}host ls\n"
