@@ -2,7 +2,7 @@
 
 ::
 
-    monitoring: {type: tig, network: shared}   ->   monitoring: {type: tig, provider: g5k, cluster: taurus, network: ...}
+    monitoring: {type: tig}   ->   monitoring: {type: tig, provider: g5k, cluster: taurus}
 """
 
 from __future__ import annotations

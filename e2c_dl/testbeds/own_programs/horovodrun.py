@@ -1,4 +1,4 @@
-"""Horovod's launcher, with no secret on a command line: ``python -m e2c_dl.testbeds.own_programs.horovodrun -np 2 ...``.
+"""Horovod's launcher, with no secret on a command line: ``python -m ... -np 2 python main.py``.
 
 horovodrun writes all of its environment onto the command lines by which ranks are started, here and by ssh, where
 every user of a machine can read them while training runs. What looks like a secret is kept out of them, by the table

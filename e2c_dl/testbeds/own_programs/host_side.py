@@ -53,7 +53,7 @@ def _have_bootstrap(folder: Path) -> None:
 
 
 def _seen(place: Place) -> tuple[str, ...]:
-    """What a container must see of its host beside the run's directory: this package, where its programs begin with it."""
+    """What a container must see of its host beside the run's directory: this package, if its programs begin with it."""
     package = resources.bootstrap_dir().parents[1]
     return (f"{package}:{package}:ro",) if place.bootstraps else ()
 

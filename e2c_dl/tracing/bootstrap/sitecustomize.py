@@ -1,4 +1,4 @@
-"""Begun by Python itself, from PYTHONPATH: a rank is given the GPU of its slot, and the tracer, where these are asked for.
+"""Begun by Python itself, from PYTHONPATH: a rank is given its slot's GPU, and the tracer, where these are asked for.
 
 The tracer is attached to any process that imports torch or Horovod. This only watches: neither torch nor anything of
 this project is imported until the script imports torch. At last the ``sitecustomize`` that this one hides is run.
