@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from e2c_dl.cli import options
 from e2c_dl.cli.asked import Asked, of_run
 from e2c_dl.cli.machine import tell_broken
 from e2c_dl.cli.telling.console import open_console
-from e2c_dl.errors import Interrupted
+from e2c_dl.errors import InputError, Interrupted
 from e2c_dl.formatting import count
+from e2c_dl.scenario.services import IMAGE
 
 if TYPE_CHECKING:
     from e2c_dl.campaign.request import Request
@@ -57,7 +59,7 @@ def deploy(
     options.one_of(json=as_json, detach=detach)
     image = None if asked.testbed == "docker" else asked.image  # there, it is the hosts'
     if image is not None:
-        asked, image = replace(asked, image=None), os.path.abspath(image) if os.path.isfile(image) else image
+        asked, image = replace(asked, image=None), _image(image)
     request = replace(asked.request(keep=keep), image=image, duration_s=duration)
     each = several(request, app_confs, repeat)
     if len(each) > 1 and (as_json or detach or keep):
@@ -77,6 +79,17 @@ def deploy(
         return
     for one in each:
         tell(run(one, open_console(quiet=as_json), Transcript()), as_json)  # quiet: who wants JSON reads failures alone
+
+
+def _image(said: str) -> str:
+    """Of the services' containers: a file's path, absolute, or a name. Raises: InputError."""
+    if os.path.isfile(said):
+        return os.path.abspath(said)
+    if not re.fullmatch(IMAGE, said):
+        raise InputError(
+            f"--image: {said!r} is neither a file nor an image's name; write e.g. registry.example/name:1.0"
+        )
+    return said
 
 
 def several(request: Request, app_confs: str | None, repeat: int) -> tuple[Request, ...]:

@@ -127,12 +127,12 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
 
 
 def check_app_conf(path: Path, app_conf: str | None) -> None:
-    """Does nothing. Raises: InputError, ScenarioError, if the workflow asks for one and there is none, or no such one.
+    """Does nothing; a scenario is as valid without one. To be asked before a run.
 
-    To be asked before a run: a scenario is as valid without.
+    Raises: InputError, ScenarioError, if the workflow asks for one and there is none, or no such one.
     """
-    if app_conf is not None and not re.fullmatch(r"\w[\w.-]*", app_conf):
-        raise InputError(f"--app_conf: {app_conf!r} cannot name a folder; use letters, digits, '_', '-' and '.'")
+    if app_conf is not None and not re.fullmatch(r"\w[\w.-]{0,99}", app_conf):
+        raise InputError(f"--app_conf: {app_conf[:101]!r} cannot name a folder; use up to 100 letters, digits, _ - .")
     workflow = read(path / WORKFLOW)
     if app_conf is None and uses_variable(workflow, "app_conf"):
         top = Field(document=workflow, value=workflow.value)

@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from e2c_dl.scenario.documents.field import Field, Findings, described
-from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, integer, one_of
-from e2c_dl.scenario.environment import texts
+from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, integer, matching, one_of
 
 TRAINER = "Trainer"
 MAX_SLOTS = 64
 GPU_OF_SLOT = "slot"
+IMAGE = r"[A-Za-z0-9][\w.:/@-]*"
+"""What a container's image may be called: no option of docker's, and one word."""
 
 
 def _any_text(field: Field) -> str:
@@ -37,17 +38,52 @@ def _gpus(field: Field) -> bool | str:
     raise field.error(f"{described(field.value)} gives no GPUs", f"write true, false or {GPU_OF_SLOT}")
 
 
+def _secret(field: Field) -> str:
+    """The same, of what no message may tell. Raises: ScenarioError."""
+    if not isinstance(field.value, (str, type(None))):
+        raise field.error("is no text", "put it in quotes, or write env:NAME or file:PATH")
+    return _any_text(field)
+
+
+def _matching(pattern: str, what: str, remedy: str) -> Kind[str]:
+    """Text that ``pattern`` matches as a whole, or none."""
+    told = matching(pattern, what, remedy)
+    return Kind(read=lambda field: _any_text(field) and told.read(field), schema=_TEXT.schema)
+
+
+def _no_trace(field: Field) -> bool:
+    """False. Raises: ScenarioError if it is asked for."""
+    if field.boolean():
+        problem = "Flower's clients train each by itself, as rank 0 of one, and their clocks are not compared"
+        raise field.error(problem, "leave it out, and start a client by `e2c-dl trace` to see where its time went")
+    return False
+
+
 _TEXT = Kind(read=_any_text, schema={"type": ["string", "null"]})
+_SECRET = Kind(read=_secret, schema=_TEXT.schema)
+_IMAGE = _matching(IMAGE, "image", "write one as docker does: registry.example/name:1.0")
+_MODE = _matching(
+    "online|offline|disabled|shared|run|dryrun", "mode of wandb", "write online, offline, disabled, shared or dryrun"
+)
+_VOLUME = r"/[^:]*:/[^:]*(:[a-zA-Z,]+)?"
+
+
+def _volumes(field: Field) -> list[str]:
+    """Raises: ScenarioError."""
+    told = matching(_VOLUME, "volume", "write HOST:CONTAINER, two paths, such as /data:/data:ro")
+    return [told.read(each) for each in field.items()]
+
+
 _PROGRAM = Keys(
     docker=Key(BOOLEAN, "Start a container on each host, called what _self.container_name says.", default=False),
-    image=Key(_TEXT, "The container's image."),
+    image=Key(_IMAGE, "The container's image."),
     gpu=Key(BOOLEAN, "Give the container all GPUs.", default=False),
     registry_url=Key(_TEXT),
     registry_username=Key(_TEXT),
-    registry_password=Key(_TEXT),
-    wandb_api_key=Key(_TEXT),
-    wandb_mode=Key(_TEXT),
-    volumes=Key(Kind(read=texts, schema={"type": "array"}), "What of the host the container sees: /data:/data:ro."),
+    registry_password=Key(_SECRET),
+    wandb_api_key=Key(_SECRET),
+    wandb_mode=Key(_MODE, "Of Weights & Biases: offline, and others of its own."),
+    volumes=Key(Kind(read=_volumes, schema={"type": "array"}), "What of the host the container sees: /data:/data:ro."),
 )
 _RANKS = Keys(
     {
@@ -59,7 +95,8 @@ _RANKS = Keys(
         ),
     },
     trace=Key(BOOLEAN, "Trace the ranks that the workflow starts by python, horovodrun or torchrun.", default=False),
-)  # not Flower's: each of its clients trains by itself, as rank 0 of one, by a clock of its own
+)
+_CLIENTS = Keys(**_PROGRAM, trace=Key(Kind(read=_no_trace, schema={"const": False})))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +118,8 @@ TRAINING: Mapping[str, Trains] = {
             backend=Key(one_of(("gloo", "nccl")), "Of torch's collectives.", default="gloo"),
         )
     ),
-    "FLServer": Trains(beside="FLClient", keys=_PROGRAM),
-    "FLClient": Trains(beside="FLServer", keys=_PROGRAM),
+    "FLServer": Trains(beside="FLClient", keys=_CLIENTS),
+    "FLClient": Trains(beside="FLServer", keys=_CLIENTS),
 }
 
 

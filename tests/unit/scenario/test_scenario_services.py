@@ -69,6 +69,13 @@ def test_what_published_scenarios_say_of_horovod_is_accepted(write: Callable[...
         (("name: TorchTraining, slots: 0",), "slots"),
         (("name: Horovod, gpu: 2",), "2 gives no GPUs; write true, false or slot"),
         (("name: FLServer, gpu: slot", "name: FLClient"), "gpu"),
+        (("name: FLServer, trace: true", "name: FLClient"), "trace: Flower's clients train each by itself"),
+        (("name: Horovod, image: '-v/:/host'",), "'-v/:/host' is no image"),
+        (("name: Horovod, image: 'a b; touch c'",), "is no image"),
+        (("name: Horovod, registry_url: [a]",), "registry_url: expected text"),
+        (("name: Horovod, registry_username: {a: b}",), "registry_username: expected text"),
+        (("name: Horovod, wandb_mode: sometimes",), "'sometimes' is no mode of wandb"),
+        (("name: Horovod, volumes: [/data]",), "'/data' is no volume; write HOST:CONTAINER"),
         (("name: TorchTraining, backend: mpi",), "backend"),
         (("name: FLClient",), "service FLClient trains with FLServer"),
         (("name: Horovod", "name: TorchTraining"), "two trainings in one scenario"),
@@ -77,6 +84,13 @@ def test_what_published_scenarios_say_of_horovod_is_accepted(write: Callable[...
 )
 def test_what_makes_no_training_is_said(write: Callable[..., Path], services: tuple[str, ...], said: str) -> None:
     assert said in errors(write(layers(*services)))
+
+
+@pytest.mark.parametrize("key", ["registry_password", "wandb_api_key"])
+def test_a_secret_that_is_no_text_is_not_told(write: Callable[..., Path], key: str) -> None:
+    for value in ("20260101", "[hidden20260101]"):
+        said = errors(write(layers(f"name: Horovod, {key}: {value}")))
+        assert f"{key}: is no text; put it in quotes" in said and "20260101" not in said
 
 
 @pytest.mark.parametrize(
@@ -114,6 +128,9 @@ def test_a_workflow_that_asks_for_a_configuration_needs_one(write: Callable[...,
         check_app_conf(path, None)
     with pytest.raises(InputError, match="cannot name a folder"):
         check_app_conf(path, "../base")
+    for wrong in ("a b", "$(id)", "a;b", "-x", "x" * 101, "{{ a }}"):
+        with pytest.raises(InputError, match="cannot name a folder"):
+            check_app_conf(path, wrong)
     (path / "workflow_env.yaml").write_text("base: {a: 1}\n")
     check_app_conf(path, "base")
     with pytest.raises(ScenarioError, match="workflow_env.yaml"):
