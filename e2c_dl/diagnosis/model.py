@@ -236,10 +236,15 @@ class Report:
             raise ArchiveError(f"{where}: not a report ({error}); e2c-dl report writes it anew") from error
 
 
+_NULL = ("dst", "chance")  # of an element that is a host; of a run that does not hang on it
+
+
 def _with_numbers(plain: Any) -> Any:
-    """``plain`` with NaN for every number that JSON could not write: only an element's ``dst`` is null by itself."""
+    """``plain`` with NaN for every number that JSON could not write; null by themselves are those of _NULL alone."""
     if isinstance(plain, list):
         return [math.nan if item is None else _with_numbers(item) for item in plain]
     if isinstance(plain, dict):
-        return {key: math.nan if item is None and key != "dst" else _with_numbers(item) for key, item in plain.items()}
+        return {
+            key: math.nan if item is None and key not in _NULL else _with_numbers(item) for key, item in plain.items()
+        }
     return plain

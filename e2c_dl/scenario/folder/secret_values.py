@@ -28,6 +28,7 @@ Span = tuple[int, int]
 _GIVEN = re.compile(r"(?P<how>env|file):(?P<what>.+)")
 _MARKS = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag: they stay before the value
 _TEXTS = ("*", "*/*.y*ml", "*/*.py", "*/*.sh", "*/*.json")
+_WORKFLOW = "workflow.yaml"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -103,6 +104,10 @@ def remarks(folder: Path) -> tuple[str, ...]:
             if file.suffix != ".yaml" or not each.name:
                 instead = "a look-up of the environment, such as {{ lookup('env', 'NAME') }} or $NAME"
             lines.append(f"{file.name}:{line}: {name} is a secret, which archives do not keep; write {instead}")
+        if file.name == _WORKFLOW:
+            for line, name in _in_environments(text):
+                instead = "copy a file of mode 0600 with no_log, and read it in the command: `. ./secrets.sh && ...`"
+                lines.append(f"{file.name}:{line}: {name} under environment: stands on command lines; {instead}")
         for match in re.finditer(rf"\b{REDACTED}\b", text):
             line = text.count("\n", 0, match.start()) + 1
             name = next(
@@ -149,6 +154,33 @@ def _of_keys(text: str) -> Iterator[Planted]:
             if node.style in ("|", ">"):
                 end = begin + len(text[begin:end].rstrip("\n"))
             yield Planted(span=(begin, end), value=str(node.value), name=name)
+
+
+def _in_environments(text: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of what looks like a secret in a play's or a task's ``environment``: shells are told it."""
+    for entries in _mappings(text):
+        for key, value in entries:
+            if key.value == "environment" and isinstance(value, yaml.MappingNode):
+                named = [name for name, _ in value.value if isinstance(name, yaml.ScalarNode)]
+                yield from ((name.start_mark.line + 1, name.value) for name in named if looks_secret(name.value))
+
+
+def _mappings(text: str) -> Iterator[list[tuple[yaml.Node, yaml.Node]]]:
+    """The entries of every mapping in ``text``, YAML, once each; of none, if it cannot be read."""
+    try:
+        waiting, seen = [yaml.compose(text, Loader=yaml.SafeLoader)], set()
+    except (yaml.YAMLError, RecursionError):
+        return
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:  # by an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield node.value
+            waiting += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
 
 
 def _read_closed(file: Path) -> str:

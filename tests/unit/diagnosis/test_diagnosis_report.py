@@ -13,7 +13,7 @@ from synthetic import Ring, name, simulate
 
 from e2c_dl.archive.run import Run
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.model import Chance, Part, Report
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page import sections
@@ -64,6 +64,12 @@ def test_report_is_the_golden_one() -> None:
     if os.environ.get("E2CDL_GOLDEN") == "rewrite":
         GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize("chance", [None, Chance(runs=8, least_s=1.0, most_s=2.0)])
+def test_it_reads_back_whether_the_run_hangs_on_chance_or_not(chance: Chance | None) -> None:
+    report = replace(analyse(simulate(SLOW), SLOW.reference()), chance=chance)
+    assert rounded(Report.from_json(report.to_json(), "report.json")) == rounded(report)
 
 
 def test_summaries_say_what_the_run_was() -> None:

@@ -100,3 +100,12 @@ def test_nothing_breaks_it(text: str) -> None:
     for each in (text, f"password: {text}", f"a:\n- token: [{text}]"):
         left = hidden(each, Redactor())
         assert hidden(left, Redactor()).count(REDACTED) >= left.count(REDACTED)
+
+
+def test_a_secret_that_ansible_would_put_on_a_command_line_is_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "workflow.yaml").write_text(
+        "- hosts: cloud.*\n  environment: &all\n    WANDB_API_KEY: \"{{ lookup('env', 'WANDB_API_KEY') }}\"\n"
+        "    OMP_NUM_THREADS: 1\n  launch:\n  - shell: python main.py\n    environment: *all\n"
+    )
+    (line,) = remarks(tmp_path)
+    assert line.startswith("workflow.yaml:3: WANDB_API_KEY under environment: stands on command lines; copy a file")
