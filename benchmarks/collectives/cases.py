@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
+import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.collectives import beds
+from benchmarks.launched import launched
 from benchmarks.script_bed import Bed
 from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.traced import collected
@@ -62,6 +64,18 @@ class Judged:
     held: bool
     blamed: tuple[str, ...]
 
+    @property
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {**asdict(self.case), "held": self.held, "blamed": list(self.blamed)}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Judged:
+        """What :attr:`plain` was of."""
+        own = {name: plain[name] for name in ("side", "what", "rank", "times")}
+        link = None if plain["link"] is None else tuple(plain["link"])
+        return cls(case=Case(**own, link=link), held=plain["held"], blamed=tuple(plain["blamed"]))
+
 
 def phases(repeats: int, seed: int) -> Iterator[Case]:
     """Each part slow on ``repeats`` random ranks."""
@@ -84,11 +98,13 @@ def links(side: str, slow: int, clean: int, seed: int) -> Iterator[Case]:
 
 
 def of_phase(case: Case, folder: Path, iterations: int) -> Judged:
-    """``case`` run under torchrun on this machine. Raises: CalledProcessError."""
+    """``case`` run under torchrun on this machine. Raises: RuntimeError."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--standalone"]
     argv = [*torchrun, SCRIPT, str(iterations), str(PHASE_WIDTH), str(case.rank), case.what]
     environ = Settings(archive=folder, layer="all").environment({**os.environ, "OMP_NUM_THREADS": "1"})
-    subprocess.run(argv, env=environ, check=True, capture_output=True)
+    status, said = launched(argv, environ)
+    if status:
+        raise RuntimeError(f"{shlex.join(argv)}: {status}: {said}")
     return judged(case, collected([folder], folder))
 
 
