@@ -6,7 +6,6 @@ import json
 import math
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ import click
 import numpy as np
 
 from benchmarks import written
+from benchmarks.launched import end_in_order, launched
 from benchmarks.overhead.models import MODELS
 
 LONGEST_PERCENT, OWN_US, SPAN_US, MOST_BYTES = 0.5, 100.0, 2.0, 10_000
@@ -26,7 +26,7 @@ BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 
 DRAWS = 10_000
 FRAMEWORKS = ("ddp", "horovod")
 PAIR_S = 16.0  # a block of each kind on a calm machine
-TOLD = ("model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "hooks_us", "threads", "bytes")
+TOLD = ("model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "clocks_us", "hooks_us", "threads", "bytes")
 
 Blocks = Sequence[Sequence[float]]
 """Seconds of each iteration, block by block."""
@@ -40,6 +40,7 @@ Blocks = Sequence[Sequence[float]]
 @written.options(pairs=2, models=["cnn"], frameworks=["ddp"])
 def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, resume: bool, write: bool) -> None:
     """What tracing costs: iterations with and without it, its own CPU time, what it writes."""
+    end_in_order()
     kept = _read() if resume or write else {}
     asked = [(framework, model) for framework in frameworks or FRAMEWORKS for model in models or tuple(MODELS)]
     if find_spec("horovod") is None and any(framework == "horovod" for framework, _ in asked):
@@ -89,11 +90,9 @@ def run(model: str, framework: str, pairs: int, seed: int) -> dict[str, Any]:
         else:
             program = "from horovod.runner.launch import run_commandline; run_commandline()"
             command = [sys.executable, "-c", program, "-np", "2", "--gloo", sys.executable, *job]
-        done = subprocess.run(
-            command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
-        )
-        if done.returncode or not out.exists():
-            raise click.ClickException(f"{model}, {framework}: {done.stderr[-2000:]}")
+        status, said = launched(command, {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": folder})
+        if status or not out.exists():
+            raise click.ClickException(f"{model}, {framework}: {said}")
         measured: dict[str, Any] = json.loads(out.read_text())
         return measured
 
@@ -133,7 +132,8 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
         "model": model, "framework": framework, "iteration_ms": round(iteration_ms, 1), "on": on, "kineto": kineto,
         "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1),
         "hooks_us": {name: round(us, 1) for name, us in sorted(measured["hooks_us"].items())},
-        "threads": round(measured["threads"], 5), "spans": round(measured["spans"], 1),
+        "clocks_us": round(measured["clocks_us"], 1), "threads": round(measured["threads"], 5),
+        "spans": round(measured["spans"], 1),
         "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]), "missed": missed,
         "seconds": seconds,
     }  # fmt: skip

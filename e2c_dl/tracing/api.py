@@ -104,7 +104,7 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         session = _session()
         if session is not None:
             if kind is None:
-                session.end_iteration()
+                session.end_iteration(session.clock())
             session.outside()
 
 

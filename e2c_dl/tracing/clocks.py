@@ -44,7 +44,6 @@ class Clocks:
         self._over = threading.Event()
         self._reference: ReferenceClock | None = None
         self._problem = ""
-        self._timekeeping: dict[str, Any] | None = None  # told by the thread, to be written down
 
     def offers(self) -> Mapping[str, Any]:
         """Where to ask this rank, should it be the reference."""
@@ -72,11 +71,8 @@ class Clocks:
         self._thread = threading.Thread(target=self._follow, args=work, name="clocks", daemon=True)
         self._thread.start()
 
-    def on_iteration(self, iteration: int, ended_ns: int) -> None:
-        """Write down what the thread has found out, once: facts.json is amended by the thread that trains alone."""
-        if self._timekeeping is not None and self._recording is not None:
-            HostRecords(self._recording.folder).amend_facts(timekeeping=self._timekeeping)
-            self._timekeeping = None
+    def at_ends(self) -> None:
+        """Nothing: all is done by the thread."""
 
     def on_rest(self, resting: bool) -> None:
         """Clocks go on meanwhile, and so do exchanges."""
@@ -89,7 +85,6 @@ class Clocks:
         self._close()
         if self._recording is None:
             return
-        self.on_iteration(-1, 0)
         if self._reference is not None and self._reference.least_round_trip_ns is not None:
             HostRecords(self._recording.folder).write_clock(self._reference.until_now())
         elif self._problem:
@@ -103,7 +98,7 @@ class Clocks:
     def _follow(self, reference: Peer | None, folder: Path) -> None:
         """What the thread does: never raises into the script, whose standard error is its own."""
         try:
-            self._timekeeping = timekeeping()
+            HostRecords(folder).amend_facts(timekeeping=timekeeping())
             if reference is not None:
                 self._ask(reference, HostRecords(folder))
         except (E2cDlError, OSError) as error:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.trace.recording.recorder import Row
@@ -25,8 +26,7 @@ Piece = tuple[int, int]
 """(start, end), ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """What one of those who reduce gradients knows of a backward that has ended."""
 
     at_ns: dict[int, int]  # bucket -> when its gradients were complete
@@ -68,15 +68,15 @@ class Lane:
 
     def enter(self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> None:
         """``phase`` begins."""
-        if len(self._open) > DEEPEST:
-            self._open.clear()
         if phase is Phase.FORWARD:
             self._forwarded = True
-        outer = self._open[-1] if self._open else None
-        if outer is not None and outer.phase is phase:
-            self._open.append(None)
-            return
-        self._interrupt(now_ns)
+        if self._open:
+            if len(self._open) > DEEPEST:
+                self._open.clear()
+            elif (outer := self._open[-1]) is not None and outer.phase is phase:
+                self._open.append(None)
+                return
+            self._interrupt(now_ns)
         self._open.append(Open(phase, now_ns, bucket, seq, peer_task))
 
     def backward(self, now_ns: int) -> None:
@@ -99,6 +99,8 @@ class Lane:
         self._piece(done, now_ns)
         if done.pieces is not None:
             self._reduce(done.pieces, now_ns, [Pass(*each) for each in passes])
+        if not self._open:
+            return
         for outer in reversed(self._open):
             if outer is not None:
                 outer.start_ns = now_ns
@@ -121,6 +123,11 @@ class Lane:
             self._iteration, task, peer_task, bucket, -1, -1, 0, phase, kind,
         ))
         # fmt: on
+
+    def taken(self) -> list[Row]:
+        """The spans that are over, which are here no more."""
+        rows, self.rows = self.rows, []
+        return rows
 
     def clear(self) -> None:
         """Nothing is open any more, and nothing of it is recorded."""
@@ -146,7 +153,7 @@ class Lane:
         for each in passes:
             if each.nbytes:
                 self._all_reduces(end_ns, each)
-        ready = sorted((at_ns, bucket) for each in passes for bucket, at_ns in each.at_ns.items())
+        ready = sorted([(at_ns, bucket) for each in passes for bucket, at_ns in each.at_ns.items()])
         own_end_ns = ready[-1][0] if any(each.nbytes for each in passes) else end_ns
         for bucket, start_ns, stop_ns in cut(pieces, ready, own_end_ns):
             self.record(Phase.BACKWARD, start_ns, stop_ns, task=-1, bucket=bucket)

@@ -6,10 +6,11 @@ trains; what one raises ends that sampler, is said in tracing.json, and never re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.rendezvous import Ranks
 
 FLUSH_EVERY_S = 0.9
@@ -29,6 +30,11 @@ class Recording(Protocol):
         """The one under way; -1 before the first."""
         ...
 
+    @property
+    def errands(self) -> Errands:
+        """The thread that does what is done now and then."""
+        ...
+
     def limited(self, sentence: str) -> None:
         """One more sentence of what could not be seen."""
         ...
@@ -45,8 +51,8 @@ class Sampler(Protocol):
         """All ranks are known, and this rank's folder is there."""
         ...
 
-    def on_iteration(self, iteration: int, ended_ns: int) -> None:
-        """An iteration has ended (monotonic clock): take a sample, in microseconds."""
+    def at_ends(self) -> Callable[[int], object] | None:
+        """What is called where an iteration ends, with the number of the next: in microseconds, and never raises."""
         ...
 
     def on_rest(self, resting: bool) -> None:

@@ -3,9 +3,13 @@
 ::
 
     a first sign of training     Session(settings)      spans are kept in memory: whose they are is not known yet
-    ranks have met, or a step    open(ranks)            hosts/NAME/ is made, what was kept is recorded
-    an optimizer steps           step_ended(...)        one ITERATION, samplers are told
+    ranks have met, or a step    meet(rank, ...)        hosts/NAME/ is made, what was kept is recorded
+    an optimizer steps           end_iteration(...)     one ITERATION, samplers are told
     the script ends              end()                  TRAINING, outcome.json, tracing.json
+
+Hooks append to ``events``, mostly by themselves: between torch's kernels caches are cold, and a record costs some 2 us,
+each call of a function of Python's that again, and so does each built-in that was not used just before. The thread that
+writes tells the lane.
 """
 
 from __future__ import annotations
@@ -13,14 +17,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.errors import E2cDlError
 from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.recorder import Recorder, Row
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
@@ -32,6 +36,7 @@ from e2c_dl.tracing.settings import Settings
 
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
 MANY_EVENTS = 4096  # ... and from so many on they are written before their time
+_TAKEN_BACK = 1000  # at once, of those that are too many
 
 Event = tuple[Any, ...]
 """What the thread that writes calls, mostly a method of Lane, and with what."""
@@ -45,10 +50,11 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.main = threading.get_ident()
-        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self.note = self.events.append
+        self.events: list[Event] = []
         self.lane = Lane(self.limited)  # told of events by the thread that writes
-        self._ends = partial(self.lane.iterate, ended=True)
+        self.entered, self.left, self.began_backward = self.lane.enter, self.lane.leave, self.lane.backward
+        self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
+        self.errands = Errands()
         self.iteration = -1  # the one under way
         self.ranks: Ranks | None = None
         self.told: dict[str, Any] = {"hooked": [], "wrote": []}  # for tracing.json
@@ -60,10 +66,12 @@ class Session:
         self._folder: Path | None = None
         self._silent = False
         self.begun_ns: int | None = None  # of this iteration
-        self._training_ns: tuple[int, int] | None = None
+        self._first_ns: int | None = None
+        self._last_ns = 0  # of the iterations that have ended
         self._seqs: dict[int, int] = {}
         self._threads: dict[int, int] = {}
         self._samplers: list[Sampler] = []
+        self._at_ends: tuple[Callable[[int], object], ...] = ()
         self._tell_failure: Callable[[str], None] = _to_standard_error
 
     @property
@@ -98,6 +106,7 @@ class Session:
         if ranks.missing and exchange is not None:
             self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
         self._each(lambda sampler: sampler.on_ready(ranks, self))
+        self._at_ends = tuple(act for sampler in self._samplers if (act := sampler.at_ends()) is not None)
 
     def _open(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -107,6 +116,7 @@ class Session:
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=layer,
             cap_bytes=self.settings.cap_bytes, flush_every_s=FLUSH_EVERY_S, rows=self._told,
+            errands=self.errands, on_failure=lambda error: self._stop(f"the trace ends here: {error}"),
         )  # fmt: skip
         folder.begin(self._folder, ranks, layer)
 
@@ -115,14 +125,14 @@ class Session:
         self._each(lambda sampler: sampler.on_end())
         self._recorder.close()
         folder.remove(self.folder)
-        self._recorder = self._folder = None
+        self._recorder, self._folder, self._at_ends = None, None, ()
 
     # ---- what it did
 
     def enter(self, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> int:
         """``phase`` begins now, in the thread that trains; says when that is."""
         now_ns = self.clock()
-        self.note((self.lane.enter, now_ns, phase, bucket, seq, peer_task))
+        self.events.append((self.entered, now_ns, phase, bucket, seq, peer_task))
         if len(self.events) >= MANY_EVENTS:
             self.relieve()
         return now_ns
@@ -130,36 +140,38 @@ class Session:
     def leave(self) -> int:
         """What was entered last ends now; says when that is."""
         now_ns = self.clock()
-        self.note((self.lane.leave, now_ns))
+        self.events.append((self.left, now_ns))
         return now_ns
 
-    def record(self, phase: Phase, start_ns: int, end_ns: int, **fields: int) -> None:
-        """A span of the iteration under way, in any thread; the fields are those of Lane.record."""
-        self.note((_record, self.lane, phase, start_ns, end_ns, fields))
+    def note(self, *event: Any) -> None:
+        """The thread that writes calls the first with the rest."""
+        self.events.append(event)
         if len(self.events) >= MANY_EVENTS:
             self.relieve()
 
-    def relieve(self) -> None:
-        """Have events written before there are so many that the oldest are let go."""
-        if self._recorder is None:
-            return
-        if len(self.events) < MOST_EVENTS // 2:
-            self._recorder.wake()
-            return
-        try:
-            self._recorder.flush()
-        except E2cDlError as error:  # a full disk
-            self._stop(f"the trace ends here: {error}")
+    def record(self, phase: Phase, start_ns: int, end_ns: int, **fields: int) -> None:
+        """A span of the iteration under way, in any thread; the fields are those of Lane.record."""
+        self.note(_record, self.lane, phase, start_ns, end_ns, fields)
 
-    def _told(self) -> Iterator[Row]:
+    def relieve(self) -> None:
+        """Have events written before there are too many; where nobody writes, the oldest are let go."""
+        if self._recorder is None:
+            if self._silent:
+                self.events.clear()
+            elif len(self.events) > MOST_EVENTS:
+                del self.events[:_TAKEN_BACK]
+        elif len(self.events) < MOST_EVENTS // 2:
+            self._recorder.wake()
+        else:
+            self._recorder.flush()
+
+    def _told(self) -> list[Row]:
         """The spans that events up to now have ended. The thread that writes asks, each time before it writes."""
-        events, rows = self.events, self.lane.rows
-        while events:
-            told, *what = events.popleft()
+        taken = self.events[:]
+        del self.events[: len(taken)]  # others append meanwhile
+        for told, *what in taken:
             told(*what)
-            if rows:
-                yield from rows
-                rows.clear()
+        return self.lane.taken()
 
     def active(self) -> None:
         """Something that belongs to an iteration begins: the first one has begun."""
@@ -168,38 +180,36 @@ class Session:
 
     def begin_iteration(self, iteration: int) -> None:
         self.iteration, self.begun_ns = iteration, self.clock()
-        self.note((partial(self.lane.iterate, ended=False), self.begun_ns, iteration))
+        self.events.append((self._begun, self.begun_ns, iteration))
 
-    def end_iteration(self) -> None:
-        """The iteration under way has ended, and the next has begun."""
-        now_ns, begun_ns = self.clock(), self.begun_ns
-        if self._recorder is None:
-            if not self._silent:
-                self.meet(*folder.of_environment())
-        elif self._recorder.failure is not None:
-            self._stop(f"the trace ends here: {self._recorder.failure}")
-        done = self.iteration
-        self.begun_ns = now_ns
+    def end_iteration(self, now_ns: int) -> None:
+        """The iteration under way has ended at ``now_ns``, and the next has begun."""
+        begun_ns, self.begun_ns = self.begun_ns, now_ns
+        if self._recorder is None and not self._silent:
+            self.meet(*folder.of_environment())
         if begun_ns is None:
             return
-        self.iterations_done = self.iteration = done + 1
-        self.note((self._ends, now_ns, done + 1))
-        self._training_ns = (self._training_ns[0] if self._training_ns else begun_ns, now_ns)
-        for sampler in self._samplers:
-            try:
-                sampler.on_iteration(done, now_ns)
-            except Exception as error:  # noqa: BLE001  # as in _each, without a call for each
-                self._lose(sampler, error)
+        self.iterations_done = self.iteration = following = self.iteration + 1
+        self.events.append((self._over, now_ns, following))
+        if self._first_ns is None:
+            self._first_ns = begun_ns
+        self._last_ns = now_ns
+        try:
+            for act in self._at_ends:
+                act(following)
+        except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
+            self._at_ends = ()
+            self.limited(f"at iterations' ends nothing is sampled any more: {error}")
 
     def outside(self) -> None:
         """No iteration is under way."""
         self.iteration, self.begun_ns = -1, None
-        self.note((partial(self.lane.iterate, ended=False), self.clock(), -1))
+        self.events.append((self._begun, self.clock(), -1))
 
     def rest(self, resting: bool) -> None:
         """Nothing is recorded for a while, or it goes on."""
         self.outside()
-        self.note((self.lane.clear,))
+        self.note(self.lane.clear)
         self._each(lambda sampler: sampler.on_rest(resting))
 
     def next_seq(self, group: int = -2, count: int = 1) -> int:
@@ -237,29 +247,30 @@ class Session:
             return
         self._each(lambda sampler: sampler.on_end())
         try:
-            if self._training_ns is not None:
+            if self._first_ns is not None:
                 self.outside()
-                self.record(Phase.TRAINING, *self._training_ns)
-            if self._recorder is not None:
-                self._recorder.close()
+                self.record(Phase.TRAINING, self._first_ns, self._last_ns)
+            recorder = self._recorder
+            recorder.close()
+            if recorder.failure is not None:  # which has been said
+                return
             if self.iterations_done:
                 self._leave(failure)
             else:
                 folder.remove(self.folder)
         except (E2cDlError, OSError) as error:
             self._stop(f"how it ended is not in its trace: {error}")
-        self._silent, self._recorder = True, None
+        self._silent, self._recorder, self._at_ends = True, None, ()
 
     def abandon(self) -> None:
         """This process is a fork of the rank: it records nothing."""
-        self._silent, self._recorder, self._samplers = True, None, []
+        self._silent, self._recorder, self._samplers, self._at_ends = True, None, [], ()
 
     def _leave(self, failure: str) -> None:
-        begun_ns, ended_ns = self._training_ns or (0, 0)
         assert self.ranks is not None
         folder.end(
             self.folder, rank=self.ranks.own.rank, iterations=self.iterations_done,
-            seconds=(ended_ns - begun_ns) / 1e9, failure=failure,
+            seconds=(self._last_ns - (self._first_ns or 0)) / 1e9, failure=failure,
         )  # fmt: skip
         folder.tell(self.folder, self.ranks, {**self.told, "limitations": self.limitations})
 
@@ -275,7 +286,7 @@ class Session:
         self.limited(f"{type(sampler).__name__} ended early: {error}")
 
     def _stop(self, why: str) -> None:
-        self._silent, self._recorder = True, None
+        self._silent, self._recorder = True, None  # sockets go on: another file
         self.events.clear()
         self.limited(why)
         self._tell_failure(why)

@@ -8,7 +8,7 @@ sockets did.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from e2c_dl.archive import layout
@@ -42,14 +42,13 @@ class Sockets:
         self._sampler = SocketSampler(
             recording.folder / layout.CONNECTIONS_RAW, rank=ranks.own.rank, host=recording.folder.name,
             more={"machine": ranks.own.host}, source=_source(recording), iteration=recording.iteration,
-            rank_of=_ranks_by_address(ranks), flush_every_s=FLUSH_EVERY_S,
+            rank_of=_ranks_by_address(ranks), flush_every_s=FLUSH_EVERY_S, errands=recording.errands,
             on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
         )  # fmt: skip
 
-    def on_iteration(self, iteration: int, ended_ns: int) -> None:
-        """A round, whose samples belong to ``iteration``."""
-        if self._sampler is not None:
-            self._sampler.iteration(iteration + 1)
+    def at_ends(self) -> Callable[[int], object] | None:
+        """A round."""
+        return None if self._sampler is None else self._sampler.iteration
 
     def on_rest(self, resting: bool) -> None:
         """No rounds meanwhile."""
@@ -74,8 +73,12 @@ class _Together:
     def rescan(self) -> list[Connection]:
         return [connection for source in self._sources for connection in source.rescan()]
 
-    def read(self) -> list[Told]:
-        return [told for source in self._sources for told in source.read()]
+    def read(self, *, ends: bool = False) -> list[Told]:
+        return [told for source in self._sources for told in source.read(ends=ends)]
+
+    def small(self, cookies: Collection[int]) -> None:
+        for source in self._sources:
+            source.small(cookies)
 
 
 def _source(recording: Recording) -> Source:

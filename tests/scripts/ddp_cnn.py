@@ -52,7 +52,7 @@ def main() -> None:
         dist.all_reduce(right)
     if rank == 0 and args.out:
         torch.save(model.state_dict(), args.out)
-    print(f"rank {rank}: {float(loss):.6f}, {int(right)}")
+    print(f"rank {rank}: {float(loss):.6f}, {int(right)}\n", end="", flush=True)  # in one piece: ranks share a pipe
     dist.destroy_process_group()
 
 

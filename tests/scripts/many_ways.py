@@ -63,5 +63,5 @@ if __name__ == "__main__":
     forked()
     sharded(3)
     compiled(3)
-    print("done")
+    print("done\n", end="", flush=True)  # in one piece: ranks share a pipe
     dist.destroy_process_group()

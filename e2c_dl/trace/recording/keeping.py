@@ -15,11 +15,10 @@ an iteration after its end goes where the others went.
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from e2c_dl.trace.model import RECORD_BYTES, Phase
 from e2c_dl.trace.recording.frames import HEAD
@@ -40,7 +39,7 @@ class SlowOnly:
         self._most = max(0, cap_bytes - _END_BYTES) // SPAN_BYTES  # spans
         self._half = self._kept = self._most // 2  # the first half is kept by whoever asks free()
         self._keep, self._drop = keep, drop
-        self._numbers = itertools.count()  # of the spans recorded: its next is atomic
+        self._recorded = 0  # spans
         self._choosing = False  # the first half is over
         self._held: dict[int, list[bytes]] = {}
         self._waiting = 0  # spans in _held
@@ -49,10 +48,24 @@ class SlowOnly:
         self._turn = threading.Lock()
 
     def free(self, phase: int) -> bool:
-        """Whether a span of ``phase``, recorded now, is kept whatever it is, and need not be offered. Takes no lock."""
-        if next(self._numbers) >= self._half:
-            self._choosing = True
-        return not self._choosing and phase != _ITERATION
+        """Whether a span of ``phase``, recorded now, is kept whatever it is, and need not be offered."""
+        with self._turn:
+            self._recorded += 1
+            if self._recorded > self._half:
+                self._choosing = True
+            return not self._choosing and phase != _ITERATION
+
+    def all_free(self, count: int, lasted_ns: Sequence[int]) -> bool:
+        """Whether so many spans are kept whatever they are, iterations that lasted so long being among them.
+
+        If not, they are to be asked for one by one.
+        """
+        with self._turn:
+            if self._choosing or self._recorded + count > self._half:
+                return False
+            self._recorded += count
+            self._lasted.extend(lasted_ns)
+            return True
 
     def offer(self, record: bytes, phase: int, iteration: int, lasted_ns: int) -> None:
         """A span that is not :meth:`free`."""

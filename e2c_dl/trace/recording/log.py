@@ -17,13 +17,14 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed, told_dropped
 
 __all__ = ["FLUSH_EVERY_S", "Frames", "Log", "is_log", "read_log"]
@@ -45,7 +46,8 @@ class Log:
 
     ``header``: JSON values that say what the records are. ``record_bytes``: all records have this length, and share
     frames. ``cap_bytes``: the file never gets larger; records that no longer fit are dropped and counted.
-    ``source`` is called before each writing, by whoever writes, and appends what it has.
+    ``source`` is called before each writing, by whoever writes, and appends what it has. ``errands``: whose thread
+    writes; a log that is told of none has one of its own.
 
     Raises: TrainingError, if ``path`` cannot be created or written.
     """
@@ -61,6 +63,7 @@ class Log:
         on_failure: Callable[[TrainingError], None] | None = None,
         capacity: int = CAPACITY,
         source: Callable[[], None] | None = None,
+        errands: Errands | None = None,
     ) -> None:
         self.path = path
         self.dropped = 0  # records left out on purpose, or after a failure
@@ -71,13 +74,15 @@ class Log:
         self._on_failure = on_failure
         self._capacity = capacity
         self._source = source
-        self._pending: deque[tuple[int, bytes]] = deque()  # its append and popleft are atomic: appending takes no lock
+        # Kind, payload, records. Its append and popleft are atomic: appending takes no lock.
+        self._pending: deque[tuple[int, bytes, int]] = deque()
         self._writing = threading.RLock()  # keeps the file in the order of appending; a source may append very much
         self._failure: TrainingError | None = None
         self._numbered = 0
         self._told = 0  # dropped records that the file knows of
         self._process = os.getpid()
-        self._wake = threading.Event()
+        self._errands = errands or Errands()
+        self._every_s = flush_every_s
         self._closed = False
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -88,21 +93,29 @@ class Log:
         except TrainingError:
             os.close(self._file)
             raise
-        self._flusher = threading.Thread(target=self._flush_for_ever, args=(flush_every_s,), name="trace", daemon=True)
-        self._flusher.start()
+        self._errands.add(self._write_pending, flush_every_s)
 
     def append(self, kind: int, payload: bytes) -> None:
         """Add a record of ``kind`` (1 to 0xFFFD). Raises: TrainingError if a write failed and nobody else is told."""
         if self._failure is not None:
             self._refuse()
             return
-        self._pending.append((kind, payload))
+        self._pending.append((kind, payload, 1))
         if len(self._pending) >= self._capacity:
             self._relieve()
 
+    def extend(self, kind: int, payloads: Sequence[bytes]) -> None:
+        """Add some of ``kind``, which all have ``record_bytes``. Raises: TrainingError, as ``append``."""
+        if self._failure is not None:
+            self._refuse()
+            return
+        for begin in range(0, len(payloads), self._per_frame):
+            some = payloads[begin : begin + self._per_frame]
+            self._pending.append((kind, b"".join(some), len(some)))
+
     def wake(self) -> None:
         """Have what there is written soon, by the thread that writes."""
-        self._wake.set()
+        self._errands.hurry(self._write_pending)
 
     def drop(self, records: int) -> None:
         """Count records that whoever appends has left out."""
@@ -133,8 +146,7 @@ class Log:
             return
         self._closed = True
         if os.getpid() == self._process:
-            self._wake.set()
-            self._flusher.join()
+            self._errands.remove(self._write_pending)
         try:
             self.flush()
             if os.getpid() == self._process and self._failure is None:
@@ -161,7 +173,7 @@ class Log:
         if len(self._pending) >= _MOST or os.getpid() != self._process:
             self.flush()
         else:
-            self._wake.set()
+            self.wake()
 
     def _refuse(self) -> None:
         """After a failure: raise it, or let go of what cannot be written. Raises: TrainingError."""
@@ -171,23 +183,25 @@ class Log:
         self.dropped += 1 + len(self._pending)
         self._pending.clear()
 
-    def _flush_for_ever(self, every_s: float) -> None:
-        while not self._closed and self._failure is None:
-            self._wake.wait(every_s)
-            self._wake.clear()
-            try:
-                self.flush()
-            except TrainingError:
-                return  # kept in _failure: the next to append, flush or close raises it
+    def _write_pending(self) -> float | None:
+        """The errand: seconds until the next; None: a write failed."""
+        try:
+            self.flush()
+        except TrainingError:
+            return None  # kept in _failure: the next to append, flush or close raises it
+        return None if self._failure is not None else self._every_s
 
-    def _frames(self, taken: list[tuple[int, bytes]]) -> Iterator[bytes]:
+    def _frames(self, taken: list[tuple[int, bytes, int]]) -> Iterator[bytes]:
         """Frames of the records taken, in their order; those of one kind share some, as far as they may."""
         begin = 0
         while begin < len(taken):
-            kind, end = taken[begin][0], begin + 1
-            while end < len(taken) and end - begin < self._per_frame and taken[end][0] == kind:
+            (kind, payload, records), end = taken[begin], begin + 1
+            while end < len(taken) and records + taken[end][2] <= self._per_frame and taken[end][0] == kind:
+                records += taken[end][2]
                 end += 1
-            yield self._frame(kind, b"".join([payload for _, payload in taken[begin:end]]), end - begin)
+            if end > begin + 1:
+                payload = b"".join([each for _, each, _ in taken[begin:end]])
+            yield self._frame(kind, payload, records)
             begin = end
 
     def _frame(self, kind: int, payload: bytes, records: int) -> bytes:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.model import RECORD, RECORD_BYTES, Phase
+from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.keeping import SlowOnly
 from e2c_dl.trace.recording.log import CAPACITY, FLUSH_EVERY_S, Log
 from e2c_dl.trace.recording.span_log import SPANS, header, read_spans
@@ -44,7 +45,8 @@ class Recorder:
     (:mod:`e2c_dl.trace.recording.keeping`), and the file says how many spans were dropped.
 
     ``rows`` is asked for more spans before each writing, by whoever writes: a tenth of what :meth:`record` costs the
-    thread that trains. One that cannot be encoded is dropped; ``own_ns`` does not apply to them.
+    thread that trains. One that cannot be encoded is dropped; ``own_ns`` does not apply to them. ``errands``: as
+    for a Log.
 
     ``clock`` is the machine's: what it shows is what :meth:`record` takes, and differences of it are durations.
     ``own_ns`` turns it into the host's own time (see :mod:`e2c_dl.trace.clocks.skew`), which is what is written.
@@ -65,7 +67,8 @@ class Recorder:
         flush_every_s: float = FLUSH_EVERY_S,
         cap_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] | None = None,
-        rows: Callable[[], Iterable[Row]] | None = None,
+        rows: Callable[[], Sequence[Row]] | None = None,
+        errands: Errands | None = None,
     ) -> None:
         self.path = path
         self._rows = rows
@@ -75,7 +78,7 @@ class Recorder:
         self._log = Log(
             path, header(rank, host, layer), flush_every_s=flush_every_s, record_bytes=RECORD_BYTES,
             cap_bytes=cap_bytes, on_failure=on_failure, capacity=capacity,
-            source=None if rows is None else self._encode,
+            source=None if rows is None else self._encode, errands=errands,
         )  # fmt: skip
         self._keeping = None if cap_bytes is None else SlowOnly(cap_bytes, self._append, self._log.drop)
 
@@ -150,7 +153,21 @@ class Recorder:
     def _encode(self) -> None:
         """Append what ``rows`` has; the log calls it, one thread at a time."""
         assert self._rows is not None
-        for row in self._rows():
+        rows = self._rows()
+        try:
+            records = [RECORD.pack(*row) for row in rows]
+        except struct.error:
+            self._encode_each(rows)
+            return
+        if self._keeping is not None:
+            lasted_ns = [row[_END] - row[_START] for row in rows if row[_PHASE] == Phase.ITERATION]
+            if not self._keeping.all_free(len(rows), lasted_ns):
+                self._encode_each(rows)
+                return
+        self._log.extend(SPANS, records)
+
+    def _encode_each(self, rows: Sequence[Row]) -> None:
+        for row in rows:
             try:
                 record = RECORD.pack(*row)
             except struct.error:  # a number that the script has from elsewhere, and no column has room for

@@ -61,6 +61,11 @@ class Readiness:
             handle.remove()
         self._handles = []
 
+    def taken(self) -> dict[int, int]:
+        """Bucket -> time, of the pass that has ended."""
+        at_ns, self.at_ns = self.at_ns, {}
+        return at_ns
+
     def _learning(self, number: int) -> Callable[[Any], None]:
         def ready(parameter: Any) -> None:
             self.at_ns[number], self._last[number] = self._clock(), parameter
@@ -68,10 +73,10 @@ class Readiness:
         return ready
 
     def _settled(self, number: int) -> Callable[[Any], None]:
-        at_ns, clock = self.at_ns, self._clock
+        clock = self._clock
 
         def ready(_parameter: Any) -> None:
-            at_ns[number] = clock()
+            self.at_ns[number] = clock()
 
         return ready
 
@@ -80,6 +85,7 @@ class Reducing(Protocol):
     """What reduces gradients over ranks, and knows the buckets: DDP, Horovod's optimizer."""
 
     readiness: Readiness
+    learns: bool  # it wants to be told where passes begin
 
     def begins(self) -> None:
         """A pass begins, which may be its own."""
@@ -93,43 +99,44 @@ class Reducing(Protocol):
 class Backward:
     """Passes of this process, and who reduces their gradients."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self) -> None:
         self.reducing: list[Reducing] = []
-        self._depth = 0
-
-    def run(self, original: Function, args: Any, kwargs: Any) -> Any:
-        """``original(*args, **kwargs)``, recorded."""
-        session = self._tracer.session
-        if session is None or self._depth or get_ident() != session.main:
-            return original(*args, **kwargs)
-        if session.begun_ns is None:
-            session.active()
-        for reducing in self.reducing:
-            reducing.begins()
-        session.note((session.lane.backward, session.clock()))
-        self._depth = 1
-        try:
-            return original(*args, **kwargs)
-        finally:
-            end_ns = session.clock()
-            self._depth = 0
-            passes = []
-            for each in self.reducing:
-                if each.readiness.at_ns:
-                    passes.append(each.ended(session))  # noqa: PERF401  # one frame less, see Lane
-            session.note((session.lane.leave, end_ns, passes))
+        self.under_way = False
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
     """Hook torch.autograd.backward, which Tensor.backward calls."""
     from torch import autograd
 
-    backward = backward_of(tracer)
+    from e2c_dl.tracing.session import MANY_EVENTS, Session
+
+    backward, clock = backward_of(tracer), Session.clock
 
     def timed(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
-            return backward.run(original, args, kwargs)
+            session = tracer.session
+            if session is None or backward.under_way or get_ident() != session.main:
+                return original(*args, **kwargs)
+            if session.begun_ns is None:
+                session.active()
+            events = session.events
+            if len(events) >= MANY_EVENTS:
+                session.relieve()
+            for each in backward.reducing:
+                if each.learns:
+                    each.begins()
+            events.append((session.began_backward, clock()))
+            backward.under_way = True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                end_ns = clock()
+                backward.under_way = False
+                passes = []
+                for each in backward.reducing:
+                    if each.readiness.at_ns:
+                        passes.append(each.ended(session))  # noqa: PERF401  # one frame less, see Session
+                events.append((session.left, end_ns, passes))
 
         return run
 
@@ -139,6 +146,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
 def backward_of(tracer: Tracer) -> Backward:
     """The one of ``tracer``."""
     if "backward" not in tracer.parts:
-        tracer.parts["backward"] = Backward(tracer)
+        tracer.parts["backward"] = Backward()
     found: Backward = tracer.parts["backward"]
     return found

@@ -16,6 +16,10 @@ def install(tracer: Tracer, patches: Patches) -> None:
     """Hook ``next`` of every DataLoader, with workers or without."""
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+    from e2c_dl.tracing.session import MANY_EVENTS, Session
+
+    clock, data = Session.clock, Phase.DATA
+
     def timed(original: Function) -> Function:
         def __next__(self: Any) -> Any:  # noqa: N807
             session = tracer.session
@@ -23,11 +27,14 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 return original(self)
             if session.begun_ns is None:
                 session.active()
-            session.enter(Phase.DATA)
+            events = session.events
+            if len(events) >= MANY_EVENTS:
+                session.relieve()
+            events.append((session.entered, clock(), data))
             try:
                 return original(self)
             finally:
-                session.note((session.lane.leave, session.clock()))
+                events.append((session.left, clock()))
 
         return __next__
 

@@ -27,20 +27,6 @@ LOOKED_AT = 3  # calls within others after which a module is no outermost one
 COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph are ready all at once, at its end"
 
 
-class Hook:
-    """A hook that is pickled as one that does nothing, and that any Python has."""
-
-    def __init__(self, act: Callable[[Watched], None], watched: Watched, is_compiling: Callable[[], bool]) -> None:
-        self._act, self._watched, self._is_compiling = act, watched, is_compiling
-
-    def __call__(self, *_: Any) -> None:
-        if not self._is_compiling():
-            self._act(self._watched)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (nullcontext(), "__exit__")
-
-
 @dataclass(slots=True)
 class Watched:
     """One module's hooks, and how it was called."""
@@ -61,11 +47,11 @@ class Outermost:
     def __init__(self, tracer: Tracer) -> None:
         import torch
 
-        self._tracer = tracer
+        self.tracer = tracer
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
-        self._depth = 0
-        self._grad_enabled = torch.is_grad_enabled
-        self.is_compiling = torch.compiler.is_compiling
+        self.depth = 0
+        self.grad_enabled = torch.is_grad_enabled
+        self.is_compiling = torch.compiler.is_dynamo_compiling  # a third of what is_compiling costs
 
     def watch(self, module: Any) -> None:
         """Hook ``module``, if it is not yet."""
@@ -83,7 +69,7 @@ class Outermost:
         """No module has hooks any more."""
         for watched in self._watched.values():
             watched.forget()
-        self._depth = 0
+        self.depth = 0
 
     def again(self) -> None:
         """Those that were outermost have hooks again."""
@@ -93,40 +79,69 @@ class Outermost:
 
     def limited(self, sentence: str) -> None:
         """Said in tracing.json once training begins."""
-        self._tracer.limited(sentence)
+        self.tracer.limited(sentence)
 
     def _hook(self, module: Any, watched: Watched) -> None:
         if not watched.handles:
-            before = Hook(self._enter, watched, self.is_compiling)
-            after = Hook(self._leave, watched, self.is_compiling)
             watched.handles = (
-                module.register_forward_pre_hook(before, prepend=True),
-                module.register_forward_hook(after, always_call=True),
+                module.register_forward_pre_hook(Before(self, watched), prepend=True),
+                module.register_forward_hook(After(self, watched), always_call=True),
             )
 
-    def _enter(self, watched: Watched) -> None:
-        session = self._tracer.session
+
+class Hook:
+    """A hook that is pickled as one that does nothing, and that any Python has."""
+
+    def __init__(self, outermost: Outermost, watched: Watched) -> None:
+        from e2c_dl.tracing.session import MANY_EVENTS, Session
+
+        self._outermost, self._watched = outermost, watched
+        self._is_compiling = outermost.is_compiling
+        self._clock, self._many = Session.clock, MANY_EVENTS
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+
+class Before(Hook):
+    """A call begins."""
+
+    def __call__(self, *_: Any) -> None:
+        if self._is_compiling():
+            return
+        outermost = self._outermost
+        session = outermost.tracer.session
         if session is None or get_ident() != session.main:
             return
-        self._depth += 1
-        if self._depth > 1:
-            watched.within += 1
+        if outermost.depth:
+            outermost.depth += 1
+            self._watched.within += 1
             return
-        watched.outermost = True
-        if self._grad_enabled():
-            if session.begun_ns is None:
-                session.active()
-            session.enter(Phase.FORWARD)
-        else:
-            session.enter(Phase.EVALUATE)
+        outermost.depth = 1
+        self._watched.outermost = True
+        if len(session.events) >= self._many:
+            session.relieve()
+        if not outermost.grad_enabled():
+            session.events.append((session.entered, self._clock(), Phase.EVALUATE))
+            return
+        if session.begun_ns is None:
+            session.active()
+        session.events.append((session.entered, self._clock(), Phase.FORWARD))
 
-    def _leave(self, watched: Watched) -> None:
-        session = self._tracer.session
-        if session is None or get_ident() != session.main or not self._depth:
+
+class After(Hook):
+    """It ends."""
+
+    def __call__(self, *_: Any) -> None:
+        if self._is_compiling():
             return
-        self._depth -= 1
-        if not self._depth:
-            session.note((session.lane.leave, session.clock()))
+        outermost, watched = self._outermost, self._watched
+        session = outermost.tracer.session
+        if session is None or get_ident() != session.main or not outermost.depth:
+            return
+        outermost.depth -= 1
+        if not outermost.depth:
+            session.events.append((session.left, self._clock()))
         elif watched.within >= LOOKED_AT and not watched.outermost:
             watched.forget()
 

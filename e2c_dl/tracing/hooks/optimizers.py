@@ -27,18 +27,18 @@ class Steps:
     def __init__(self) -> None:
         self.depth = 0
         self.count = 0
-        self._leading: Callable[[], object | None] = lambda: None  # it may be gone: a new one leads at once
-        self._others: set[int] = set()
+        self.leading: Callable[[], object | None] = lambda: None  # it may be gone: a new one leads at once
+        self.others: set[int] = set()
 
     def ends_iteration(self, optimizer: object) -> bool:
         """Whether this step of ``optimizer`` ends an iteration."""
         self.count += 1
-        if self._leading() is None or id(optimizer) in self._others:
-            self._leading = weakref.ref(optimizer)
-        if self._leading() is not optimizer:
-            self._others.add(id(optimizer))
+        if self.leading() is None or id(optimizer) in self.others:
+            self.leading = weakref.ref(optimizer)
+        if self.leading() is not optimizer:
+            self.others.add(id(optimizer))
             return False
-        self._others.clear()
+        self.others.clear()
         return True
 
 
@@ -48,25 +48,28 @@ def install(tracer: Tracer, patches: Patches) -> None:
     from torch.optim import Optimizer
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    steps = Steps()
+    from e2c_dl.tracing.session import Session
 
-    def began(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    steps, clock, step_phase = Steps(), Session.clock, Phase.STEP
+
+    def began(_optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
         if session is None or session.preparing or get_ident() != session.main:
             return
         steps.depth += 1
         if session.begun_ns is None:
             session.active()
-        session.note((session.lane.enter, session.clock(), Phase.STEP))
+        session.events.append((session.entered, clock(), step_phase))
 
     def ended(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
         if session is None or session.preparing or not steps.depth or get_ident() != session.main:
             return
         steps.depth -= 1
-        session.note((session.lane.leave, session.clock()))
+        now_ns = clock()
+        session.events.append((session.left, now_ns))
         if steps.depth == 0 and steps.ends_iteration(optimizer):
-            _end(tracer, session)
+            _end(tracer, session, now_ns)
 
     def made(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -82,7 +85,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             session = tracer.session
             if session is not None and steps.count == before and steps.ends_iteration(optimizer):
                 session.limited(SKIPPED)
-                _end(tracer, session)
+                _end(tracer, session, clock())
             return result
 
         return step
@@ -93,10 +96,10 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.wrap(grad_scaler.GradScaler, "step", scaled)
 
 
-def _end(tracer: Tracer, session: Session) -> None:
+def _end(tracer: Tracer, session: Session, now_ns: int) -> None:
     if session.explicit:  # the script says itself where iterations end
         return
-    was_opened = session.opened
-    session.end_iteration()
-    if not was_opened:
+    known = session.ranks is not None
+    session.end_iteration(now_ns)
+    if not known:
         tracer.opened(session)

@@ -32,7 +32,7 @@ class Parallel:
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
         self._passes = 0  # that it reduced
-        self._reduces = False  # in the pass under way
+        self.learns = True
         self.attach()
 
     @property
@@ -41,35 +41,30 @@ class Parallel:
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
-        self._passes = 0
+        self._passes, self.learns = 0, True
         module = self._module()
         if module is not None:
             self.readiness.watch(_buckets(module))
 
-    def forward(self, module: Any, grad_enabled: bool) -> None:
-        """Its forward begins: it says now whether the pass to come is reduced."""
-        self._reduces = grad_enabled and module.require_backward_grad_sync
-
     def begins(self) -> None:
-        if not self._reduces or self._passes > LEARNING:
-            return
         module = self._module()
-        if module is None:
+        if module is None or not module.require_forward_param_sync:
             return
         if self._passes == 1:  # it has ordered its buckets anew
             self.readiness.watch(_buckets(module))
         elif self._passes == LEARNING:
             self.readiness.settle()
+            self.learns = False
 
     def ended(self, session: Session) -> Told:
-        readiness = self.readiness
-        at_ns = readiness.at_ns.copy()
-        readiness.at_ns.clear()
-        if not self._reduces:
+        """Its forward has said whether this pass is reduced: what DDP itself goes by."""
+        readiness, module = self.readiness, self._module()
+        at_ns = readiness.taken()
+        if module is None or not module.require_forward_param_sync:
             return (at_ns,)
         self._passes += 1
-        self._reduces = False
-        return at_ns, readiness.nbytes, self._group, session.next_seq(self._group, len(readiness.nbytes))
+        nbytes = readiness.nbytes
+        return at_ns, nbytes, self._group, session.next_seq(self._group, len(nbytes))
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -89,15 +84,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
             backward.reducing.append(modules[self])
 
         return init
-
-    def before_forward(original: Function) -> Function:
-        def pre_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            parallel = modules.get(self)
-            if parallel is not None and not torch.compiler.is_compiling():
-                parallel.forward(self, torch.is_grad_enabled())
-            return original(self, *args, **kwargs)
-
-        return pre_forward
 
     def synchronized(original: Function) -> Function:
         def sync_buffers(self: Any) -> Any:
@@ -120,7 +106,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return sync_buffers
 
     patches.wrap(DistributedDataParallel, "__init__", built)
-    patches.wrap(DistributedDataParallel, "_pre_forward", before_forward)
     patches.wrap(DistributedDataParallel, "_sync_buffers", synchronized)
     for parallel in modules.values():
         parallel.attach()

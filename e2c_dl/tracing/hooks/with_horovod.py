@@ -55,6 +55,7 @@ class Distributed:
         self._optimizer = weakref.ref(optimizer)
         self._ready: dict[int, int] = {}  # of the newest pass
         self._passes = 0
+        self.learns = True
         self.attach()
 
     @property
@@ -63,7 +64,7 @@ class Distributed:
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
-        self._passes = 0
+        self._passes, self.learns = 0, True
         optimizer = self._optimizer()
         if optimizer is not None:
             parameters = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
@@ -72,17 +73,17 @@ class Distributed:
     def begins(self) -> None:
         if self._passes == LEARNING:
             self.readiness.settle()
+            self.learns = False
         self._passes += 1
 
     def ended(self, session: Session) -> Told:
         """Nothing was waited for; when buckets were ready is kept for ``synchronize``."""
-        self._ready = self.readiness.at_ns.copy()
-        self.readiness.at_ns.clear()
+        self._ready = self.readiness.taken()
         return (self._ready,)
 
     def synchronized(self, session: Session, start_ns: int, end_ns: int, seq: int) -> None:
         """Record the all-reduces of all buckets, from number ``seq`` on, waited for until ``end_ns``."""
-        session.note((all_reduces, session.lane, Pass(self._ready, self.readiness.nbytes, seq=seq), start_ns, end_ns))
+        session.note(all_reduces, session.lane, Pass(self._ready, self.readiness.nbytes, seq=seq), start_ns, end_ns)
         self._ready = {}
 
 

@@ -115,6 +115,34 @@ def test_a_number_that_is_used_again_is_not_taken_for_the_connection_it_was() ->
         assert [cookie_of(told) for told, *_ in own.read()].count(cookie(after[0])) == 1  # of its two numbers
 
 
+def test_small_connections_are_left_out_where_iterations_end() -> None:
+    own = OwnSockets()
+    with connected() as large, connected() as small:
+        own.rescan()
+        own.small({cookie(one) for one in small})
+
+        def seen(*, ends: bool) -> set[int]:
+            return {cookie_of(told) for told, *_ in own.read(ends=ends)} & {cookie(one) for one in (*large, *small)}
+
+        assert seen(ends=True) == {cookie(one) for one in large}
+        assert seen(ends=False) == {cookie(one) for one in (*large, *small)}
+
+
+def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp_path: Path) -> None:
+    with connected() as large, connected() as small:
+        send(small, 100)
+        with SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=500.0, flush_every_s=0.001) as sampler:
+            while not {cookie(one) for one in small} <= sampler._small:
+                send(large, 100_000)
+            assert not {cookie(one) for one in large} & sampler._small
+            send(small, 100)
+        of_small = cookie(small[0])
+    samples = read_samples(tmp_path)
+    assert samples is not None
+    raws = [raw for raw, of in zip(samples.raw, samples.cookie.tolist(), strict=True) if of == of_small]
+    assert tcp_info.field(raws[-1], "bytes_sent") == 200, "nothing of it is lost"
+
+
 def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
     with connected() as pair, connected():
         with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.errors import TrainingError
@@ -66,7 +66,10 @@ class ProcessSockets:
         self._known.update(connection.cookie for connection in new)
         return new
 
-    def read(self) -> list[Told]:
+    def small(self, cookies: Collection[int]) -> None:
+        """The kernel tells all of them at once, small ones or not."""
+
+    def read(self, *, ends: bool = False) -> list[Told]:
         """What every connection tells that is still there."""
         return [(told.connection.cookie.to_bytes(8, sys.byteorder), told.family, told.raw) for told in self._own()]
 

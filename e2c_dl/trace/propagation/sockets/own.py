@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from e2c_dl.trace.propagation.samples import Connection, normalised
@@ -23,11 +23,13 @@ from e2c_dl.trace.propagation.tcp_info import LENGTH
 
 MOST = 4096  # connections that are looked at: a process with more is no rank
 _SO_COOKIE = 57
+_TCP, _TCP_INFO, _SOL_SOCKET = socket.IPPROTO_TCP, socket.TCP_INFO, socket.SOL_SOCKET
 _ESTABLISHED = 1
 _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_MOVED = (slice(24, 28), slice(120, 160), slice(168, 176))
-"""Unacknowledged segments; bytes and segments; busy time."""
+_MOVED = slice(120, 176)
+"""Bytes and segments either way, delivery rate, busy time: no segment leaves or comes without a change of these."""
+_BYTES = struct.Struct("=120xQQ")  # acknowledged, received
 
 Told = tuple[bytes, int, bytes]
 """(cookie, as the kernel gives it; family; TCP_INFO) of a connection."""
@@ -55,6 +57,13 @@ class _Known:
     name: str  # socket:[inode]
     socket: _Borrowed | None  # None: no TCP connection
     family: int = 0
+    cookie: int = 0
+
+    @property
+    def reads(self) -> tuple[Callable[..., bytes], int]:
+        """Its getsockopt, and its family."""
+        assert self.socket is not None
+        return self.socket.getsockopt, self.family
 
 
 class OwnSockets:
@@ -64,6 +73,8 @@ class OwnSockets:
         self._local = None if local is None else normalised(local)
         self._known: dict[int, _Known] = {}  # by descriptor
         self._open: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of connections: getsockopt, family
+        self._large: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of those that are not small
+        self._small: Collection[int] = ()
 
     def rescan(self) -> list[Connection]:
         """Look for connections that are new, and return them."""
@@ -86,17 +97,26 @@ class OwnSockets:
             if len(found) == MOST:
                 break
         self._known = found
-        borrowed = [(known.socket, known.family) for known in found.values()]
-        self._open = tuple((one.getsockopt, family) for one, family in borrowed if one is not None)
+        self._choose()
         return new
 
-    def read(self) -> list[Told]:
-        """What every connection tells that is still there."""
+    def small(self, cookies: Collection[int]) -> None:
+        """These are left out where an iteration ends."""
+        self._small = cookies
+        self._choose()
+
+    def _choose(self) -> None:
+        opened = [known for known in self._known.values() if known.socket is not None]
+        self._open = tuple(known.reads for known in opened)
+        self._large = tuple(known.reads for known in opened if known.cookie not in self._small)
+
+    def read(self, *, ends: bool = False) -> list[Told]:
+        """What every connection tells that is still there; ``ends``: but for small ones."""
         told = []
-        for getsockopt, family in self._open:
+        for getsockopt, family in self._large if ends else self._open:
             try:
-                raw = getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LENGTH)
-                told.append((getsockopt(socket.SOL_SOCKET, _SO_COOKIE, _COOKIE.size), family, raw))
+                raw = getsockopt(_TCP, _TCP_INFO, LENGTH)
+                told.append((getsockopt(_SOL_SOCKET, _SO_COOKIE, 8), family, raw))
             except OSError:  # closed, or its number is no connection's any more: the next rescan forgets it
                 continue
         return told
@@ -109,7 +129,12 @@ def cookie_of(told: bytes) -> int:
 
 def moved_part(raw: bytes) -> bytes:
     """Of TCP_INFO, what tells that something happened."""
-    return b"".join([raw[part] for part in _MOVED])
+    return raw[_MOVED]
+
+
+def moved_bytes(raw: bytes) -> int:
+    """Bytes that its connection has carried, either way; 0 where the kernel does not tell."""
+    return sum(_BYTES.unpack_from(raw)) if len(raw) >= _BYTES.size else 0
 
 
 def _sockets() -> Iterator[tuple[int, str]]:
@@ -142,7 +167,7 @@ def _look_at(descriptor: int, name: str) -> tuple[_Known, Connection | None]:
     connection = Connection(
         cookie=cookie, local=(normalised(local), local_port), remote=(normalised(remote), remote_port)
     )
-    return _Known(name=name, socket=borrowed, family=family), connection
+    return _Known(name=name, socket=borrowed, family=family, cookie=cookie), connection
 
 
 def _cookie(seen: socket.socket) -> int:

@@ -4,11 +4,12 @@
 
     main thread   --iteration(i)-------iteration(i+1)-----      a round each: two system calls for each connection
     own thread    ----round----round-----round----round---      at rate_hz, where iterations are longer than two of that
-    log's thread  ------------------decodes---------------      all rounds since the last time, and writes what moved
+                  ------------------decodes---------------      all rounds since the last time, and writes what moved
 
-New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to every 4 s:
-counters tell all that a connection did since it began. Where iterations are short its thread looks up ever less often,
-down to every 0.8 s.
+Connections that have moved less than a hundredth of what the busiest one has (a rendezvous) are looked at by the thread
+alone. New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to
+every 4 s: counters tell all that a connection did since it began. Where iterations are short its thread looks up ever
+less often, down to every 0.8 s.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
@@ -17,10 +18,9 @@ written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -29,7 +29,8 @@ import msgspec
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
-from e2c_dl.trace.propagation.sockets.own import OwnSockets, Told, cookie_of, moved_part
+from e2c_dl.trace.propagation.sockets.own import OwnSockets, Told, cookie_of, moved_bytes, moved_part
+from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
 RATE_HZ = 10.0
@@ -37,7 +38,9 @@ RESCAN_S, RESCAN_MOST_S = 0.5, 4.0
 APART_S = 0.005  # iterations that are shorter share a round
 _APART_NS = round(APART_S * 1e9)
 REST_MOST_S = 0.8  # of the thread, where there is nothing to do between iterations
+SMALL = 0.01  # of the bytes of the busiest connection: one with less is not looked at where iterations end
 _MOST_ROUNDS = 1024  # in memory: then whoever takes one writes them, since the log does not keep up
+_NEVER_NS = 1 << 62
 RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
 """(rank, host) that an (address, port) belongs to, as far as is known."""
 
@@ -48,8 +51,11 @@ class Source(Protocol):
     def rescan(self) -> list[Connection]:
         """Connections not told before."""
 
-    def read(self) -> list[Told]:
-        """What those tell that are there: fast, and by two threads at once."""
+    def read(self, *, ends: bool = False) -> list[Told]:
+        """What those tell that are there; ``ends``: without :meth:`small` ones. Fast, and by two threads at once."""
+
+    def small(self, cookies: Collection[int]) -> None:
+        """These connections carry next to nothing: they may be left out where iterations end."""
 
 
 class SocketSampler:
@@ -64,7 +70,8 @@ class SocketSampler:
 
     ``clock`` is the machine's, ``own_ns`` turns it into the host's own time, as for a Recorder. ``rate_hz`` 0: at the
     boundaries of iterations alone. ``iteration``: the one under way. What a fork inherits of it does nothing. A disk
-    that fails ends the sampling, and ``on_failure`` is told once: training goes on.
+    that fails ends the sampling, and ``on_failure`` is told once: training goes on. ``errands``: whose thread
+    looks and writes; else its own.
 
     Raises: TrainingError, if ``path`` cannot be created.
     """
@@ -74,6 +81,7 @@ class SocketSampler:
         clock: Callable[[], int] = time.monotonic_ns, own_ns: Callable[[int], int] | None = None,
         rate_hz: float = RATE_HZ, iteration: int = -1, rank_of: RankOf | None = None, cap_bytes: int | None = None,
         flush_every_s: float = FLUSH_EVERY_S, on_failure: Callable[[TrainingError], None] = lambda _: None,
+        errands: Errands | None = None,
     ) -> None:  # fmt: skip
         self.rounds = 0
         self._source = source or OwnSockets()
@@ -84,6 +92,8 @@ class SocketSampler:
         self._rounds: deque[tuple[int, int, bool, list[Told]]] = deque()
         self._known: set[int] = set()  # cookies of connections that the log has
         self._moved: dict[int, bytes] = {}  # what they last told of what moves
+        self._bytes: dict[int, int] = {}  # ... and of bytes, sent and received
+        self._small: set[int] = set()
         self._active: set[int] = set()  # those that have moved since the iteration began
         self._scan_due_s = 0.0
         self._next_ns = self._ended_ns = 0
@@ -91,19 +101,19 @@ class SocketSampler:
         self._resting = False
         self._used_ns = 0
         self._process = os.getpid()
-        self._closing = threading.Event()
         self._closed = False
-        told = header(rank, host, more)
-        self._log = Log(
-            path, told, cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=on_failure, source=self._decode
-        )
-        self._thread = threading.Thread(target=self._sample_for_ever, args=(1 / (rate_hz or 1),), name="sockets",
-                                        daemon=True)  # fmt: skip
+        self._on_failure = on_failure
         self._main_scans = rate_hz <= 0  # else the thread does
+        self._apart_s = self._wait_s = 1 / (rate_hz or 1)
+        self._errands = errands or Errands()
+        self._log = Log(
+            path, header(rank, host, more), cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=self._failed,
+            source=self._decode, errands=self._errands,
+        )  # fmt: skip
         self._rescan()
         self._sample(self._clock(), ends=False)
         if rate_hz > 0:
-            self._thread.start()
+            self._errands.add(self._look, self._apart_s)
 
     @property
     def cpu_s(self) -> float:
@@ -112,10 +122,8 @@ class SocketSampler:
 
     def iteration(self, number: int) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before."""
-        if self._closed or os.getpid() != self._process or self._log.failure is not None:
-            return
         now_ns = self._clock()
-        if now_ns < self._next_ns:
+        if now_ns < self._next_ns:  # for ever, once nothing is looked at any more
             self._iteration = number
             return
         self._ended_ns, self._next_ns = now_ns, now_ns + _APART_NS
@@ -132,12 +140,10 @@ class SocketSampler:
         """A last round, and the end of the file. A second call does nothing."""
         if self._closed or os.getpid() != self._process:
             return
-        self._closed = True
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._closed, self._next_ns = True, _NEVER_NS
+        self._errands.remove(self._look)
         self._rescan()
-        self._sample(self._clock(), ends=True)
+        self._sample(self._clock(), ends=True, all_of_them=True)
         self._log.close()
 
     def __enter__(self) -> SocketSampler:
@@ -148,27 +154,34 @@ class SocketSampler:
     ) -> None:
         self.close()
 
-    def _sample_for_ever(self, apart_s: float) -> None:
-        wait_s = apart_s
-        while not self._closing.wait(wait_s) and self._log.failure is None:
-            if self._resting:
-                continue
-            if time.monotonic() >= self._scan_due_s:
-                self._rescan()
-            now_ns = self._clock()
-            if now_ns < self._ended_ns + 2e9 * apart_s:  # an iteration has just ended
-                wait_s = min(2 * wait_s, max(apart_s, REST_MOST_S))
-                continue
-            wait_s = apart_s
-            self._sample(now_ns, ends=False)
+    def _failed(self, error: TrainingError) -> None:
+        self._next_ns = _NEVER_NS
+        self._on_failure(error)
 
-    def _sample(self, now_ns: int, *, ends: bool) -> None:
+    def _look(self) -> float | None:
+        """The errand: a round, unless an iteration has just ended; seconds until the next."""
+        if self._log.failure is not None:
+            return None
+        if self._resting:
+            return self._wait_s
+        if time.monotonic() >= self._scan_due_s:
+            self._rescan()
+        now_ns, most_s = self._clock(), max(self._apart_s, REST_MOST_S)
+        just_ended = now_ns < self._ended_ns + 2e9 * self._apart_s
+        if not just_ended or self._wait_s >= most_s:  # small connections are to be looked at now and then
+            self._sample(now_ns, ends=False)
+        self._wait_s = min(2 * self._wait_s, most_s) if just_ended else self._apart_s
+        return self._wait_s
+
+    def _sample(self, now_ns: int, *, ends: bool, all_of_them: bool = False) -> None:
         """One round at ``now_ns``. ``ends``: an iteration is over."""
         at_ns = now_ns if self._own_ns is None else self._own_ns(now_ns)
-        self._rounds.append((at_ns, self._iteration, ends, self._source.read()))
+        self._rounds.append((at_ns, self._iteration, ends, self._source.read(ends=ends and not all_of_them)))
         self.rounds += 1
         self._used_ns += self._clock() - now_ns  # it waits for nothing
         if len(self._rounds) > _MOST_ROUNDS:
+            if os.getpid() != self._process:  # a fork's: nobody writes them
+                self._rounds.clear()
             self._log.flush()
 
     def _decode(self) -> None:
@@ -183,13 +196,23 @@ class SocketSampler:
                 moved = moved_part(raw)
                 if moved != self._moved.get(cookie):
                     self._moved[cookie] = moved
+                    self._bytes[cookie] = moved_bytes(raw)
                     self._active.add(cookie)
                 elif not (ends and cookie in self._active):
                     continue
                 self._log.append(SAMPLE_KIND, packed(at_ns, cookie, iteration, family, raw))
             if ends:
                 self._active.clear()
+        if not self._main_scans:
+            self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
+
+    def _tell_small(self) -> None:
+        least = SMALL * max(self._bytes.values(), default=0)
+        small = {cookie for cookie, moved in self._bytes.items() if moved < least}
+        if small != self._small:
+            self._small = small
+            self._source.small(small)
 
     def _rescan(self) -> None:
         began_ns = time.thread_time_ns()

@@ -1,0 +1,101 @@
+"""What is done now and then beside a training, by one thread for all of it: each wake of a thread costs some 0.1 ms.
+
+::
+
+    add(log.write)     every 0.9 s  |---------x---------x---------x    what is due soon is done with what is due now
+    add(sockets.look)  every 0.8 s  |--------x--------x--------x---
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+EARLY = 0.2
+"""Of its time to wait: how much earlier an errand may be done, with another one."""
+
+Errand = Callable[[], float | None]
+"""Does something; says in how many seconds to do it again, None: not any more."""
+
+
+class Errands:
+    """A thread that runs errands when they are due; there is one as long as there are any, and it ends with the last.
+
+    One that raises is told of as threads are, and not run again. Methods may be called from any thread but this one.
+    """
+
+    def __init__(self) -> None:
+        self._due_s: dict[Errand, tuple[float, float]] = {}  # (when, at the earliest)
+        self._thread: threading.Thread | None = None
+        self._changing = threading.Lock()
+        self._running = threading.Lock()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # waits without a frame of Python's
+
+    def add(self, errand: Errand, wait_s: float) -> None:
+        """``errand`` is due in ``wait_s`` seconds."""
+        with self._changing:
+            self._put(errand, wait_s)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
+                self._thread.start()
+        self._bell.put(None)
+
+    def hurry(self, errand: Errand) -> None:
+        """It is due now, if it is there."""
+        if errand in self._due_s:
+            self._due_s[errand] = (0.0, 0.0)
+            if self._bell.empty():
+                self._bell.put(None)
+
+    def remove(self, errand: Errand) -> None:
+        """It is not run any more, nor under way."""
+        with self._changing:
+            self._due_s.pop(errand, None)
+            ends = None if self._due_s else self._thread
+        with self._running:
+            pass
+        if ends is not None:
+            self._bell.put(None)
+            ends.join()
+
+    def _put(self, errand: Errand, wait_s: float) -> None:
+        now_s = time.monotonic()
+        self._due_s[errand] = (now_s + wait_s, now_s + (1 - EARLY) * wait_s)
+
+    def _run(self) -> None:
+        while (wait_s := self._turn()) is not None:
+            try:
+                self._bell.get(timeout=wait_s)
+            except Empty:
+                continue
+
+    def _turn(self) -> float | None:
+        """Run what is due; how long there is nothing to do; None: for ever."""
+        now_s = time.monotonic()
+        for errand, (_, earliest_s) in tuple(self._due_s.items()):
+            if earliest_s <= now_s:
+                with self._running:
+                    self._do(errand)
+        with self._changing:
+            if not self._due_s:
+                self._thread = None
+                return None
+            return max(0.0, min(when_s for when_s, _ in self._due_s.values()) - time.monotonic())
+
+    def _do(self, errand: Errand) -> None:
+        if errand not in self._due_s:  # removed meanwhile
+            return
+        try:
+            wait_s = errand()
+        except Exception as error:  # noqa: BLE001  # a defect, which is told; other errands go on
+            wait_s = None
+            told = (type(error), error, error.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(told))
+        with self._changing:
+            if errand in self._due_s:
+                if wait_s is None:
+                    del self._due_s[errand]
+                else:
+                    self._put(errand, wait_s)
