@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import shutil
+import stat
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PLACES = ("/etc", "/opt", "/usr", "/srv", os.path.expanduser("~/.ssh"))
-"""Where nothing else writes meanwhile, unlike in homes and /tmp."""
+"""Where nothing else writes meanwhile."""
+
+BUSY = (os.path.expanduser("~"), "/tmp", "/var")
+"""Where other programs do: what hosts wrote there is known by a mark in it, and by what they would have changed."""
+_MARK = "of-a-host-"
+_READ_BYTES = 1 << 20
 
 
 def listing() -> str:
@@ -32,3 +42,61 @@ def _read() -> Iterator[Path]:
 def tops() -> set[str]:
     """Names in / and, hidden ones apart, in the home, where a program that does not ask puts folders of its own."""
     return {f"/{name}" for name in os.listdir("/")} | {str(path) for path in Path.home().glob("[!.]*")}
+
+
+@contextmanager
+def unchanged(besides: Path) -> Iterator[str]:
+    """A law: hosts may write the mark that this yields wherever they like, and the machine stays as it is.
+
+    In PLACES every file is as it was. In those that are BUSY no file that was changed meanwhile has the mark in it or
+    in its name, but for what is in ``besides``, the test's own; and the folders that :func:`spoils` writes over and
+    takes away are there as they were.
+    """
+    mark = f"{_MARK}{secrets.token_hex(6)}"
+    canaries = _canaries(mark)
+    for canary in canaries:
+        canary.mkdir()
+        (canary / "kept").write_text("kept")
+    before, began_s = (listing(), sums(), tops()), time.time()
+    try:
+        yield mark
+        assert (listing(), sums(), tops() - before[2]) == (*before[:2], set())
+        for canary in canaries:
+            assert {each.name: each.read_text() for each in canary.iterdir()} == {"kept": "kept"}, canary
+            assert canary.stat().st_mode & stat.S_IRWXU, canary
+        assert list(_marked(mark.encode(), began_s, besides)) == []
+    finally:
+        for canary in canaries:
+            shutil.rmtree(canary)
+
+
+def spoils(mark: str) -> str:
+    """Commands for a host's shell: write ``mark`` over what stands in some folders, and take it away."""
+    return "; ".join(
+        f"mkdir -p {each}; echo {mark} >{each}/kept; echo {mark} >{each}/{mark}; rm {each}/kept; chmod 0 {each}"
+        for each in _canaries(mark)
+    )
+
+
+def _canaries(mark: str) -> list[Path]:
+    return [Path(place, mark.replace(_MARK, "canary-")) for place in BUSY if os.access(place, os.W_OK)]
+
+
+def _marked(mark: bytes, since_s: float, besides: Path) -> Iterator[str]:
+    for top in BUSY:
+        for place, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if Path(place, name) != besides]
+            for name in names:
+                path = os.path.join(place, name)
+                try:
+                    entry = os.lstat(path)
+                    changed = entry.st_ctime >= since_s and stat.S_ISREG(entry.st_mode)
+                    if mark in path.encode() or (changed and mark in _head(path)):
+                        yield path
+                except OSError:  # it is another program's, and is gone
+                    continue
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_READ_BYTES)

@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
-from machine_files import listing, sums, tops
-from planted_secrets import GIVEN, KINDS, SERVICE, TASKS, forms, held
+from machine_files import spoils, unchanged
+from planted_secrets import GIVEN, KINDS, SERVICE, TASKS, command_lines, forms, held
 from whole_runs import COMMAND, LIMIT_S, scenario
 
 from e2c_dl.archive.verify import verify
@@ -18,10 +17,11 @@ PREPARE = """
     - ansible.posix.synchronize: {src: "{{ artifacts_dir }}/app", dest: "~"}
     - ansible.builtin.copy: {src: "{{ artifacts_dir }}/data.tar.gz", dest: /tmp/}
     - ansible.builtin.unarchive: {src: /tmp/data.tar.gz, dest: /dev/shm, remote_src: true}
-    - ansible.builtin.shell: "cat ~/app/main.py /dev/shm/app/main.py >~/told && hostname >/etc/profile.d/z.sh"
-    - ansible.builtin.shell: "mkdir -p ~/e2cdl-x /opt/x /my-spack && ln -s /srv /my-spack/view && hostname >>~/.profile"
-    - ansible.builtin.shell: "for f in /etc/services /usr/bin/x /usr/lib/x /tmp/e2cdl-x; do hostname >>$f; done"
+    - ansible.builtin.shell: "cat ~/app/main.py /dev/shm/app/main.py >~/told && echo MARK >/etc/profile.d/z.sh"
+    - ansible.builtin.shell: "mkdir -p /opt/x /my-spack && ln -s /srv /my-spack/view && echo MARK >>~/.profile"
+    - ansible.builtin.shell: "for f in /etc/services /usr/bin/x /usr/lib/x /tmp/e2cdl-x; do echo MARK >>$f; done"
     - ansible.builtin.file: {path: /etc/issue, state: absent}
+    - ansible.builtin.shell: "SPOILS"
 """
 FINALIZE = """
     - ansible.builtin.find: {paths: "~", patterns: "told,key.pem", recurse: true}
@@ -41,38 +41,16 @@ def ended(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> tuple[P
     folder = scenario(place / "scenario", repository / "experiments/first-light/workflow.yaml", iterations=2)
     (folder / "workflow_env.yaml").write_text("planted:" + SERVICE)
     workflow = folder / "workflow.yaml"
-    text = workflow.read_text().replace("\n  prepare:", f"\n  prepare:{PREPARE}{TASKS}", 1)
-    workflow.write_text(text + FINALIZE)
-    lines: set[bytes] = set()
+    text = workflow.read_text()
     environ = {**os.environ, "SOME_API_KEY": KINDS["environment"]}
-    before = listing(), sums(), tops()
     argv = [*COMMAND, "deploy", str(folder), str(place / "artifacts"), "--archive", str(place / "archive")]
-    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        over = threading.Event()
-        watching = threading.Thread(target=watch, args=(running.pid, lines, over))
-        watching.start()
-        try:
-            said, _ = running.communicate(timeout=LIMIT_S)
-        finally:
-            over.set()
-            watching.join()
-    assert running.returncode == 0, said
-    # A law: what a workflow writes, all over its hosts, is none of this machine's files.
-    assert (listing(), sums(), tops() - before[2]) == (*before[:2], set())
-    assert not Path("/tmp/e2cdl-x").exists()
+    with unchanged(besides=tmp_path_factory.getbasetemp()) as mark, command_lines() as lines:
+        prepare = PREPARE.replace("SPOILS", spoils(mark)).replace("MARK", mark)
+        workflow.write_text(text.replace("\n  prepare:", f"\n  prepare:{prepare}{TASKS}", 1) + FINALIZE)
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
     return place / "archive", said, lines
-
-
-def watch(pid: int, lines: set[bytes], over: threading.Event) -> None:
-    """Command lines of ``pid`` and what it starts here, until it is over."""
-    while not over.wait(0.05):
-        pids = [pid]
-        for each in pids:
-            try:
-                pids += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
-                lines.add(Path(f"/proc/{each}/cmdline").read_bytes())
-            except OSError:  # it has ended
-                continue
 
 
 def test_no_secret_is_in_the_archive(ended: tuple[Path, str, set[bytes]]) -> None:
