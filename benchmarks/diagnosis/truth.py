@@ -11,6 +11,9 @@ Where ranks go at their own pace, chance decides how long a run takes: one and t
 289 s, by its seed. Each time is then the mean over LAPS runs by different seeds, unless the first of them take as long
 but for STEADY; and what lies nearer the bar than the error of these means is on neither side.
 
+What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
+looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
+
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
 injection may be named or not, and counts for nothing (``EDGE``).
 """
@@ -18,7 +21,7 @@ injection may be named or not, and counts for nothing (``EDGE``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +90,8 @@ def truth(drawn: Drawn) -> Truth:
     undisturbed = system.run()
     times = _Times(system, run_s(undisturbed))
     found = Truth(trace=undisturbed, run_s=times.undisturbed_s, undisturbed_s=times.undisturbed_s, costs=())
-    for injections in drawn.tries:
+    for drawn_injections in drawn.tries:
+        injections = tuple(tellable(system, undisturbed, each) for each in drawn_injections)
         told = _tried(injections, times, laps=1)
         if _material(told) >= _material(found):
             found = told  # of those that cost nothing the last: something was injected
@@ -95,6 +99,20 @@ def truth(drawn: Drawn) -> Truth:
             break
     injections = tuple(cost.injection for cost in found.costs)
     return _tried(injections, times, LAPS) if injections and times.hang_on_chance(injections) else found
+
+
+def tellable(system: System, undisturbed: Trace, injection: Injection) -> Injection:
+    """``injection``, or in the last third alone what of a host nobody could tell from its design."""
+    if injection.when is not When.PERSISTENT or not injection.hosts or injection.layer is not None:
+        return injection
+    (host,) = injection.hosts
+    does = {
+        rank.host for rank in undisturbed.ranks if np.isin(rank.spans["phase"], sorted(injection.what.phases)).any()
+    }
+    alike = {name for name, of in system.hardware.items() if of == system.hardware[host]}
+    if host not in does or len(does & alike) > 1:
+        return injection
+    return replace(injection, when=When.LAST_THIRD, begin=2 / 3, length=1 / 3)
 
 
 def _material(told: Truth) -> int:

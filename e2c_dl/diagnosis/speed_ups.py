@@ -1,8 +1,9 @@
 """What speeding up would bring: every element twice as fast, alone and in groups, most saving first.
 
-The *bottleneck* is the element that would save most if it were twice as fast; it always exists, whatever is wrong. A
-link that passes a shared bottleneck gains only what the others leave it there, and a bottleneck gives each of its links
-only what that can take: both by the shares of :mod:`e2c_dl.diagnosis.shown.sharing`, with everyone busy as observed::
+The *bottleneck* is the element that would save most if it were twice as fast, a host in all that it computes: a server
+may do nothing but step. It always exists, whatever is wrong. A link that passes a shared bottleneck gains only what the
+others leave it there, and a bottleneck gives each of its links only what that can take: both by the shares of
+:mod:`e2c_dl.diagnosis.shown.sharing`, with everyone busy as observed::
 
     twice as fast   scale of a link's services = sum of expected services then / now
 
@@ -26,8 +27,9 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.references import UNKNOWN
-from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import Change, Predictor, WhatIf, scaled
 from e2c_dl.topology import Host
+from e2c_dl.trace.model import COMPUTE
 
 TWICE = 2.0  # one factor for all elements: savings can be compared
 GROUPS = 10  # told at most: nobody reads more
@@ -89,8 +91,11 @@ def _ranked(replay: Predictor, asked: Sequence[_Asked], count: int, patience: in
 def _twice_as_fast(replay: Predictor, carried: Sequence[ObservedLink], design: Design) -> Iterator[_Asked]:
     links = {each.element: each for each in carried}
     for element in replay.elements:
-        scale = _scale_alone(links[element]) if element in links else 1 / TWICE
-        yield _Asked(element=element, whatif=scaled(element, scale))
+        if element.kind is ElementKind.HOST:
+            twice = Change(element=element, phases=COMPUTE, scale=Piecewise.constant(1 / TWICE))
+            yield _Asked(element=element, whatif=WhatIf(changes=(twice,)))
+        else:
+            yield _Asked(element=element, whatif=scaled(element, _scale_alone(links.get(element))))
     for shared in design.bottlenecks:
         left = design.shared(shared, carried, TWICE)
         users = {link: each for link, each in links.items() if each.pair in left}
@@ -100,8 +105,10 @@ def _twice_as_fast(replay: Predictor, carried: Sequence[ObservedLink], design: D
             yield _Asked(element=Element(kind=ElementKind.SHARED, src=shared.name), whatif=whatif)
 
 
-def _scale_alone(link: ObservedLink) -> float:
-    """Of the services of a link that is twice as fast itself."""
+def _scale_alone(link: ObservedLink | None) -> float:
+    """Of the services of a link that is twice as fast itself; None: of which only the replay knows."""
+    if link is None:
+        return 1 / TWICE
     own, left = link.designed.own, link.designed.left
     if left is None:
         return 1 / TWICE

@@ -7,6 +7,7 @@
     COPY                        between a host's memory and its device's
     STEP, REDUCE, EVALUATION,   per span: some ranks do more of them by their role
     CHECKPOINT
+    REDUCE                      also of iterations with as many of them as is usual: others do other work in one
 
 Warm-up is left out, and iterations in which the process stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
 """
@@ -74,6 +75,8 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     speed = design.factor(rank.host).mapped(np.reciprocal)
     normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)
     chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
+    if part is Part.REDUCE and chosen.any():
+        chosen &= counts == _usual(counts[chosen])
     chosen[[each for each in stalled if each < iterations]] = False
     if not chosen.any():
         return None
@@ -88,6 +91,12 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
         host=rank.host, part=part, series=series, factors=spent_s[chosen] / normal_s[chosen],
         spans=int(np.median(counts[chosen])),
     )  # fmt: skip
+
+
+def _usual(counts: Doubles) -> float:
+    """The value that occurs most often, the least of several."""
+    values, times = np.unique(counts, return_counts=True)
+    return float(values[np.argmax(times)])
 
 
 def _spans(rank: RankTrace, part: Part, iterations: int) -> Spans:

@@ -45,6 +45,7 @@ MIN_PEERS = 3  # what two hosts share may be each one's own
 CLEARLY = 0.1  # more, of a factor: less tells nothing of whether a phase follows it
 HALF = 0.5
 FACTOR_CHANGES = 0.01  # of a factor: by more it changes
+ALONE = "no other host of that hardware and batch size to compare it with"
 SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
 
@@ -137,9 +138,13 @@ def _in_class(
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
         own, limitations = _without_common(alike, own, part)
     if len(alike) == 1:
+        known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
-            alone = "no other host of that hardware and batch size to compare it with"
-            limitations.append(Limitation(sentence=f"{alike[0].host}\0{alone}"))
+            limitations.append(Limitation(sentence=f"{alike[0].host}\0computes slower all the time\0{ALONE}"))
+        elif known and alike[0].series.spent_s.sum() >= WORTH * alike[0].series.until_s:
+            alone = f"no other host of that hardware has a like {part.value}"
+            what = f"is slower in its {part.value} all the time"
+            limitations.append(Limitation(sentence=f"{alike[0].host}\0{what}\0{alone}"))
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             return [], limitations  # it may follow the factor or not
@@ -217,17 +222,19 @@ def _first(series: Series, count: int, values: Doubles) -> Series:
 
 
 def _together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
-    """Those that differ by the host alone as one."""
-    names: dict[str, list[str]] = {}
+    """Those that differ by the host alone as one; of each of these, the host, what of it and why between zeros."""
+    names: dict[tuple[str, str], list[str]] = {}
     others = []
     for each in limitations:
-        host, found, why = each.sentence.partition("\0")
-        if found:
-            names.setdefault(why, []).append(host)
+        if "\0" in each.sentence:
+            host, what, why = each.sentence.split("\0")
+            names.setdefault((what, why), []).append(host)
         else:
             others.append(each)
-    lasting = "No verdict on whether {} computes slower all the time: "
-    return (*(Limitation.of(f"{lasting}{why}.", "host", own) for why, own in names.items()), *others)
+    told = [
+        Limitation.of(f"No verdict on whether {{}} {what}: {why}.", "host", own) for (what, why), own in names.items()
+    ]
+    return (*told, *others)
 
 
 def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None:

@@ -26,7 +26,7 @@ from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
-from e2c_dl.diagnosis.detection.tcp_windows import waits_for_window
+from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
@@ -147,7 +147,8 @@ def _is_told(each: JudgedLink) -> bool:
     """Whether it may not be the clock's, one of which steps within a window or two, nor the wait for TCP's window."""
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
-    return not waits_for_window(each.link, each.of.messages(each.judged.windows))
+    departs = each.of.messages(each.judged.windows)
+    return not (waits_for_window(each.link, departs) or opens_window(each.link, departs, each.of.windows))
 
 
 def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:

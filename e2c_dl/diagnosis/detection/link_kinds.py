@@ -60,7 +60,7 @@ class Kind:
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, departs)
-    if (fit.expected_ns >= TELLING * fit.expected_ns.max()).sum() < LEAST_MESSAGES:
+    if fit.telling.sum() < LEAST_MESSAGES:
         untold = Part.RATE_OR_DELAY if link.sent_again == 0 else Part.RATE_DELAY_OR_LOSS
         return Kind(part=untold, rate=fit.rate(0.0))
     most_ns = max(GRAIN_NS, float(np.median(fit.late_ns)))
@@ -76,7 +76,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     if is_rate:
         return Kind(part=Part.RATE_OR_DELAY if is_delay else Part.RATE, rate=fit.rate(0.0))
     rate = fit.rate(best_ns)
-    part = Part.DELAY if best_ns > (rate - 1) * float(np.median(fit.expected_ns)) else Part.RATE
+    part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
 
 
@@ -93,15 +93,15 @@ def _least(function: Callable[[float], float], most: float) -> tuple[float, floa
 
 def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     rate = fit.rate(delay_ns)
-    left_ns = fit.left_ns(delay_ns, rate)
+    left_ns = fit.left_ns(delay_ns, rate)[fit.telling]  # of a barrier's messages nothing scatters
     usual_ns = float(np.median(left_ns))
     spread_ns = float(np.median(np.abs(left_ns - usual_ns))) / MAD_OF_NORMAL + GRAIN_NS
     late = left_ns - usual_ns > max(fit.round_trip_ns, SPREADS * spread_ns)
     share = float(late.mean())
-    missing_ns = float(np.sum(left_ns + (rate - 1) * fit.expected_ns))
+    missing_ns = float(np.sum(left_ns + (rate - 1) * fit.expected_ns[fit.telling]))
     if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
         return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
-    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * float(np.median(fit.expected_ns)))
+    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * fit.usual_ns)
     if len(left_ns) >= LEAST_SCATTERED and rate > 1 and scatter >= SCATTER:
         return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
     return None
@@ -113,6 +113,8 @@ class _Fit:
     def __init__(self, link: ObservedLink, departs: npt.NDArray[np.bool_]) -> None:
         self._link, self._departs = link, departs
         self.expected_ns = np.maximum(1.0, link.expected_ns[departs])
+        self.telling = self.expected_ns >= TELLING * self.expected_ns.max()
+        self.usual_ns = float(np.median(self.expected_ns[self.telling]))
         late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
         self.jitter_ns = link.designed.jitter_s * 1e9

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,14 @@ import pytest
 from benchmarks.diagnosis import bars
 from benchmarks.diagnosis.bars import onset_right
 from benchmarks.diagnosis.drawn import Drawn, drawn
-from benchmarks.diagnosis.draws import PEERS
+from benchmarks.diagnosis.draws import ITERATIONS, MOST_MESSAGES, PEERS, SHORT, Balance, drawn_system
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome, judged, kind_of
 from benchmarks.diagnosis.live import LiveSystem
 from benchmarks.diagnosis.rules import RULES, PerIteration
 from benchmarks.diagnosis.table import text
-from benchmarks.diagnosis.truth import Cost, Truth, truth
+from benchmarks.diagnosis.truth import Cost, Truth, tellable, truth
+from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import throughout
@@ -208,3 +211,25 @@ def test_the_readme_shows_the_bars_of_the_code() -> None:
     assert f"at least {bars.LEAST_RUNS} material and {bars.LEAST_RUNS} clean" in README.read_text(encoding="utf-8")
     assert f"at least {bars.LEAST_LIVE} runs" in README.read_text(encoding="utf-8")
     assert f"within {bars.ONSET_WITHIN} iterations" in README.read_text(encoding="utf-8")
+
+
+def test_what_nobody_could_tell_is_injected_in_the_last_third_alone() -> None:
+    one = smallest()
+    trace, hosts = one.system.run(), one.system.scenario.topology.names
+    system = replace(one.system, hardware=dict.fromkeys(hosts, "board"))
+    slow = Injection(what=What.STEP, when=When.PERSISTENT, factor=3.0, amount=3.0, hosts=(hosts[0],))
+    assert tellable(system, trace, slow) == slow
+    alone = replace(system, hardware={**system.hardware, hosts[0]: "the server's"})
+    changed = tellable(alone, trace, slow)
+    assert (changed.when, changed.hosts, changed.amount) == (When.LAST_THIRD, slow.hosts, slow.amount)
+    assert changed.onset_s(30.0) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("name", strategies.names())
+def test_no_strategy_sends_more_messages_than_it_is_drawn_for(name: str) -> None:
+    numbers = (number for number in count() if random.Random(f"law/{number}").choice(strategies.names()) == name)
+    system = drawn_system(random.Random(f"law/{next(numbers)}"), Balance())
+    training = system.scenario.training
+    few = replace(system, scenario=replace(system.scenario, trained=replace(training, iterations=SHORT)))
+    sent = sum(int((rank.spans["phase"] == Phase.SEND).sum()) for rank in few.run().ranks)
+    assert sent / SHORT <= 1.5 * MOST_MESSAGES / ITERATIONS[0]

@@ -9,9 +9,14 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.detection.link_kinds import kind_of
+from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Finding, Part
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.trace.messages import MESSAGE
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.propagation.connections import LINK_ITERATION, Connections, LinkTraffic
 from e2c_dl.worlds.virtual import LinkModel
@@ -63,3 +68,17 @@ def test_a_slow_link_some_of_whose_messages_are_read_late_loses_nothing() -> Non
     late["end_ns"][received[::20]] += 4_000_000
     ranks = tuple(replace(rank, spans=late) if rank is reader else rank for rank in run.trace.ranks)
     assert named(run, replace(run.trace, ranks=ranks)).part is Part.RATE
+
+
+def test_small_messages_beside_large_ones_are_no_scatter() -> None:
+    rows = np.zeros(40, dtype=MESSAGE)
+    rows["nbytes"] = [54, 400_000] * 20
+    service_ns = wire_bits_of(rows["nbytes"]) / 4e6 * 1e9  # half the rate designed
+    rows["send_start_ns"] = np.repeat(np.arange(20), 2) * 2 * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(service_ns + np.tile([0, service_ns[0]], 20))
+    designed = Designed(own=Piecewise.constant(8e6), delay_s=Piecewise.constant(0.002))
+    link = ObservedLink(
+        src="edge-1", dst="edge-2", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0
+    )
+    kind = kind_of(link, np.ones(40, dtype=bool))
+    assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(2.0, rel=1e-6))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from test_resimulation import host, ran, world_of
 
+from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.departures import Departure, findings
-from e2c_dl.diagnosis.model import Element, Part
+from e2c_dl.diagnosis.model import Chance, Element, Part, Report
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf, scaled
 from e2c_dl.diagnosis.resimulation.luck import LAPS, averaged
 from e2c_dl.diagnosis.stretches import throughout
@@ -82,3 +83,10 @@ def test_other_laps_of_a_run_in_groups_by_chance_have_other_groups() -> None:
     assert laps is not None
     assert laps.as_it_was_ns == tuple(laps_ns)
     assert laps.replayed_ns == pytest.approx(np.mean(laps_ns), rel=1e-9)
+
+
+@pytest.mark.parametrize("chance", [None, Chance(runs=5, least_s=178.0, most_s=289.0)])
+def test_a_report_says_in_its_file_how_far_chance_moves_the_run(chance: Chance | None) -> None:
+    run = ran("allreduce")
+    report = replace(analyse(run.trace, run.reference()), chance=chance)
+    assert Report.from_json(report.to_json(), "report.json").chance == chance

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.tcp_windows import waits_for_window
+from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.ethernet import wire_bits_of
@@ -52,3 +54,35 @@ def test_one_message_of_a_burst_that_is_late_by_a_round_trip_at_most(late_s: tup
 def test_nothing_that_departs_waits_for_nothing() -> None:
     one = link((0, 0.005))
     assert not waits_for_window(one, np.zeros(len(one.rows), dtype=bool))
+
+
+TRIP_S, LATE_FIRST = 2 * DELAY_S, 12
+
+
+def late_in(late_s: dict[int, float]) -> ObservedLink:
+    """A link that is used in BURSTS windows, a barrier's message and a model's in each: the model's as late as said."""
+    rows = np.zeros(2 * BURSTS, dtype=MESSAGE)
+    rows["nbytes"] = [54, 300_000] * BURSTS
+    services_s = wire_bits_of(rows["nbytes"]) / RATE_BPS
+    for place, row in enumerate(rows):
+        burst = place // 2
+        free_s = 0.5 * burst + DELAY_S + services_s[0] + (services_s[1] + late_s.get(burst, 0.0)) * (place % 2)
+        row["send_start_ns"] = burst * 500_000_000
+        row["recv_start_ns"] = row["recv_end_ns"] = round(free_s * 1e9)
+        row["iteration"] = LATE_FIRST + burst
+    return replace(link((0.0,)), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("late_s", "opens"),
+    [
+        ({0: 4 * TRIP_S, 1: TRIP_S, 2: 0.9 * TRIP_S}, True),  # it doubles, overshoots, and goes on slowly
+        ({0: TRIP_S, 1: 2 * TRIP_S, 2: 3 * TRIP_S, 3: 4 * TRIP_S}, False),  # later and later: no learning
+        ({0: 20 * TRIP_S}, False),  # more than all doublings take
+        ({4: TRIP_S, 5: TRIP_S}, False),  # in the middle of its life
+        (dict.fromkeys(range(BURSTS), TRIP_S), False),  # it never learns: it is slow
+    ],
+)
+def test_first_messages_of_a_connection_are_late_until_it_has_learned(late_s: dict[int, float], opens: bool) -> None:
+    windows = np.repeat(np.arange(BURSTS), 2)
+    assert opens_window(late_in(late_s), np.isin(windows, list(late_s)), windows) is opens

@@ -1,0 +1,59 @@
+"""What one host alone does has no peer, and iterations of unlike work are not compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.host_series import host_series
+from e2c_dl.diagnosis.model import ElementKind, Part
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.parameterserver import ParameterServer
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.virtual import LinkModel
+
+SIZE, ITERATIONS = 4, 15
+LONELY = "no other host of that hardware has a like step"
+
+
+def served(step_s: float) -> vw.Run:
+    hosts = vw.hosts(SIZE, of=replace(vw.profile(), step_s=step_s), noise=0.05)
+    links = vw.everywhere(SIZE, LinkModel(rate_bps=100e6, delay_s=0.001))
+    return vw.run(ParameterServer, size=SIZE, iterations=ITERATIONS, on_hosts=hosts, links=links)
+
+
+@pytest.mark.parametrize(("step_s", "is_said"), [(0.05, True), (1e-6, False)])
+def test_of_a_servers_steps_is_said_that_nobody_has_like_ones_where_they_matter(step_s: float, is_said: bool) -> None:
+    run = served(step_s)
+    steppers = [rank for rank in range(SIZE) if len(run.spans(rank, Phase.STEP))]
+    assert steppers == [0]
+    reference = replace(run.reference(), hardware={host.name: "board" for host in run.hosts})
+    report = analyse(run.trace, reference)
+    assert any(LONELY in each and "edge-1 " in each for each in report.limitations) is is_said
+    assert not report.culprits
+
+
+def test_a_server_that_mostly_steps_is_the_bottleneck() -> None:
+    run = served(0.3)
+    first = analyse(run.trace, run.reference()).bottlenecks[0]
+    assert (first.element.kind, first.element.src) == (ElementKind.HOST, "edge-1")
+    assert first.saved_s == pytest.approx(ITERATIONS * 0.15, rel=0.1)
+
+
+def test_sums_of_iterations_with_another_number_of_them_are_left_out() -> None:
+    run = vw.run(Allreduce, size=SIZE, iterations=ITERATIONS, on_hosts=vw.hosts(SIZE, of=vw.profile()))
+    first, *others = run.trace.ranks
+    more = first.spans[(first.spans["phase"] == Phase.REDUCE) & (first.spans["iteration"] % 5 == 4)].copy()
+    assert len(more)
+    more["end_ns"] += 10_000_000  # a transfer of models in every fifth: longer, and one more
+    spans = np.sort(np.concatenate([first.spans, more[:: len(more) // 3]]), order="start_ns")
+    trace = Trace(ranks=(replace(first, spans=spans), *others), facts={})
+    series = host_series(trace.ranks[0], Part.REDUCE, Design.of(trace, run.reference()))
+    assert series is not None
+    assert not {4, 9, 14} & set(series.series.iterations.tolist())
+    assert np.ptp(series.series.values) < 0.1
