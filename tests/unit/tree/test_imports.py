@@ -1,7 +1,11 @@
 """No circles of imports, not even of those that only types need."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+
+import e2c_dl
 
 
 def imports(repository: Path) -> dict[str, set[str]]:
@@ -42,3 +46,11 @@ def test_no_circles_of_imports_even_for_types(repository: Path) -> None:
     graph = imports(repository)
     assert sum(map(len, graph.values())) > len(graph)
     assert circles(graph) == []
+
+
+def test_the_package_is_found_in_a_folder_that_holds_a_clone_of_its_name(tmp_path: Path) -> None:
+    """As in a home where somebody cloned it: workers are started there."""
+    (tmp_path / "e2c_dl").mkdir()
+    asked = [sys.executable, "-c", "import e2c_dl; print(e2c_dl.__version__)"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == e2c_dl.__version__, f"{done.stderr}: run `make setup` again"
