@@ -38,6 +38,7 @@ FENCED = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "experiments/*/README.
           "benchmarks/*/README.md")  # fmt: skip
 OTHERS = {"e2clab", "git", "cat", "sed", "mkdir", "rm", "tensorboard", "torchrun", "jq", ".venv-lint/bin/twine"}
 """Programs that are not this project's: bash reads the line, and that is all that is checked."""
+_OF_THE_SHELL = {"for", "do", "done", "if", "then", "fi", "echo", "cd"}
 ASSUMED = {"worker": "object()", "k": "0", "indices": "()", "values": "()", "run": "object()"}
 """Names that a page has from the sentence before a block."""
 
@@ -67,7 +68,9 @@ def wrong(block: typed.Block, repository: Path) -> str:
             case "sql":
                 duckdb.extract_statements(block.text)
             case "" | "console":
-                return next(filter(None, (untypable(line, repository) for line in typed_lines(block))), "")
+                return _unread(block) or next(
+                    filter(None, (untypable(line, repository) for line in typed_lines(block))), ""
+                )
     except (ValueError, SyntaxError, yaml.YAMLError, duckdb.Error) as error:
         return f"{block.language}: {error}"
     return ""
@@ -98,16 +101,19 @@ def typed_lines(block: typed.Block) -> Iterator[str]:
     yield from (line.strip() for line in block.text.replace("\\\n", " ").splitlines() if line.strip())
 
 
+def _unread(block: typed.Block) -> str:
+    """What bash says against all that is typed."""
+    lines = "\n".join(typed_lines(block))
+    return subprocess.run(["bash", "-n", "-c", lines], capture_output=True, text=True, check=False).stderr.strip()
+
+
 def untypable(line: str, repository: Path) -> str:
     """Why ``line`` cannot be typed; empty: it can. Words such as ARCHIVE stand for what a user writes there."""
-    read = subprocess.run(["bash", "-n", "-c", line], capture_output=True, text=True, check=False)
-    if read.returncode:
-        return f"{line}: {read.stderr.strip()}"
     for command in _commands(line):
         words = [word for word in command if word not in ("...", "sudo")]
-        while words and re.match(r"^[A-Z0-9_]+=", words[0]):
+        while words and re.match(r"^\w+=", words[0]):
             del words[0]
-        if words and (why := _refused(words, repository)):
+        if words and words[0] not in _OF_THE_SHELL and (why := _refused(words, repository)):
             return f"{line}: {why}"
     return ""
 
