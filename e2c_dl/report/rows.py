@@ -18,12 +18,16 @@ from e2c_dl.topology import Link, Pair
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRow:
-    """One directed link; ``fidelity`` is None where links.json lacks it, ``used`` where training did not use it."""
+    """One directed link; ``fidelity`` is None where links.json lacks it, ``used`` where training did not use it.
+
+    ``unshaped``: links.json has links, and not this one: no rule of the scenario names it.
+    """
 
     src: str
     dst: str
     fidelity: LinkFidelity | None = None
     used: LinkSummary | None = None
+    unshaped: bool = False
 
     @property
     def pair(self) -> Pair:
@@ -71,11 +75,11 @@ class LinkRow:
 
     @property
     def requested_rate(self) -> str:
-        return limit(self.fidelity.requested) if self.fidelity else formatting.DASH
+        return limit(self.fidelity.requested) if self.fidelity else self._of_none
 
     @property
     def designed_rate(self) -> str:
-        return limit(self.fidelity.designed) if self.fidelity else formatting.DASH
+        return limit(self.fidelity.designed) if self.fidelity else self._of_none
 
     @property
     def measured_rate(self) -> str:
@@ -89,6 +93,10 @@ class LinkRow:
     @property
     def measured_round_trip(self) -> str:
         return formatting.seconds(self.measured.round_trip_s if self.measured else None)
+
+    @property
+    def _of_none(self) -> str:
+        return formatting.UNLIMITED if self.unshaped else formatting.DASH
 
     @property
     def _is_floor(self) -> bool:
@@ -113,7 +121,11 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     hosts = {host for pair in measured for host in pair}
     of = {(src, dst): (place_of(src, hosts), place_of(dst, hosts)) for src, dst in used}  # ranks share their host's
     order = [*used, *sorted(pair for pair in measured if pair not in of.values())]
-    return tuple(LinkRow(src=p[0], dst=p[1], fidelity=measured.get(of.get(p, p)), used=used.get(p)) for p in order)
+    known = {pair: measured.get(of.get(pair, pair)) for pair in order}
+    return tuple(
+        LinkRow(src=p[0], dst=p[1], fidelity=known[p], used=used.get(p), unshaped=bool(measured) and known[p] is None)
+        for p in order
+    )
 
 
 def links_off(rows: Iterable[LinkRow]) -> int:

@@ -63,3 +63,9 @@ def test_others_support_none_and_it_is_told_as_a_dash(unsupported: ObservedLink)
 
 def test_one_word_for_a_link_that_is_held_to_no_rate() -> None:
     assert (formatting.limit(None), formatting.limit(40e6)) == ("unlimited", "40.0 Mbit/s")
+    used = LinkSummary(src="a", dst="b", messages=1, sent_bytes=1, received_bytes=1, rate_bps=1e6, transfer_s=0.0)
+    unshaped, undesigned = (LinkRow(src="a", dst="b", used=used, unshaped=each) for each in (True, False))
+    assert (unshaped.designed_rate, unshaped.requested_rate, unshaped.designed) == ("unlimited",) * 3
+    assert (undesigned.designed_rate, undesigned.requested_rate) == (
+        formatting.DASH,
+    ) * 2  # a script's: nobody designed it
