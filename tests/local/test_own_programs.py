@@ -133,6 +133,9 @@ IN_A_CONTAINER = """\
 - hosts: edge.torchtraining.*
   launch:
     - shell: "docker exec {{ _self.container_name }} sh -c 'hostname; echo $E2CDL_RUN' > {{ _self.run_dir }}/said"
+    - shell: >-
+        docker exec -e LOCAL_RANK=1 -e CUDA_VISIBLE_DEVICES=3,4 {{ _self.container_name }}
+        python3 -c 'import os; print(os.environ["CUDA_VISIBLE_DEVICES"])' >> {{ _self.run_dir }}/said
   finalize:
     - fetch: {src: "{{ _self.run_dir }}/said", dest: "{{ working_dir }}/", flat: true}
 """
@@ -179,6 +182,6 @@ def test_containers_on_machines_that_have_docker_go_with_the_run(nodes, tmp_path
         left = subprocess.run(enter(nodes[0], ["docker", "ps", "--all", "--quiet"]), capture_output=True, check=True)
     assert left.stdout == b""
     told = facts(tmp_path / "b")
-    assert (tmp_path / "b/fetched/said").read_text().split() == ["node-1", told["run_id"]]
+    assert (tmp_path / "b/fetched/said").read_text().split() == ["node-1", told["run_id"], "4"]
     assert held(tmp_path / "b", run.said.encode(), kinds=GIVEN) == set()
     assert directories(nodes, told["run_id"]) == []

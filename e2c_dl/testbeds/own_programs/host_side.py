@@ -39,7 +39,8 @@ def set_up(place: Place) -> dict[str, object]:
     if place.container is not None:
         dockerd = shutil.which("dockerd", path=_search()) if disposable else None
         run_id = place.environ.get("E2CDL_RUN", "")
-        seen = dataclasses.replace(place.container, volumes=(*_seen(place), *place.container.volumes))
+        gpu = place.container.gpu and (not place.gpu_of_slot or _has_gpus())  # docker refuses what is not there
+        seen = dataclasses.replace(place.container, gpu=gpu, volumes=(*_seen(place), *place.container.volumes))
         containers.start(seen, _program("docker"), dockerd, run_id, place.run_dir, place.exported)
     return {"bin": place.bin, "on_path": disposable}
 
@@ -56,6 +57,10 @@ def _seen(place: Place) -> tuple[str, ...]:
     """What a container must see of its host beside the run's directory: this package, if its programs begin with it."""
     package = resources.bootstrap_dir().parents[1]
     return (f"{package}:{package}:ro",) if place.bootstraps else ()
+
+
+def _has_gpus() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def _let_in(place: Place, folder: Path) -> None:
