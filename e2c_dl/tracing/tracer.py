@@ -3,7 +3,8 @@
 ::
 
     torch is imported        its hooks are put in place; nothing is recorded
-    a first sign             an optimizer is made, a process group or Horovod is initialised: a Session begins
+    a first sign             an optimizer is made, a process group or Horovod is initialised, a third backward without
+                             any optimizer begins: a Session begins
     a fork                   never records for its parent; it may become a rank of its own if its parent was none
     the process ends         the session is ended: atexit, or multiprocessing's own way out
 """
@@ -31,6 +32,7 @@ class Tracer:
         self._hooks = hooks
         self.session: Session | None = None
         self._installed: dict[Install, Patches] = {}
+        self.steps = False  # an optimizer was made: its steps end iterations
         self._failure = ""
         self._limitations: list[str] = []  # of before the session
         self.parts: dict[str, Any] = {}  # what hooks share, by name

@@ -16,9 +16,10 @@ then only that one of each bucket which came last. Spans are made of these times
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import get_ident
+from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from e2c_dl.tracing.hooks.optimizers import end_iteration
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
 
 LEARNING = 2  # passes
+UNSTEPPED = 2  # passes that anybody may make
+STEPLESS = "no optimizer was made: an iteration ends with its backward, and what changes parameters is of the next"
 
 
 class Readiness:
@@ -102,6 +105,12 @@ class Backward:
     def __init__(self) -> None:
         self.reducing: list[Reducing] = []
         self.under_way = False
+        self._count = 0  # of passes before there was a session
+
+    def unstepped(self, tracer: Tracer) -> Session | None:
+        """One more pass, and nobody has made an optimizer: after a few it trains, and has a session."""
+        self._count += 1
+        return tracer.sign() if self._count > UNSTEPPED and current_thread() is main_thread() else None
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -115,6 +124,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
     def timed(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
             session = tracer.session
+            if session is None:
+                session = backward.unstepped(tracer)
             if session is None or backward.under_way or get_ident() != session.main:
                 return original(*args, **kwargs)
             if session.begun_ns is None:
@@ -137,6 +148,9 @@ def install(tracer: Tracer, patches: Patches) -> None:
                     if each.readiness.at_ns:
                         passes.append(each.ended(session))  # noqa: PERF401  # one frame less, see Session
                 events.append((session.left, end_ns, passes))
+                if not tracer.steps:
+                    session.limited(STEPLESS)
+                    end_iteration(tracer, session, end_ns)
 
         return run
 

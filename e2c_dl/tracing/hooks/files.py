@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
@@ -18,19 +19,21 @@ def install(tracer: Tracer, patches: Patches) -> None:
     import torch
     from torch.profiler import profile
 
-    outermost = outermost_of(tracer)
+    outermost, main = outermost_of(tracer), main_thread().ident
 
     def saved(original: Function) -> Function:
         def save(*args: Any, **kwargs: Any) -> Any:
-            session = tracer.session
-            if session is None or session.task() != 0:
+            if get_ident() != main:
                 return original(*args, **kwargs)
+            session = tracer.session
             outermost.forget()  # a model is saved as it would be without them
-            session.enter(Phase.CHECKPOINT)
+            if session is not None:
+                session.enter(Phase.CHECKPOINT)
             try:
                 return original(*args, **kwargs)
             finally:
-                session.leave()
+                if session is not None:
+                    session.leave()
                 outermost.again()
 
         return save

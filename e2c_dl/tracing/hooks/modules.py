@@ -10,6 +10,7 @@ from the batch to the backward. What is pickled, saved or scripted has no hooks.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from e2c_dl.tracing.hooks.patches import Function, Patches
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
 
+FRAMES_UP = "_frames_up"  # of torch.jit.script
 LOOKED_AT = 3  # calls within others after which a module is no outermost one
 COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph are ready all at once, at its end"
 
@@ -163,10 +165,15 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return method
 
     def unhooked(original: Function) -> Function:
+        signature = inspect.signature(original)
+
         def compile_(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            if FRAMES_UP in signature.parameters:  # names are looked up where script was called: one frame further
+                bound.arguments[FRAMES_UP] = bound.arguments.get(FRAMES_UP, 0) + 1
             outermost.forget()
             try:
-                return original(*args, **kwargs)
+                return original(*bound.args, **bound.kwargs)
             finally:
                 outermost.again()
 

@@ -69,11 +69,12 @@ def install(tracer: Tracer, patches: Patches) -> None:
         now_ns = clock()
         session.events.append((session.left, now_ns))
         if steps.depth == 0 and steps.ends_iteration(optimizer):
-            _end(tracer, session, now_ns)
+            end_iteration(tracer, session, now_ns)
 
     def made(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
+            tracer.steps = True
             tracer.sign()
 
         return init
@@ -85,7 +86,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             session = tracer.session
             if session is not None and steps.count == before and steps.ends_iteration(optimizer):
                 session.limited(SKIPPED)
-                _end(tracer, session, clock())
+                end_iteration(tracer, session, clock())
             return result
 
         return step
@@ -96,7 +97,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.wrap(grad_scaler.GradScaler, "step", scaled)
 
 
-def _end(tracer: Tracer, session: Session, now_ns: int) -> None:
+def end_iteration(tracer: Tracer, session: Session, now_ns: int) -> None:
+    """What ends iterations was over at ``now_ns``."""
     if session.explicit:  # the script says itself where iterations end
         return
     known = session.ranks is not None

@@ -126,6 +126,57 @@ def test_however_a_script_ends_its_exit_code_is_its_own(tmp_path: Path, ending: 
     assert "archive" in done.stderr.decode()
 
 
+STEPLESS = """
+import io, torch
+def twice(x: int) -> int:
+    return 2 * x
+def within():
+    def own(x: int) -> int:
+        return x + 1
+    @torch.jit.script
+    def both(x: int) -> int:
+        return own(twice(x))
+    return both
+assert within()(3) == 7, "names are looked up where the script has them"
+model = torch.nn.Linear(8, 2)
+model.eval()
+saved = io.BytesIO()
+torch.save(model, saved)
+for number in range(7):
+    model(torch.ones(4, 8)).sum().backward()
+    for parameter in model.parameters():
+        parameter.data.add_(parameter.grad, alpha=-0.1)
+        parameter.grad = None
+print(b"nullcontext" in saved.getvalue())
+"""
+
+
+def test_a_script_without_optimizer_is_traced_by_its_backwards_and_saves_models_as_they_are(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(STEPLESS, encoding="utf-8")
+    done = traced(tmp_path / "archive", sys.executable, str(script))
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    archive = open_archive(tmp_path / "archive")
+    (rank,) = archive.trace().ranks
+    assert phases(rank)["ITERATION"] == phases(rank)["BACKWARD"] == 5, "two passes may be anybody's"
+    assert any("no optimizer was made" in sentence for sentence in archive.run.limitations)
+
+
+FULL = STEPS.replace("range(6)", "range(600)").replace(
+    "for number", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))\nfor number"
+)
+
+
+def test_a_disk_that_becomes_full_ends_the_trace_and_not_the_script(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", "trace"]
+    words += ["--archive", str(tmp_path / "archive"), "--", sys.executable, "-c", FULL]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, check=False, timeout=200)
+    assert (done.returncode, done.stdout) == (0, bytes(range(256))), done.stderr
+    assert done.stderr.decode().count("cannot write the trace: File too large") == 1
+    (rank,) = open_archive(tmp_path / "archive").trace().ranks
+    assert 0 < phases(rank)["ITERATION"] < 600 and not rank.complete
+
+
 def test_folders_of_several_hosts_become_one_archive(tmp_path: Path) -> None:
     for rank in range(2):
         place, told = tmp_path / str(rank), {"E2CDL_RANK": str(rank), "E2CDL_WORLD_SIZE": "2", "E2CDL_HOST": f"h{rank}"}
