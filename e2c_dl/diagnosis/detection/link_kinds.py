@@ -96,12 +96,12 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     left_ns = fit.left_ns(delay_ns, rate)[fit.telling]  # of a barrier's messages nothing scatters
     usual_ns = float(np.median(left_ns))
     spread_ns = float(np.median(np.abs(left_ns - usual_ns))) / MAD_OF_NORMAL + GRAIN_NS
-    late = left_ns - usual_ns > max(fit.round_trip_ns, SPREADS * spread_ns)
+    late = left_ns - usual_ns > max(fit.round_trip_ns + delay_ns, SPREADS * spread_ns)  # to send it again takes that
     share = float(late.mean())
-    missing_ns = float(np.sum(left_ns + (rate - 1) * fit.expected_ns[fit.telling]))
+    missing_ns = float(np.sum(fit.left_ns(0.0, 1.0)[fit.telling]))
     if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
         return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
-    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * fit.usual_ns)
+    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * fit.usual_ns + delay_ns)
     if len(left_ns) >= LEAST_SCATTERED and rate > 1 and scatter >= SCATTER:
         return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
     return None

@@ -70,15 +70,26 @@ def test_a_slow_link_some_of_whose_messages_are_read_late_loses_nothing() -> Non
     assert named(run, replace(run.trace, ranks=ranks)).part is Part.RATE
 
 
-def test_small_messages_beside_large_ones_are_no_scatter() -> None:
-    rows = np.zeros(40, dtype=MESSAGE)
-    rows["nbytes"] = [54, 400_000] * 20
-    service_ns = wire_bits_of(rows["nbytes"]) / 4e6 * 1e9  # half the rate designed
-    rows["send_start_ns"] = np.repeat(np.arange(20), 2) * 2 * 10**9
-    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(service_ns + np.tile([0, service_ns[0]], 20))
+def served(nbytes: list[int], rate_bps: float, late_s: list[float]) -> ObservedLink:
+    """A link designed for 8 Mbit/s and 2 ms that serves pairs of messages at ``rate_bps``, each so much later."""
+    rows = np.zeros(len(nbytes), dtype=MESSAGE)
+    rows["nbytes"] = nbytes
+    service_ns = wire_bits_of(rows["nbytes"]) / rate_bps * 1e9
+    rows["send_start_ns"] = np.repeat(np.arange(len(nbytes) // 2), 2) * 2 * 10**9
+    behind_ns = np.where(np.arange(len(nbytes)) % 2, np.roll(service_ns, 1), 0.0)
+    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(service_ns + behind_ns + np.array(late_s) * 1e9)
     designed = Designed(own=Piecewise.constant(8e6), delay_s=Piecewise.constant(0.002))
-    link = ObservedLink(
+    return ObservedLink(
         src="edge-1", dst="edge-2", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0
     )
-    kind = kind_of(link, np.ones(40, dtype=bool))
+
+
+def test_small_messages_beside_large_ones_are_no_scatter() -> None:
+    kind = kind_of(served([54, 400_000] * 20, 4e6, [0.0] * 40), np.ones(40, dtype=bool))
     assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(2.0, rel=1e-6))
+
+
+def test_what_is_later_by_less_than_it_takes_to_send_again_is_not_lost() -> None:
+    late_s = [0.08 + (0.03 if place % 10 == 9 else 0.0) for place in range(40)]  # TCP's window, now and then
+    kind = kind_of(served([5_000, 9_000] * 20, 8e6, late_s), np.ones(40, dtype=bool))
+    assert (kind.part, kind.delay_ns) == (Part.DELAY, pytest.approx(80e6, rel=0.02))
