@@ -27,6 +27,10 @@ setup: ## put in place what is needed: Debian packages, .venv with pinned versio
 setup-docker: ## setup, and what hosts as containers need: docker.io, debootstrap, iptables; no service is started
 	@scripts/setup --docker
 
+.PHONY: setup-vagrant
+setup-vagrant: ## setup, and what hosts as virtual machines need: vagrant, libvirt, qemu (190 MB); no service is started
+	@scripts/setup --vagrant
+
 .PHONY: setup-uml
 setup-uml: ## setup, and what tests of tc need: user-mode-linux, a kernel with netem that runs as a program
 	@scripts/setup --uml
@@ -66,7 +70,7 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 26 minutes)
+test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 26 minutes)
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
 	@E2CDL_FUZZ_SECONDS=30 $(BIN)/python -m pytest $(ONE_MORE) -m 'not alone' tests $(AGAIN)
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'

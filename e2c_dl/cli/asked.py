@@ -33,6 +33,7 @@ class Asked:
     image: str | None
     memory: str | None
     wait: str | None
+    box: str | None
 
     def request(self, *, keep: bool = False, only_probe: bool = False) -> Request:
         """The run, with paths as seen from here. Raises: UsageError if some of what was typed excludes the rest."""
@@ -42,7 +43,7 @@ class Asked:
         return Request(
             scenario=Path(os.path.abspath(self.scenario)), artifacts=options.absolute(self.artifacts),
             testbed=self.testbed, archive=options.absolute(self.archive),
-            options=options.given({name: getattr(self, name) for name in ("inventory", "image", "memory", "wait")}),
+            options=options.given({name: getattr(self, name) for name in options.OF_TESTBEDS}),
             strict=self.strict and not only_probe, seed=self.seed, healthy=self.healthy, keep=keep,
             only_probe=only_probe, command=tuple(sys.argv),  # kept in the archive, so that the run can be repeated
         )  # fmt: skip

@@ -19,7 +19,7 @@ SEED = click.option(
 )
 HEALTHY = click.option("--healthy", is_flag=True, help="Leave the injected slow-downs out.")
 
-_OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it takes them
+_SAID_OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it takes them
     ("inventory", "FILE", "For --on static: the YAML file that lists the hosts."),
     (
         "image",
@@ -27,8 +27,10 @@ _OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether it ta
         "For --on docker: of the hosts [default: built once]; else of services with docker: true.",
     ),
     ("wait", "HH:MM:SS", "For --on g5k: how long jobs may wait for their nodes [default: 00:50:00]."),
-    ("memory", "SIZE", "For --on docker: what a host may use at most, such as 1GiB."),
+    ("box", "NAME", "For --on vagrant: of the machines [default: generic/debian12]."),
+    ("memory", "SIZE", "For --on docker: what a host may use at most; vagrant: what it has, such as 1GiB."),
 )
+OF_TESTBEDS = tuple(name for name, *_ in _SAID_OF_TESTBEDS)
 
 
 def as_json(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -40,11 +42,11 @@ def on(default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]
     """The options ``--on`` (argument ``testbed``) and those that say something about it: the command's ``**said``."""
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name, metavar, text in reversed(_OF_TESTBEDS):  # decorators apply from below: --help has them in order
+        for name, metavar, text in reversed(_SAID_OF_TESTBEDS):  # decorators apply from below: --help has them in order
             command = click.option(f"--{name}", metavar=metavar, help=text)(command)
         return click.option(
             "--on", "testbed", default=default, show_default=default is not None, metavar="TESTBED",
-            help="Where the hosts come from: local, docker, static or g5k.",
+            help="Where the hosts come from: local, docker, vagrant, static or g5k.",
         )(command)  # fmt: skip
 
     return decorated

@@ -4,6 +4,7 @@
 
     local    namespaces of this machine
     docker   containers on this machine          --image, --memory
+    vagrant  virtual machines of this machine    --box, --memory
     static   hosts that are there, over SSH      --inventory
     g5k      nodes reserved on Grid'5000         --wait
 """
@@ -31,7 +32,8 @@ class _Kind:
     required: tuple[str, ...] = ()
     elsewhere: bool = False  # its hosts are other machines, with an installation of their own
     entrance: str = ""  # module whose ``enter()`` puts this process where it may make such hosts
-    # hosts are paid for: its module's ``foreseen(scenario)`` says how many, and none is kept for what it still holds
+    # hosts take much for as long as they are up: its module's ``foreseen(scenario)`` says how much, and none is kept
+    # for what it still holds
     reserves: bool = False
 
 
@@ -48,6 +50,14 @@ _KINDS = {
         kind="DockerTestbed",
         cleanup="e2c_dl.testbeds.docker.cleanup",
         options=("image", "memory"),
+    ),
+    "vagrant": _Kind(
+        module="e2c_dl.testbeds.vagrant.testbed",
+        kind="VagrantTestbed",
+        cleanup="e2c_dl.testbeds.vagrant.cleanup",
+        options=("box", "memory"),
+        elsewhere=True,
+        reserves=True,
     ),
     "static": _Kind(
         module="e2c_dl.testbeds.machines.testbed",
@@ -117,7 +127,7 @@ def keeps_hosts(name: str) -> bool:
 
 
 def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:
-    """What running ``scenario`` would reserve, in lines; nothing where hosts are made or there.
+    """What running ``scenario`` would reserve, in lines; nothing where hosts are there, or take little.
 
     Raises: InputError: no such testbed.
     """

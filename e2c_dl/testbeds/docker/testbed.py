@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from e2c_dl import units
 from e2c_dl.emulation.backend import Backend
-from e2c_dl.errors import InputError, TestbedError
+from e2c_dl.errors import TestbedError
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.testbeds import described, registry
 from e2c_dl.testbeds.base import Probe
@@ -39,7 +38,7 @@ class DockerTestbed(ThisMachineTestbed):
         chosen, memory = options.get("image"), options.get("memory")
         return cls(
             image.default_name() if chosen is None else image.checked_name(chosen),
-            None if memory is None else _bytes(memory),
+            None if memory is None else preflight.memory_option(memory, LEAST_MEMORY_BYTES),
         )
 
     def probes(self) -> tuple[Probe, ...]:
@@ -105,14 +104,3 @@ class DockerTestbed(ThisMachineTestbed):
     def details(self) -> dict[str, Any]:
         """Which daemon it is: `destroy` asks the same one."""
         return {"daemon": meant(), "image": self._image}
-
-
-def _bytes(memory: str) -> int:
-    try:
-        size_bytes = units.parse_size(memory)
-    except ValueError as error:
-        raise InputError(f"--memory: {error}") from error
-    if size_bytes < LEAST_MEMORY_BYTES:
-        least = units.format_size(LEAST_MEMORY_BYTES)
-        raise InputError(f"--memory {memory}: too little for a worker; write {least} or more")
-    return size_bytes

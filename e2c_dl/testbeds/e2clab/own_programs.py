@@ -27,7 +27,7 @@ from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE, IMAGE_VARIABLE, KEY
 from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.testbeds.own_programs.wrappers import MASTER_PORT, Member, Place, port_of, recorded
 
-MADE_HERE = ("local", "docker")
+MADE_HERE = ("local", "docker", "vagrant")
 """Testbeds whose hosts are made for a run."""
 
 

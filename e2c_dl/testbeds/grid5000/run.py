@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.records import HostEnding
-from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import E2cDlError, TestbedError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, registry
@@ -27,32 +26,18 @@ from e2c_dl.testbeds.grid5000.asked import Asked, read_asked
 from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.testbeds.grid5000.watch import JobWatch
 from e2c_dl.testbeds.host_keys import UNCHECKED
-from e2c_dl.testbeds.machines.facts import Facts
 from e2c_dl.testbeds.machines.inventory import Inventory, Machine, SharedDevice
-from e2c_dl.testbeds.machines.run import MachinesRun
+from e2c_dl.testbeds.machines.run import MachinesRun, NotYet
 from e2c_dl.testbeds.machines.testbed import MachinesTestbed, quota_missed
 
 ENERGY = "energy.json"
-
-
-class NotYet:
-    """What a run knows of its nodes while it has none."""
-
-    def limitations(self, scenario: Scenario) -> tuple[str, ...]:
-        return quota_missed(scenario)
-
-    def facts(self, scenario: Scenario) -> dict[str, Facts]:
-        return {}
-
-    def backend(self, scenario: Scenario) -> Backend:
-        return Backend.NONE
 
 
 class Grid5000Run(MachinesRun):
     """One run's jobs, hosts and emulation: conforms to base.TestbedRun."""
 
     def __init__(self, scenario: Scenario, run: registry.RegisteredRun, account: Account, wait_s: float) -> None:
-        super().__init__(NotYet(), scenario, run)
+        super().__init__(NotYet(quota_missed), scenario, run)
         self._account, self._api = account, Api(account)
         self.waits_s = wait_s
         self._jobs: tuple[tuple[str, int], ...] = ()

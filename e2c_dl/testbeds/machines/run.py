@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +33,22 @@ class Asked(Protocol):
     def facts(self, scenario: Scenario) -> dict[str, Facts]: ...
 
     def backend(self, scenario: Scenario) -> Backend: ...
+
+
+class NotYet:
+    """What a run knows of machines that it has to get first; ``missed``: what none of them will honour."""
+
+    def __init__(self, missed: Callable[[Scenario], tuple[str, ...]]) -> None:
+        self._missed = missed
+
+    def limitations(self, scenario: Scenario) -> tuple[str, ...]:
+        return self._missed(scenario)
+
+    def facts(self, scenario: Scenario) -> dict[str, Facts]:
+        return {}
+
+    def backend(self, scenario: Scenario) -> Backend:
+        return Backend.NONE
 
 
 class MachinesRun(ClaimedRun):
@@ -66,7 +82,7 @@ class MachinesRun(ClaimedRun):
         return (*found, *described.grouped(differing))
 
     def facts(self) -> dict[str, Any]:
-        return described.facts(self._scenario, self._backend, compute_plan(self._scenario))
+        return described.facts(self._scenario, self._backend, self._computing())
 
     def host_facts(self) -> tuple[dict[str, Any], ...]:
         kept = ("kernel", "cores", "memory_bytes", "cpu_model", "gpus")
@@ -110,19 +126,28 @@ class MachinesRun(ClaimedRun):
     def _shaped(self) -> bool:
         return self._backend is not Backend.NONE
 
+    def _computing(self) -> compute.ComputePlan:
+        return compute_plan(self._scenario)
+
     def _told(self, access: Access) -> Told:
-        speed = compute_plan(self._scenario).speed.get(access.name)
+        speed = self._computing().speed.get(access.name)
         return Told(speed=speed, strict=self._strict, only_probe=self._only_probe, backend=self._backend)
 
     def _for_ansible(self, access: Access) -> Mapping[str, Any]:
         return for_ansible(access)
 
 
-def compute_plan(scenario: Scenario) -> compute.ComputePlan:
-    """By sleep, since a machine's cgroups are not ours; nobody is paced if the scenario slows nobody down."""
+def compute_plan(scenario: Scenario, *, shared_cores: float | None = None) -> compute.ComputePlan:
+    """By sleep, since a machine's cgroups are not ours; nobody is paced if the scenario slows nobody down.
+
+    ``shared_cores``: of the one machine that all of these are on; None: each is a machine of its own.
+    """
     by_sleep = replace(scenario, compute=replace(scenario.compute, method="sleep"))
     # As many cores as hosts, and the relay's that is not here: each has its own machine, none is oversubscribed.
-    planned = compute.of_scenario(len(scenario.topology.hosts) + compute.RELAY_CORES, by_sleep)
+    cores = len(scenario.topology.hosts) + compute.RELAY_CORES if shared_cores is None else shared_cores
+    planned = compute.of_scenario(cores, by_sleep)
+    if shared_cores is not None:
+        return planned
     schedules, faults = scenario.schedules, scenario.injected.faults
     slowed = scenario.compute.cores is not None or any(
         scenario.emulated_factor(n) != 1 for n in scenario.topology.names

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import e2c_dl
+from e2c_dl import units
 from e2c_dl.emulation.backend import Backend
+from e2c_dl.errors import InputError
 from e2c_dl.memory import memory_available_bytes
 from e2c_dl.testbeds.registry import STATE_VARIABLE, state_base
 from e2c_dl.testbeds.this_machine import probes as machine
@@ -87,6 +89,17 @@ def memory(hosts: int) -> list[str]:
         f"{hosts} hosts need about {needed // _MIB} MiB of memory, {available // _MIB} MiB are available; "
         f"ask for at most {available // memory_needed(1)}, or end other programs"
     ]
+
+
+def memory_option(said: str, least_bytes: int) -> int:
+    """Bytes that ``--memory`` gives to a host. Raises: InputError: no size, or less than ``least_bytes``."""
+    try:
+        size_bytes = units.parse_size(said)
+    except ValueError as error:
+        raise InputError(f"--memory: {error}") from error
+    if size_bytes < least_bytes:
+        raise InputError(f"--memory {said}: too little for a worker; write {units.format_size(least_bytes)} or more")
+    return size_bytes
 
 
 def _capacity(hosts: int) -> list[str]:

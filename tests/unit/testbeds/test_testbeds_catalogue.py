@@ -5,7 +5,7 @@ from e2c_dl.testbeds import catalogue, registry
 
 
 def test_the_testbeds_there_are():
-    assert catalogue.names() == ("local", "docker", "static", "g5k")
+    assert catalogue.names() == ("local", "docker", "vagrant", "static", "g5k")
     assert catalogue.testbed("local", {}).name == "local"
 
 
@@ -13,7 +13,7 @@ def test_the_testbeds_there_are():
     ("name", "options", "said"),
     [
         ("locl", {}, "--on locl: no such testbed; did you mean local?"),
-        ("", {}, "--on : no such testbed; write one of local, docker, static, g5k"),
+        ("", {}, "--on : no such testbed; write one of local, docker, vagrant, static, g5k"),
         ("g6k", {}, "--on g6k: no such testbed; did you mean g5k?"),
         ("static", {"wait": "1h"}, "--wait: not for --on static; leave it out, or write --on g5k"),
         ("g5k", {"wait": "1h"}, "--wait 1h: no time; write hours, minutes and seconds, such as 00:50:00"),

@@ -65,6 +65,9 @@ USED = [
         "",
         "no other account's sites are known",
     ),
+    # virtual machines: vagrant_up.py
+    ("enoslib:VagrantConf.from_dictionary", "dictionary", "machines are asked for"),
+    ("enoslib:Vagrant.init", "self", "machines come up"),
     # the files that `check` agrees with: schemas.py
     ("e2clab.schemas:is_valid_conf", "", "tests compare `check` with E2Clab's own"),
 ]
@@ -91,6 +94,8 @@ SAID = [
         "self.primary_network = ",
         "nodes are deployed in their network",
     ),
+    ("enoslib.infra.enos_vagrant.provider:Enos_vagrant.init", "machine.config_extra_vm", "machines have our network"),
+    ("enoslib.infra.enos_vagrant.provider:Enos_vagrant.init", 'os.path.join(os.getcwd(), "Vagrantfile")', "destroyed"),
     # what is read of E2Clab's output, which is no interface: campaign/plain_records.py, campaign/collect.py
     ("e2clab.experiment:Experiment.__init__", '"%Y%m%d-%H%M%S"', "when a run of plain E2Clab began"),
     ("enoslib.infra.enos_g5k.g5k_api_utils:wait_for_jobs", '"Job %s on %s: ', "which OAR jobs its nodes were"),
@@ -120,6 +125,13 @@ def named(where: str) -> object:
         fields = getattr(found, "__dataclass_fields__", {})
         found = fields[name] if name in fields else getattr(found, name)
     return found
+
+
+@pytest.fixture(autouse=True)
+def importable(request) -> None:
+    """EnOSlib has its Vagrant provider only where python-vagrant is."""
+    if "agrant" in request.node.name:
+        pytest.importorskip("vagrant", reason="python-vagrant is not installed; make setup")
 
 
 def has_moved(where: str, parameters: str) -> str:

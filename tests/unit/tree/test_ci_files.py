@@ -13,7 +13,8 @@ from ci import rehearse
 from e2c_dl.cli.main import find
 
 DOCKER = "ci/github-docker-smoke-test.yml"
-FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml", DOCKER)
+VAGRANT = "ci/github-vagrant-smoke-test.yml"
+FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml", DOCKER, VAGRANT)
 PROGRAMS = "ci/github-programs.yml"
 
 
@@ -33,7 +34,7 @@ def commands(text):
 def test_every_make_target_exists(text, repository):
     makefile = (repository / "Makefile").read_text()
     targets = [word for line in commands(text) for word in re.findall(r"\bmake (?!\")([a-z-]+)$", line)]
-    assert targets == ["setup"]
+    assert targets == (["setup-vagrant"] if "--on vagrant" in text else ["setup"])
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
@@ -54,6 +55,13 @@ def test_on_docker_it_is_the_same_but_for_where_its_hosts_are(repository):
     docker, local = (list(commands((repository / name).read_text())) for name in (DOCKER, FILES[0]))
     image = [line for line in docker if " image " in line]
     assert [line.replace("--on docker", "--on local") for line in docker if line not in image] == local
+
+
+def test_on_vagrant_it_is_the_same_but_for_where_its_hosts_are(repository):
+    vagrant, local = (list(commands((repository / name).read_text())) for name in (VAGRANT, FILES[0]))
+    same = [line.replace("--on vagrant --memory 1536MiB", "--on local").replace("--on vagrant", "--on local")
+            .replace("setup-vagrant", "setup") for line in vagrant if "systemctl" not in line]  # fmt: skip
+    assert same == local
 
 
 def test_after_a_failure_only_what_is_always_done_is_rehearsed(tmp_path, capfd, monkeypatch):
