@@ -22,7 +22,8 @@ from e2c_dl.scenario.model import FaultKind, Injected, Scenario
 from e2c_dl.testbeds import described
 from e2c_dl.testbeds.machines.run import compute_plan
 
-LOG = "e2clab.log"
+LOG, ERRORS = "e2clab.log", "e2clab.err"
+_LONGEST = 300  # characters of an error's line
 BY_E2CLAB = "e2clab"
 """In place of a back end of this program's: links are as E2Clab left them."""
 
@@ -58,6 +59,14 @@ def jobs(output_dir: Path) -> tuple[dict[str, str], ...]:
         (match["site"] or match["at"], match["id"] or match["old"]) for match in _JOB.finditer(_log(output_dir))
     )
     return tuple({"site": site, "oar_job_id": job} for site, job in found)
+
+
+def errors(output_dir: Path) -> list[str]:
+    """What its e2clab.err says last: E2Clab exits with 0 in any case; nothing where it is empty, as it should be."""
+    file = run_folder(output_dir) / ERRORS
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    said = [line.strip() for line in lines if line.strip()]
+    return [f"{ERRORS}: {said[-1][:_LONGEST]}"] if said else []
 
 
 def app_conf(output_dir: Path) -> str | None:
@@ -188,6 +197,9 @@ class CarriedOut:
 
     def _of_computing(self) -> Sequence[str]:
         wanted = compute_plan(self.scenario).speed
+        if self.scenario.trained is None:
+            slowed = [name for name in self.scenario.topology.names if self.scenario.emulated_factor(name) != 1]
+            return [f"{', '.join(slowed)}: not slowed: plain E2Clab gives no program a CPU quota"] if slowed else []
         silent = [host for host, its in self.facts.items() if host in wanted and its and not its.compute.speed]
         if not silent:
             return ()

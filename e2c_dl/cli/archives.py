@@ -207,9 +207,9 @@ def print_archive(archive: Path, as_json: bool = False) -> None:
     if (archive / layout.REPORT_JSON).is_file():
         print_report(archive)
         return
-    limitations = open_archive(archive).run.limitations
-    why = [sentence for sentence in limitations if sentence.startswith("there is no report")]
-    click.echo(f"{archive}: finished; {why[0] if why else 'there was nothing to report on'}")
+    run = open_archive(archive).run
+    why = [sentence for sentence in run.limitations if sentence.startswith("there is no report")]
+    click.echo(f"{archive}: {run.outcome.value}; {why[0] if why else 'there was nothing to report on'}")
 
 
 def print_json(archive: Path) -> None:

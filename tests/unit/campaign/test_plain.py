@@ -234,6 +234,64 @@ def test_of_several_configurations_each_is_collected(tmp_path, source, output) -
     assert (tmp_path / "a/logs/e2clab.log").is_file()
 
 
+PROGRAMS = {
+    "Horovod": ("Horovod", "Horovod"),
+    "TorchTraining": ("TorchTraining", "TorchTraining"),
+    "Flower": ("FLServer", "FLClient"),
+}
+
+
+def written(source: Path, first: str, second: str) -> Path:
+    """A scenario whose hosts train by a program of their own; E2Clab's folder in it."""
+    folder = source / NAME
+    (folder / "edge-1").mkdir(parents=True)
+    (source / "layers_services.yaml").write_text(
+        f"environment: {{g5k: {{cluster: a}}}}\nlayers:\n- {{name: cloud, services: [{{name: {first}, "
+        f"registry_password: {KINDS['registry_password']}}}]}}\n- {{name: edge, services: [{{name: {second}}}]}}\n"
+    )
+    (source / "network.yaml").write_text("networks: [{src: edge.*, dst: cloud.*, delay: 5ms, rate: 50mbit}]\n")
+    (source / "workflow.yaml").write_text(f"- {{hosts: 'edge.{second.lower()}.*', launch: []}}\n")
+    (source / "emulation.yaml").write_text("compute: {factors: {edge.*: 2}}\n")
+    (folder / "e2clab.log").write_text(LOG.format(secret=KINDS["exported"]))
+    (folder / "e2clab.err").write_text("")
+    (folder / "edge-1/results.csv").write_text(f"accuracy\n0.9\n{KINDS['registry_password']}\n")
+    return folder
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_program_of_the_users_left_is_an_archive_too(tmp_path, program) -> None:
+    """Of it there is what its workflow fetched; twice the same, its input left alone, and no secret in it."""
+    source = tmp_path / "s"
+    folder = written(source, *PROGRAMS[program])
+    before = contents(source)
+    for name in ("a", "b"):
+        collect_plain(folder, source, tmp_path / name)
+    assert contents(source) == before and contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert verify(tmp_path / "a") == ()
+    run = run_of(tmp_path / "a")
+    assert (run["outcome"], run["testbed"]) == ("finished", "as E2Clab reserved it")
+    assert run["facts"]["jobs"] == [{"site": "rennes", "oar_job_id": "1234567"}]
+    assert run["facts"]["program"] == load(source).program
+    assert (tmp_path / "a/fetched/edge-1/results.csv").read_text().startswith("accuracy\n0.9\n")
+    for said in (plain_records.AS_APPLIED, "edge-1: not slowed: plain E2Clab gives no program a CPU quota"):
+        assert said in run["limitations"]
+    assert not (tmp_path / "a/report.json").exists()
+    secrets = forms(KINDS["registry_password"]) | forms(KINDS["exported"])
+    assert [name for name, data in contents(tmp_path / "a").items() if any(each in data for each in secrets)] == []
+
+
+def test_what_is_wrong_with_a_run_of_a_program_is_said(tmp_path) -> None:
+    source = tmp_path / "s"
+    folder = written(source, "Horovod", "Horovod")
+    (folder / "e2clab.err").write_text("Traceback\nE2clabWorkflowError: the launch failed\n")
+    collect_plain(folder, source, tmp_path / "a")
+    run = run_of(tmp_path / "a")
+    assert run["outcome"] == "failed" and "the launch failed" in run["what_happened"][0]
+    with pytest.raises(InputError, match=r"has no e2clab\.log; name the folder that E2Clab made"):
+        collect_plain(source, source, tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_renamed_folder_is_dated_by_its_log(source, output) -> None:
     renamed = output.rename(source / "kept")
     assert plain_records.started(renamed) == _local("2026-11-22 10:15:01")
