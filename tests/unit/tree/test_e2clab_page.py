@@ -28,3 +28,12 @@ def test_the_tests_that_it_names_exist(repository: Path) -> None:
     named = {row[0]: re.findall(r"`(test_\w+)`", row[4]) for row in rows(repository)}
     assert {edge: sorted(set(tests) - there) for edge, tests in named.items() if set(tests) - there} == {}
     assert [edge for edge, tests in named.items() if not tests] == []
+
+
+def test_each_note_for_upstream_has_its_test(repository: Path) -> None:
+    """And each of those tests its note."""
+    text = (repository / "docs/upstream.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\*Shown by\* `(test_\w+)`\.$", text, re.MULTILINE)
+    tests = (repository / "tests/unit/testbeds/test_testbeds_upstream.py").read_text(encoding="utf-8")
+    assert len(shown) == text.count("\n### ")
+    assert sorted(shown) == sorted(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
