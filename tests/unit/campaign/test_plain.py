@@ -234,11 +234,7 @@ def test_of_several_configurations_each_is_collected(tmp_path, source, output) -
     assert (tmp_path / "a/logs/e2clab.log").is_file()
 
 
-PROGRAMS = {
-    "Horovod": ("Horovod", "Horovod"),
-    "TorchTraining": ("TorchTraining", "TorchTraining"),
-    "Flower": ("FLServer", "FLClient"),
-}
+PROGRAMS = [("Horovod", "Horovod"), ("TorchTraining", "TorchTraining"), ("FLServer", "FLClient")]
 
 
 def written(source: Path, first: str, second: str) -> Path:
@@ -258,11 +254,11 @@ def written(source: Path, first: str, second: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_what_a_program_of_the_users_left_is_an_archive_too(tmp_path, program) -> None:
+@pytest.mark.parametrize("services", PROGRAMS)
+def test_what_a_program_of_the_users_left_is_an_archive_too(tmp_path, services) -> None:
     """Of it there is what its workflow fetched; twice the same, its input left alone, and no secret in it."""
     source = tmp_path / "s"
-    folder = written(source, *PROGRAMS[program])
+    folder = written(source, *services)
     before = contents(source)
     for name in ("a", "b"):
         collect_plain(folder, source, tmp_path / name)
