@@ -150,6 +150,14 @@ class HostRecords:
         codec.check_format(text, OUTCOME_FORMAT, str(file))
         return codec.decode(text, WorkerOutcome, str(file))
 
+    def last_error(self) -> str:
+        """The exception in whose traceback its worker's log ends, in its line; empty if it ends in none."""
+        log = self._place(layout.WORKER_LOG)
+        lines = log.read(LARGE_BYTES).decode(errors="replace").splitlines() if log.exists() else []
+        traces = [place for place, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+        after = [line for line in lines[traces[-1] + 1 :] if line and not line.startswith(" ")] if traces else []
+        return after[0] if len(after) == 1 else ""  # what was said after it was not its end
+
     def write_ending(self, ending: HostEnding) -> None:
         """How the host ended, as seen from outside of it."""
         self.path.mkdir(parents=True, exist_ok=True)  # it may have left nothing else

@@ -17,7 +17,8 @@ from e2c_dl.archive.records import Cause, HostEnding, HostFacts, WorkerOutcome
 from e2c_dl.campaign.hosts.life import WHY, Silence
 from e2c_dl.errors import E2cDlError, FidelityError, Interrupted, TestbedError, TrainingError
 
-NO_OUTCOME = "exited without an outcome (killed, or its host is gone)"
+NO_OUTCOME = "exited without an outcome"
+KILLED = "(killed, or its host is gone)"
 NOTHING = "left nothing: it did not begin, or ended as it did"
 _SEE = "see hosts/ in the archive"
 
@@ -45,6 +46,7 @@ class Known:
 
     outcomes: Mapping[str, WorkerOutcome | None] = field(default_factory=dict)  # host -> None: it left none
     seen_s: Mapping[str, float] = field(default_factory=dict)  # host -> Unix time of its last sign of life in its files
+    errors: Mapping[str, str] = field(default_factory=dict)  # host -> the exception in which its log ends
     left_nothing: Collection[str] = ()  # hosts without any record: the launch may not have come to their workers
     endings: Mapping[str, HostEnding] = field(default_factory=dict)  # hosts that ended before they were released
     silences: Sequence[Silence] = ()
@@ -119,7 +121,8 @@ def _of_workers(known: Known, gone: Iterable[str]) -> list[Event]:
         if outcome is None or outcome.status != Cause.FINISHED.value:
             nothing = outcome is None and host in known.left_nothing
             consequence = nothing or (outcome is not None and outcome.is_consequence)
-            found.setdefault((NOTHING if nothing else _what(outcome), consequence), []).append(host)
+            what = NOTHING if nothing else _what(outcome, known.errors.get(host, ""))
+            found.setdefault((what, consequence), []).append(host)
     events = []
     for (what, consequence), hosts in found.items():
         sentence = f"worker {', '.join(hosts)} {what}"
@@ -137,8 +140,10 @@ def _of_workers(known: Known, gone: Iterable[str]) -> list[Event]:
     return events
 
 
-def _what(outcome: WorkerOutcome | None) -> str:
-    return NO_OUTCOME if outcome is None else f"{outcome.status}: {outcome.reason}"
+def _what(outcome: WorkerOutcome | None, error: str) -> str:
+    if outcome is None:
+        return f"{NO_OUTCOME}: {error}" if error else f"{NO_OUTCOME} {KILLED}"
+    return f"{outcome.status}: {outcome.reason}"
 
 
 def _at_s(host: str, known: Known) -> float | None:

@@ -66,11 +66,13 @@ def events(
     outcomes: dict[str, WorkerOutcome | None] = {}
     endings: dict[str, HostEnding] = {}
     seen_s: dict[str, float] = {}
+    errors: dict[str, str] = {}
     damaged = []
     for host in (each.name for each in hosts):
         records = left.host(host)
         try:
             outcome, ending, seen = records.outcome(), records.ending(), records.last_seen_s()
+            errors[host] = "" if outcome else records.last_error()
         except ArchiveError as error:  # one host's damage is nobody else's
             damaged.append(Event(error=error, sentence=str(error)))
             continue
@@ -80,7 +82,7 @@ def events(
     nothing = [host for host in outcomes if _left_nothing(left.host(host).path)]
     known = Known(
         outcomes=outcomes, left_nothing=nothing, seen_s=seen_s, endings=endings, silences=silences,
-        asked_to_stop=asked_to_stop,
+        errors=errors, asked_to_stop=asked_to_stop,
     )  # fmt: skip
     return (*explained(known), *damaged)
 

@@ -120,6 +120,15 @@ def test_a_host_that_answered_again_is_not_the_cause() -> None:
     assert sentences == ("worker edge-1 exited without an outcome (killed, or its host is gone)",)
 
 
+def test_a_worker_whose_log_ends_in_an_error_says_it() -> None:
+    error = "ModuleNotFoundError: No module named 'e2c_dl.archive'"
+    known = Known(outcomes={"edge-1": None, "edge-2": None}, errors={"edge-2": error})
+    assert {event.sentence for event in causes.explained(known)} == {
+        "worker edge-1 exited without an outcome (killed, or its host is gone)",
+        f"worker edge-2 exited without an outcome: {error}",
+    }
+
+
 def events(*outcomes: WorkerOutcome | None, asked_to_stop: bool = False) -> tuple[Event, ...]:
     named = {f"edge-{rank + 1}": outcome for rank, outcome in enumerate(outcomes)}
     return causes.explained(Known(outcomes=named, asked_to_stop=asked_to_stop))
