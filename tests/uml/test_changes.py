@@ -23,7 +23,7 @@ def test_a_full_queue_leaves_at_the_new_rate_within_100_ms_and_nothing_of_it_is_
     assert changed["loss"] == 0
     # The machine takes up to 50 ms to start tc, a few frames show the new rate; its time slices are shared.
     assert changed["in_force_s"] < 0.1 + changed["command_s"]
-    assert changed["rate_bps"] == pytest.approx(4e6, rel=0.06)
+    assert changed["rate_bps"] == pytest.approx(2e6, rel=0.06)
 
 
 def test_a_connection_lives_through_changes_and_a_cut(said: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def test_enoslibs_rules_agree_for_one_link_wipe_each_other_and_overflow() -> Non
     rules = {
         "one": lines({("h1", "h2"): plain}, ADDRESSES, "eth1"),
         "two": lines({("h1", "h3"): Link(rate_bps=2e6)}, ADDRESSES, "eth1"),
-        "long": lines({("h1", "h2"): Link(rate_bps=200e6, delay_s=0.8)}, ADDRESSES, "eth1"),
+        "long": lines({("h1", "h2"): Link(rate_bps=200e6, delay_s=2.5)}, ADDRESSES, "eth1"),
     }
     said = measured("enoslib", enoslib={name: line["h1"] for name, line in rules.items()})["enoslib"]
     assert said["one"]["h2"]["rate_bps"] == pytest.approx(8e6, rel=0.06)

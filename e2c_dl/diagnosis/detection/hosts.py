@@ -34,7 +34,7 @@ from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_seri
 from e2c_dl.diagnosis.detection.peers import Peers, peers
 from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series, levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
-from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.trace.model import Trace
@@ -45,6 +45,7 @@ MIN_PEERS = 3  # what two hosts share may be each one's own
 CLEARLY = 0.1  # more, of a factor: less tells nothing of whether a phase follows it
 HALF = 0.5
 FACTOR_CHANGES = 0.01  # of a factor: by more it changes
+MATTERS = 1 - 1 / MATERIAL_SPEEDUP  # of the run: even all of a phase that takes less is no material loss
 ALONE = "no other host of that hardware and batch size to compare it with"
 SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
@@ -141,7 +142,7 @@ def _in_class(
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
             limitations.append(Limitation(sentence=f"{alike[0].host}\0computes slower all the time\0{ALONE}"))
-        elif known and alike[0].series.spent_s.sum() >= WORTH * alike[0].series.until_s:
+        elif known and alike[0].series.spent_s.sum() >= MATTERS * alike[0].series.until_s:
             alone = f"no other host of that hardware has a like {part.value}"
             what = f"is slower in its {part.value} all the time"
             limitations.append(Limitation(sentence=f"{alike[0].host}\0{what}\0{alone}"))
