@@ -130,6 +130,12 @@ class Started:
     def said(self) -> str:
         return self._log.read_text()
 
+    def kill(self) -> None:
+        """End it at once, if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
     def until(self, text: str) -> None:
         """Return when ``text`` was printed."""
         deadline = time.monotonic() + LIMIT_S
@@ -179,9 +185,7 @@ def starting(
 
     yield begin
     for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+        run.kill()
         if "run " in run.said:
             destroy(run.run_id)
 

@@ -62,9 +62,7 @@ def start(controller, tmp_path, repository, monkeypatch):
 
     yield begin
     for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+        run.kill()
 
 
 def stopped(run, api, archive, said="stopped by SIGINT"):

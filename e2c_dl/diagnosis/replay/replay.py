@@ -51,7 +51,7 @@ from e2c_dl.diagnosis.replay.program import (
 )
 from e2c_dl.diagnosis.replay.queue import Delays, queue_of, served
 from e2c_dl.diagnosis.replay.services import Services, costs
-from e2c_dl.diagnosis.replay.whatif import LINK_PHASES, UNCHANGED, WhatIf
+from e2c_dl.diagnosis.replay.whatif import LINK_PHASES, UNCHANGED, OneLuck, WhatIf
 from e2c_dl.diagnosis.states import is_one_of, training_ns
 from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.topology import Pair
@@ -92,7 +92,7 @@ NO_STALLS = Stalls()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class Replay(OneLuck):
     """A run that can be replayed with changes. Made by :func:`prepare`; nothing in it is mutated."""
 
     elements: tuple[Element, ...]  # hosts in rank order, then links that carried messages
@@ -144,15 +144,6 @@ class Replay:
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             return list(pool.map(self.run_ns, whatifs))
-
-    @property
-    def as_it_was_ns(self) -> tuple[int, ...]:
-        """Nothing hangs on chance: all is in the order in which it happened."""
-        return (self.replayed_ns,)
-
-    def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        """Run time after each of ``whatifs``, once."""
-        return [(ns,) for ns in self.runs_ns(whatifs)]
 
 
 def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls = NO_STALLS) -> Replay:

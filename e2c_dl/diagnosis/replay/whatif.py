@@ -97,6 +97,17 @@ class Predictor(Protocol):
         ...
 
 
+class OneLuck:
+    """What a Predictor of one luck has in common: nothing in it hangs on chance, or it is the run's own."""
+
+    @property
+    def as_it_was_ns(self: Predictor) -> tuple[int, ...]:
+        return (self.replayed_ns,)
+
+    def laps_ns(self: Predictor, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
+        return [(ns,) for ns in self.runs_ns(whatifs)]
+
+
 UNCHANGED = WhatIf()
 
 

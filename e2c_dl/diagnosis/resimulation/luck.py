@@ -67,9 +67,7 @@ class Laps:
         return [round(np.mean(each)) for each in self.laps_ns(whatifs)]
 
     def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        return [
-            tuple(self.one.run_ns(each, lap) for lap in range(len(self))) for each in whatifs
-        ]  # fmt: skip
+        return [tuple(self.one.run_ns(each, lap) for lap in range(len(self))) for each in whatifs]
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
         return self.one.most_saved_ns(whatif)

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, OneLuck, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
@@ -68,7 +68,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredWorld:
+class MeasuredWorld(OneLuck):
     """A run that can be simulated again. Nothing in it is mutated; every run in it is a function of its values."""
 
     hosts: tuple[MeasuredHost, ...]  # by rank
@@ -121,15 +121,6 @@ class MeasuredWorld:
     def runs_ns(self, changes: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``changes``."""
         return [self.run_ns(change) for change in changes]
-
-    @property
-    def as_it_was_ns(self) -> tuple[int, ...]:
-        """By one luck: the run's own."""
-        return (self.replayed_ns,)
-
-    def laps_ns(self, changes: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        """Run times after each of ``changes`` by the run's own luck."""
-        return [(ns,) for ns in self.runs_ns(changes)]
 
     def without(
         self, names: Collection[str], strategy: Callable[[], Strategy], allotment: Callable[[], Allotment],

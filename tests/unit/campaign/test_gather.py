@@ -152,7 +152,7 @@ def test_files_come_over_ssh_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Source:
     """Two hosts over SSH (asked here), the first of which has files ``names`` of a rank."""
     found = source(tmp_path, {}, packed=())
-    rank = tmp_path / "state/hosts/edge-1/work/traces/hosts/edge-1_0"
+    rank = tmp_path / "state/hosts/edge-1" / "work" / "traces/hosts/edge-1_0"
     rank.mkdir(parents=True)
     for name in names:
         (rank / name).write_bytes(b"spans")
