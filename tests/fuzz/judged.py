@@ -63,7 +63,7 @@ def wrong_with(*argv: object) -> str | None:
 def _odd_words(command: str, found: Said) -> str | None:
     _, own, after = found.err.rpartition("e2c-dl: ")
     lines = (own + after if command == "attach" else found.err).splitlines()  # before it comes what the run told
-    if any(not character.isprintable() for character in (found.out + found.err).replace("\n", "")):
+    if any(not character.isprintable() for character in (found.out + found.err) if character not in "\n\t"):
         return f"prints control characters: {(found.out + found.err)!r:.200}"
     if found.code == 0:
         return f"succeeds, and says {found.err!r:.200}" if found.err and command != "attach" else None

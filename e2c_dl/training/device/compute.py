@@ -112,11 +112,12 @@ class DeviceCompute(TorchCompute):
         for segment, (bucket, computed, copied) in enumerate(asked.buckets, 1):
             line.wait(copied)
             paced.segment(segment)
-            computed_ns = time.monotonic_ns() if held else line.host_ns(computed)
-            on_segment(Phase.BACKWARD, bucket, last_ns, max(last_ns, computed_ns))
+            # Each wait tells more of how the clocks stand: a later mark may be placed before an earlier one.
+            computed_ns = max(last_ns, time.monotonic_ns() if held else line.host_ns(computed))
+            on_segment(Phase.BACKWARD, bucket, last_ns, computed_ns)
             last_ns = computed_ns
             if not held:
-                last_ns = line.host_ns(copied)
+                last_ns = max(computed_ns, line.host_ns(copied))
                 on_segment(Phase.COPY, bucket, computed_ns, last_ns)
         line.count_from(asked.buckets[-1][2])
 

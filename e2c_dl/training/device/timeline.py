@@ -41,11 +41,11 @@ class Timeline:
         self._events, self._clock = events, clock
         self._alignment = Alignment()
         self._value = ClockAlignment()
+        self._uncertainty_ns = 0
         self._origin = self.mark()
         self._origin_ns = 0  # on the device's clock, which begins with the first mark
         self._latest_ns = 0
-        self._origin.event.wait()
-        self.seen(self._origin)
+        self.wait(self._origin)
         self.count_from(self._origin)
 
     def mark(self) -> Mark:
@@ -56,10 +56,6 @@ class Timeline:
     def wait(self, mark: Mark) -> None:
         """Return when the device has passed ``mark``, and learn from it how the clocks stand."""
         mark.event.wait()
-        self.seen(mark)
-
-    def seen(self, mark: Mark) -> None:
-        """``mark`` is known to be passed: now is no sooner than that."""
         now_ns, device_ns = self._clock(), self._device_ns(mark)
         if device_ns < self._latest_ns:  # an earlier one was seen later: it bounds nothing
             return
@@ -68,21 +64,23 @@ class Timeline:
             offset_ns=(mark.set_ns + now_ns) // 2 - device_ns, at_ns=device_ns,
             uncertainty_ns=(now_ns - mark.set_ns + 1) // 2,
         ))  # fmt: skip
+        # At once: what is placed next then lies between bounds, not beyond the last one, where nothing holds.
+        self._value = self._alignment.value()
+        self._uncertainty_ns = max(self._uncertainty_ns, self._value.uncertainty_ns)
 
     def count_from(self, mark: Mark) -> None:
         """``mark``, which has been passed, is the one that later ones are counted from."""
         self._origin, self._origin_ns = mark, self._device_ns(mark)
-        self._value = self._alignment.value()
 
     def host_ns(self, mark: Mark) -> int:
-        """When the device passed ``mark``, on the host's clock; never before it was set."""
+        """When the device passed ``mark``, no later than one that was waited for, on the host's clock."""
         device_ns = self._device_ns(mark)
         return max(mark.set_ns, int(self._value.align(np.array([device_ns], dtype=np.int64))[0]))
 
     @property
     def uncertainty_ns(self) -> int:
-        """How far these times may be off."""
-        return self._value.uncertainty_ns
+        """How far the times told so far may be off."""
+        return self._uncertainty_ns
 
     def _device_ns(self, mark: Mark) -> int:
         return self._origin_ns + round(self._origin.event.ms_until(mark.event) * 1e6)
