@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,13 @@ from pathlib import Path
 import click
 
 from e2c_dl.cli import options
+
+
+def _services(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    for word in words:
+        if not re.fullmatch(r"[^=]+=\w+", word):
+            raise click.BadParameter(f"{word!r}: write OLD=NEW, two names of services")
+    return dict(word.split("=") for word in words)
 
 
 @click.command()
@@ -21,10 +29,21 @@ from e2c_dl.cli import options
 )  # fmt: skip
 @click.option("--environment", help="The testbed of an environment that names none; g5k is taken, and told as a guess.")
 @click.option("--env-name", help="The image to deploy in place of one in a user's folder.")
+@click.option(
+    "--service", "services", multiple=True, metavar="OLD=NEW", callback=_services,
+    help="What a service of the scenario is called today, such as Server=FLServer; once for each.",
+)  # fmt: skip
 @click.option("--fix", is_flag=True, help="Also repair defects of the workflow, such as `cp` of a folder without -r.")
 @options.as_json("Print what was changed as JSON: kind, file, line, what, why; and what is refused still.")
 def migrate(
-    old: Path, new: Path, loss: str | None, environment: str | None, env_name: str | None, fix: bool, as_json: bool
+    old: Path,
+    new: Path,
+    loss: str | None,
+    environment: str | None,
+    env_name: str | None,
+    services: dict[str, str],
+    fix: bool,
+    as_json: bool,
 ) -> None:
     """Write the scenario OLD, of an earlier version of E2Clab, to the new folder NEW, as today's accepts it.
 
@@ -38,7 +57,8 @@ def migrate(
     from e2c_dl.scenario.load import load, local_problems, problems
     from e2c_dl.testbeds.e2clab.schemas import refusals
 
-    asked = Asked(loss=Loss(loss) if loss else None, environment=environment, env_name=env_name, fix=fix)
+    meant = Loss(loss) if loss else None
+    asked = Asked(loss=meant, environment=environment, env_name=env_name, fix=fix, services=services)
     said = migrated(old, new, asked)
     schemas = refusals(new)
     found = problems(new) or local_problems(load(new), elsewhere=True)

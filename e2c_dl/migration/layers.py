@@ -20,7 +20,7 @@ import yaml
 
 from e2c_dl.migration.model import Asked, Kind, Said
 from e2c_dl.migration.monitoring import migrate_monitoring
-from e2c_dl.migration.text import Pair, Source, entries, line
+from e2c_dl.migration.text import Pair, Source, entries, last_line, line
 from e2c_dl.scenario.environment import G5K, OTHER_ENVIRONMENTS
 
 COMMON = frozenset(("job_name", "walltime"))
@@ -139,8 +139,12 @@ def _deploys(source: Source, keys: dict[str, Pair], nested: str, tell: Tell) -> 
             source.replace(node, "[deploy]")
         else:
             last = node.value[-1]
-            more = ", deploy" if node.flow_style else f"\n{' ' * (last.start_mark.column - 2)}- deploy"
-            source.insert(last.end_mark.index, more)
+            if node.flow_style:
+                source.insert(last.end_mark.index, ", deploy")
+            else:  # before a comment of its own, "- deploy" would take that over
+                end = source.start(last_line(last) + 1)
+                indent = " " * node.start_mark.column
+                _put(source, end, f"{indent}- deploy\n")
         tell(Kind.CHANGED, node, "deploy added to job_type", _DEPLOY)
     return ""
 
@@ -257,6 +261,7 @@ def _moved_in_flow(
 def _flow(source: Source, pair: Pair) -> str:
     """An entry as it stands, with the edits of its value."""
     key, value = pair
+    source.own(value)
     text = source.text[value.start_mark.index : value.end_mark.index]
     for begin, end, new in source.edits:
         if value.start_mark.index <= begin and end <= value.end_mark.index:

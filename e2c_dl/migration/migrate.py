@@ -17,6 +17,7 @@ from e2c_dl.errors import InputError, ScenarioError
 from e2c_dl.migration.layers import migrate_layers
 from e2c_dl.migration.model import Asked, Kind, Said
 from e2c_dl.migration.network import migrate_network
+from e2c_dl.migration.services import rename_services
 from e2c_dl.migration.text import Source
 from e2c_dl.migration.workflow import migrate_workflow
 from e2c_dl.scenario.documents.document import read
@@ -24,6 +25,11 @@ from e2c_dl.scenario.load import LAYERS_SERVICES, NETWORK, WORKFLOW
 
 _MOST_FILES = 2000
 """In a scenario's folder: where there are more, data or archives lie in it, too."""
+
+_NO_NETWORK = Said(
+    kind=Kind.CHANGED, file=NETWORK, line=1, what="added, without a rule",
+    why="E2Clab asks for the file; without it no link was limited",
+)  # fmt: skip
 
 
 def migrate(old: Path, new: Path, asked: Asked) -> tuple[Said, ...]:
@@ -59,10 +65,17 @@ def migrate(old: Path, new: Path, asked: Asked) -> tuple[Said, ...]:
 
 def _migrated(old: Path, asked: Asked) -> tuple[dict[str, str], list[Said]]:
     """(file name -> new text, what is told). Raises: ScenarioError, the first of what is not understood."""
-    sources = {name: _source(old / name) for name in (LAYERS_SERVICES, NETWORK, WORKFLOW)}
-    said, hosts = migrate_layers(sources[LAYERS_SERVICES], asked)
-    said = [*said, *migrate_network(sources[NETWORK], hosts, asked), *migrate_workflow(sources[WORKFLOW], asked)]
-    return {name: source.changed() for name, source in sources.items()}, said
+    layers, workflow = _source(old / LAYERS_SERVICES), _source(old / WORKFLOW)
+    network = _source(old / NETWORK) if os.path.lexists(old / NETWORK) else None
+    said, hosts = migrate_layers(layers, asked)
+    said += rename_services(layers, asked.services)
+    if network is None:
+        said.append(_NO_NETWORK)
+    else:
+        said += migrate_network(network, hosts, asked)
+    said += migrate_workflow(workflow, asked)
+    texts = {NETWORK: "networks:\n"} if network is None else {NETWORK: network.changed()}
+    return {LAYERS_SERVICES: layers.changed(), **texts, WORKFLOW: workflow.changed()}, said
 
 
 def _source(file: Path) -> Source:

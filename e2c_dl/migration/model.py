@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -46,3 +47,4 @@ class Asked:
     environment: str | None = None  # of a flat one without name; None: g5k, told as a guess
     env_name: str | None = None  # the image to use in place of one in a user's folder
     fix: bool = False  # repair defects of the workflow
+    services: Mapping[str, str] = field(default_factory=dict)  # service of before -> the one that it is today

@@ -15,26 +15,26 @@ Of a single host there is no link: the rule vanishes. Rules of today's kind stay
 from __future__ import annotations
 
 import math
+import re
 
 import yaml
 
 from e2c_dl.migration.model import Asked, Kind, Loss, Said
+from e2c_dl.migration.services import rename_in_pattern
 from e2c_dl.migration.text import Pair, Source, entries, line
 
 EVERY = '"*.*"'
 _DEFAULTS = {"default_loss": "loss", "default_delay": "delay", "default_rate": "rate"}
+_LAYER = re.compile(r"[\w-]+")
 _MISSING = {"default_delay": ("delay", '"0ms"'), "default_rate": ("rate", '"100gbit"')}
 """What E2Clab asks for in a rule -> a value that shapes nothing."""
 
 
 def migrate_network(source: Source, hosts: int, asked: Asked) -> list[Said]:
     """What is told. Edits ``source``. Raises: ScenarioError."""
-    if isinstance(source.root, yaml.ScalarNode) and not source.root.value:
+    rules = _rules(source)
+    if rules is None:
         return []
-    top = entries(source.mapping(source.root, "the file"))
-    if "networks" not in top or not isinstance(top["networks"][1], yaml.SequenceNode):
-        return []
-    rules = top["networks"][1]
     said: list[Said] = []
     old: list[yaml.Node] = []
     for i, entry in enumerate(source.items(rules, "networks")):
@@ -45,11 +45,35 @@ def migrate_network(source: Source, hosts: int, asked: Asked) -> list[Said]:
                 raise source.wrong(entry, "defaults stand behind rules, which they would overrule", "put them first")
             old.append(entry)
             said += _rule(source, mapping, keys, asked) if hosts > 1 else [_vanishes(source, entry)]
+        for end in ("src", "dst"):
+            if end in keys:
+                said += _end(source, keys[end][1], end, asked)
     if len(old) > 1:
         raise source.wrong(old[1], "defaults stand in two rules", "keep one of them")
     if hosts <= 1:
         _remove(source, rules, old)
     return said
+
+
+def _rules(source: Source) -> yaml.SequenceNode | None:
+    if isinstance(source.root, yaml.ScalarNode) and not source.root.value:
+        return None
+    top = entries(source.mapping(source.root, "the file"))
+    found = top["networks"][1] if "networks" in top else None
+    return found if isinstance(found, yaml.SequenceNode) else None
+
+
+def _end(source: Source, node: yaml.Node, name: str, asked: Asked) -> list[Said]:
+    """A layer's name alone, which selects one of its hosts today, is all of it."""
+    if not isinstance(node, yaml.ScalarNode):
+        return []
+    if not _LAYER.fullmatch(node.value):
+        return rename_in_pattern(source, node, name, asked.services)
+    mark = node.style or ""
+    source.replace(node, f"{mark}{node.value}.*{mark}")
+    what = f"{name}: {node.value} became {node.value}.*"
+    why = "all of the layer; E2Clab takes a layer's name alone for one of its hosts"
+    return [Said(kind=Kind.GUESSED, file=source.file, line=line(node), what=what, why=why)]
 
 
 def _vanishes(source: Source, entry: yaml.Node) -> Said:

@@ -10,7 +10,8 @@ Comments, order, quotes and indentation outlive a migration because nothing is w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -18,6 +19,8 @@ import yaml
 from e2c_dl.errors import ScenarioError
 
 Pair = tuple[yaml.ScalarNode, yaml.Node]
+
+_ODD_LINE_ENDS = re.compile("[\u0085\u2028\u2029]")
 
 
 @dataclass
@@ -28,6 +31,7 @@ class Source:
     text: str
     root: yaml.Node
     edits: list[tuple[int, int, str]] = field(default_factory=list)
+    shared: Mapping[int, yaml.Node] = field(default_factory=dict)  # by id: what an alias has stand in a second place
 
     @classmethod
     def of(cls, file: str, text: str) -> Source:
@@ -43,9 +47,13 @@ class Source:
             raise ScenarioError(file, "", "is nested too deeply", "flatten it first") from error
         if root is None:
             raise ScenarioError(file, "", "the file is empty", "write it first")
-        if "\t" in text.expandtabs() or any(token in text for token in ("\r\n", "\r")):
+        if "\r" in text:
             raise ScenarioError(file, "", "has line ends of another system", "convert it first, such as by dos2unix")
-        return cls(file, text, root)
+        if found := _ODD_LINE_ENDS.search(text):
+            where = text.count("\n", 0, found.start()) + 1
+            what = f"has U+{ord(found[0]):04X}, which ends a line to YAML and to no editor"
+            raise ScenarioError(file, "", what, "take it out first", line=where)
+        return cls(file, text, root, shared=_shared(root))
 
     def wrong(self, node: yaml.Node, what: str, remedy: str) -> ScenarioError:
         """An error about what stands at ``node``, to be raised."""
@@ -66,8 +74,15 @@ class Source:
             raise self.wrong(node, f"{what} is no list", "write '- ' lines")
         return list(node.value)
 
+    def own(self, node: yaml.Node) -> yaml.Node:
+        """``node``, which stands where its marks say, as does all in it. Raises: ScenarioError, if by an alias."""
+        if any(id(each) in self.shared for each in _below(node)):
+            raise self.wrong(node, "an alias stands for this elsewhere, too", "write it out there first")
+        return node
+
     def replace(self, node: yaml.Node, new: str) -> None:
-        """Put ``new`` where the scalar or flow collection ``node`` stands."""
+        """Put ``new`` where the scalar or flow collection ``node`` stands. Raises: ScenarioError."""
+        self.own(node)
         self.edits.append((node.start_mark.index, node.end_mark.index, new))
 
     def insert(self, index: int, new: str) -> None:
@@ -80,7 +95,13 @@ class Source:
         return self.text[begin:end]
 
     def lines_of(self, key: yaml.Node, value: yaml.Node) -> tuple[int, int]:
-        """(begin, end) of the whole lines on which a block mapping's entry stands, with its comments right above it."""
+        """(begin, end) of the whole lines on which a block mapping's entry stands, with its comments right above it.
+
+        Raises: ScenarioError, if the value stands elsewhere, or in lines of its own.
+        """
+        self.own(value)
+        if "?" in self.text[self.start(line(key) - 1) : key.start_mark.index]:
+            raise self.wrong(key, "a key stands behind a question mark", "write 'key: value' lines first")
         begin = self.start(line(key) - 1)
         while begin and (above := self.text[self.text.rfind("\n", 0, begin - 1) + 1 : begin]).lstrip().startswith("#"):
             if len(above) - len(above.lstrip()) != key.start_mark.column:
@@ -100,11 +121,18 @@ class Source:
     def changed(self) -> str:
         """The text with all edits carried out. Raises: ScenarioError if that is not YAML any more."""
         text, done = self.text, len(self.text) + 1
+        cannot = ScenarioError(self.file, "", "is written in a way that cannot be edited", "migrate it by hand")
         for begin, end, new in sorted(self.edits, key=lambda edit: (edit[0], edit[1]), reverse=True):
             if end > done:
-                raise ScenarioError(self.file, "", "is written in a way that cannot be edited", "migrate it by hand")
+                raise cannot
+            for node in self.shared.values():
+                if begin <= node.end_mark.index and node.start_mark.index <= end:
+                    self.own(node)
             text, done = text[:begin] + new + text[end:], begin
-        Source.of(self.file, text)
+        try:
+            Source.of(self.file, text)
+        except ScenarioError as error:  # what it was can be read: this is of the edits
+            raise cannot from error
         return text
 
 
@@ -132,3 +160,25 @@ def _inner(node: yaml.CollectionNode) -> Iterator[yaml.Node]:
             yield from each
         else:
             yield each
+
+
+def _below(node: yaml.Node) -> Iterator[yaml.Node]:
+    """``node`` and all in it, each as often as it stands there; what an alias shares is not gone into twice."""
+    waiting, seen = [node], set()
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, yaml.CollectionNode) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += _inner(each)
+
+
+def _shared(root: yaml.Node) -> dict[int, yaml.Node]:
+    """Nodes that stand in several places, by aliases."""
+    once: set[int] = set()
+    several = {}
+    for each in _below(root):
+        if id(each) in once:
+            several[id(each)] = each
+        once.add(id(each))
+    return several

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import yaml
 
 from e2c_dl.migration.model import Asked, Kind, Said
+from e2c_dl.migration.services import rename_in_pattern
 from e2c_dl.migration.text import Source, entries, line
 from e2c_dl.scenario.workflow import STEPS
 
@@ -34,9 +35,9 @@ def migrate_workflow(source: Source, asked: Asked) -> list[Said]:
     for play in source.items(source.root, "the workflow"):
         keys = entries(source.mapping(play, "a play"))
         if "hosts" in keys:
-            said += _pattern(source, keys["hosts"][1], "hosts")
+            said += _pattern(source, keys["hosts"][1], "hosts", asked)
         if "depends_on" in keys:
-            said += _depends_on(source, *keys["depends_on"])
+            said += _depends_on(source, *keys["depends_on"], asked)
         for step in STEPS:
             if step in keys:
                 for text in _texts(keys[step][1]):
@@ -44,13 +45,13 @@ def migrate_workflow(source: Source, asked: Asked) -> list[Said]:
     return [*said, *_needs(source)]
 
 
-def _depends_on(source: Source, key: yaml.Node, value: yaml.Node) -> list[Said]:
+def _depends_on(source: Source, key: yaml.Node, value: yaml.Node, asked: Asked) -> list[Said]:
     said: list[Said] = []
     several = source.items(value, "depends_on") if isinstance(value, yaml.SequenceNode) else [value]
     for each in several:
         inner = entries(source.mapping(each, "depends_on"))
         if "service_selector" in inner:
-            said += _pattern(source, inner["service_selector"][1], "service_selector")
+            said += _pattern(source, inner["service_selector"][1], "service_selector", asked)
         if "grouping" not in inner and inner:
             first = next(iter(inner.values()))[0]
             between = ", " if each.flow_style else "\n" + " " * first.start_mark.column  # type: ignore[attr-defined]
@@ -80,13 +81,8 @@ def _listed(source: Source, mapping: yaml.MappingNode) -> None:
                 source.insert(at + (key.start_mark.column if own else 0), "- " if own and i == 0 else "  ")
 
 
-def _pattern(source: Source, node: yaml.Node, name: str) -> list[Said]:
-    if not isinstance(node, yaml.ScalarNode) or node.value == node.value.lower() or "{{" in node.value:
-        return []
-    text = source.text[node.start_mark.index : node.end_mark.index]
-    source.replace(node, text.lower())
-    what = f"{name}: {node.value} became {node.value.lower()}"
-    return [_said(source, Kind.CHANGED, node, what, "services are known by their names in lower case")]
+def _pattern(source: Source, node: yaml.Node, name: str, asked: Asked) -> list[Said]:
+    return rename_in_pattern(source, node, name, asked.services) if isinstance(node, yaml.ScalarNode) else []
 
 
 def _texts(node: yaml.Node) -> Iterator[yaml.ScalarNode]:

@@ -129,6 +129,16 @@ def test_other_files_come_along_and_links_do_not(tmp_path: Path) -> None:
         ("workflow.yaml", "hosts: all\n", "is no list"),
         ("workflow.yaml", "- hosts: all\r\n  launch: []\r\n", "line ends"),
         ("workflow.yaml", "\0", ""),
+        ("layers_services.yaml", "# of\u2028# before\nenvironment: {name: g5k}\nlayers: []\n", "U+2028"),
+        ("network.yaml", "networks:\x85- default_loss: 1\n", "U+0085"),
+        ("layers_services.yaml", "a: &a x\nenvironment:\n  name: g5k\n  cluster: *a\nlayers: []\n", ":1: an alias"),
+        ("layers_services.yaml", "environment:\n  ? name\n  : g5k\n  ? cluster\n  : x\n", "question mark"),
+        ("workflow.yaml", "- &p\n  hosts: cloud.Horovod.*\n  launch: []\n- *p\n", ":1: an alias"),
+        (
+            "workflow.yaml",
+            "- hosts: a.*\n  depends_on: &d {prefix: p}\n- {hosts: b.*, depends_on: *d}\n",
+            ":2: an alias",
+        ),
     ],
 )
 def test_what_is_not_understood_is_refused_and_nothing_is_written(
@@ -140,6 +150,72 @@ def test_what_is_not_understood_is_refused_and_nothing_is_written(
         migrate(old, tmp_path / "new", Asked())
     assert why in str(refused.value) and "\n" not in str(refused.value)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_aliases_stay_where_nothing_of_them_changes(tmp_path: Path) -> None:
+    old = Old(servers=2).write(tmp_path / "old")
+    with (old / "workflow.yaml").open("a") as workflow:
+        workflow.write("- hosts: &all cloud.*\n  prepare: &tasks\n  - ping:\n- {hosts: *all, finalize: *tasks}\n")
+    migrate(old, tmp_path / "new", Asked(fix=True))
+    assert "{hosts: *all, finalize: *tasks}" in (tmp_path / "new/workflow.yaml").read_text()
+    assert problems(tmp_path / "new") == ()
+
+
+def test_a_comment_stays_with_what_it_is_of(tmp_path: Path) -> None:
+    old = Old(servers=2).write(tmp_path / "old")
+    layers = "environment:\n  name: g5k\n  env_name: x\n  job_type:\n  - exotic  # why\n  # last\n  cluster: y\n"
+    (old / "layers_services.yaml").write_text(f"{layers}layers:\n{Old(servers=2).services()}")
+    migrate(old, tmp_path / "new", Asked())
+    moved = "    job_type:\n    - exotic  # why\n    - deploy\n    # last\n    cluster: y\n"
+    assert moved in (tmp_path / "new/layers_services.yaml").read_text()
+
+
+SERVER = """\
+environment: {name: g5k, cluster: taurus}
+layers:
+- {name: cloud, services: [{name: Server, quantity: 1}]}
+- name: edge
+  services:
+  - name: Client  # one per sensor
+    quantity: 3
+"""
+PLAYS = """\
+- hosts: cloud.Server.*, edge.*
+  prepare: []
+- hosts: "edge.client.1.2"
+  depends_on: {service_selector: 'cloud.server.*', grouping: round_robin, prefix: server}
+  launch:
+  - debug: {msg: "{{ server.url }}"}
+"""
+
+
+def test_services_have_the_names_that_were_asked_for_wherever_they_are_named(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "layers_services.yaml").write_text(SERVER)
+    (old / "network.yaml").write_text("networks:\n- {src: cloud, dst: 'edge.client.*', delay: 1ms, rate: 1gbit}\n")
+    (old / "workflow.yaml").write_text(PLAYS)
+    asked = Asked(services={"Server": "FLServer", "Client": "FLClient"})
+    said = migrate(old, tmp_path / "new", asked)
+    assert problems(tmp_path / "new") == ()
+    assert refusals(tmp_path / "new") in ((), None)
+    texts = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
+    assert "name: FLClient  # one per sensor" in texts["layers_services.yaml"]
+    assert "{src: cloud.*, dst: 'edge.flclient.*', " in texts["network.yaml"]
+    assert "- hosts: cloud.flserver.*, edge.*\n" in texts["workflow.yaml"]
+    assert '- hosts: "edge.flclient.1.2"\n' in texts["workflow.yaml"] and "{{ server.url }}" in texts["workflow.yaml"]
+    assert "service_selector: 'cloud.flserver.*'" in texts["workflow.yaml"]
+    assert [each.what for each in said if each.kind is Kind.GUESSED] == ["src: cloud became cloud.*"]
+    with pytest.raises(InputError, match="has no service of this name"):
+        migrate(old, tmp_path / "other", Asked(services={"Sever": "FLServer"}))
+
+
+def test_where_nobody_limited_links_there_is_a_network_without_rules(tmp_path: Path) -> None:
+    old = Old(servers=2).write(tmp_path / "old")
+    (old / "network.yaml").unlink()
+    said = migrate(old, tmp_path / "new", Asked())
+    assert problems(tmp_path / "new") == () and refusals(tmp_path / "new") in ((), None)
+    assert [each.what for each in said if each.file == "network.yaml"] == ["added, without a rule"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
