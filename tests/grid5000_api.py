@@ -5,7 +5,7 @@
     with serving(Platform(addresses=(...,))) as api:      one address per node: chifflot-1, -2 ... of lille, in order
         api.write_account(home)                           ~/.python-grid5000.yaml that leads there
         api.states = ["waiting", "terminated"]            what a job is at its first, second ... look; then as the last
-        api.broken["GET /sites/lille/jobs/"] = 500        an answer: a status, HANG, NONSENSE; by how requests begin
+        api.broken["GET /sites/lille/jobs/"] = 500        an answer: a status, HANG ...; by how requests begin
         api.refused = [{"chifflot-2"}, set()]             nodes that fail the first deployment, the second ...
         ... an unpatched client ...
         api.on["POST /sites/lille/jobs"] = function       called, once, when such a request was answered
@@ -26,9 +26,9 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from grid5000_server import HANG, NONSENSE, Handler
+from grid5000_server import HANG, LOST, NONSENSE, OTHER, TRUNCATED, Handler
 
-__all__ = ["HANG", "NONSENSE", "Platform", "serving"]
+__all__ = ["HANG", "LOST", "NONSENSE", "OTHER", "TRUNCATED", "Platform", "serving"]
 DEFAULT_CLUSTERS = {"chifflot": "lille", "paradoxe": "rennes"}
 ALIVE = ("waiting", "launching", "running")
 WATTS = 120.0
@@ -58,6 +58,7 @@ class Platform:
     states: Sequence[str] = ("waiting", "launching", "running")
     started_at: float | None = None  # of jobs that run: Unix time; they have half an hour from then on
     missing: int = 0  # nodes fewer than asked for
+    first: Mapping[str, int] = field(default_factory=dict)  # cluster -> number of the first node that is given; else 1
     refused: Sequence[set[str]] = ()
     broken: dict[str, int | str] = field(default_factory=dict)
     after: int | None = None  # how many of such answers there are, before all is well again
@@ -108,7 +109,7 @@ class Platform:
         with self.lock:
             return [body for verb, path, body in self.requests if verb == method and part in path]
 
-    def get(self, path: list[str], query: Mapping[str, str]) -> tuple[int, Any]:
+    def get(self, path: list[str], query: Mapping[str, str]) -> tuple[int, Any]:  # noqa: C901 - a table
         """Status and answer."""
         found: Any = None
         match path:
@@ -120,6 +121,9 @@ class Platform:
                 found = _items([self._cluster(uid) for uid, at in self.clusters.items() if at == site])
             case ["sites", site, "clusters", uid] if self.clusters.get(uid) == site:
                 found = self._cluster(uid)
+            case ["sites", _, "clusters", uid, "status"]:  # asked where sites must begin together
+                free = {"hard": "alive", "soft": "free", "reservations": []}
+                found = {"nodes": {self.node(uid, n): free for n in range(1, len(self.addresses) + 1)}}
             case ["sites", _, "clusters", uid, "nodes"]:
                 found = _items([self._node(f"{uid}-{n}") for n in range(1, len(self.addresses) + 1)])
             case ["sites", _, "clusters", _, "nodes", name]:
@@ -143,7 +147,8 @@ class Platform:
                 uid = 1000 + len(self.jobs)
                 count = sum(int(part.partition("nodes=")[2].split(",")[0]) for part in body["resources"].split("+"))
                 cluster = next(name for name, at in self.clusters.items() if at == site and name in body["resources"])
-                nodes = [self.node(cluster, number) for number in range(1, count - self.missing + 1)]
+                first = self.first.get(cluster, 1)
+                nodes = [self.node(cluster, number) for number in range(first, first + count - self.missing)]
                 nodes.reverse()  # OAR promises no order
                 self.jobs[uid] = Job(uid=uid, site=site, asked=body, nodes=nodes)
                 return 201, self._job(self.jobs[uid])

@@ -8,7 +8,13 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-HANG, NONSENSE = "hang", "nonsense"
+HANG, LOST, NONSENSE, TRUNCATED, OTHER = "hang", "lost", "nonsense", "truncated", "other"
+"""No answer; none, but what was asked for is done; HTML; half of what would be JSON; JSON, but of other types."""
+_SAID = {
+    NONSENSE: b"<html>neither JSON nor an error",
+    TRUNCATED: b'{"items": [{"uid": "lil',
+    OTHER: b'{"items": 7, "uid": [], "state": null, "status": 3}',
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,12 +49,15 @@ class Handler(BaseHTTPRequestHandler):
                 if api.after <= 0:
                     api.broken.clear()
             then = next((api.on.pop(key) for key in list(api.on) if said.startswith(key)), None)
-        if broken == HANG:
+        if broken == LOST:
+            with api.lock:
+                getattr(api, self.command.lower())(where.path.strip("/").split("/"), body)
+        if broken in (HANG, LOST):
             api.over.wait()  # until the test is over
             self.close_connection = True
         elif broken:
-            text = b"<html>neither JSON nor an error" if broken == NONSENSE else b'{"message": "made to fail"}'
-            self._send(200 if broken == NONSENSE else int(broken), text)
+            said = _SAID.get(str(broken))
+            self._send(200 if said else int(broken), said or b'{"message": "made to fail"}')
         elif not self._known():
             self._send(401, b'{"message": "Unauthorized"}')
         else:

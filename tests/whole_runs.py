@@ -177,9 +177,10 @@ def starting(
         source: Path | None = None,
         command: Sequence[str] = COMMAND,
         archive: Path = folder / "a",
+        options: Sequence[str] = (),
     ) -> Started:
         source = source or scenario(folder / "s", workflow, iterations=iterations)
-        arguments = ("deploy", "--on", testbed, source, folder / "artifacts", "--archive", archive)
+        arguments = ("deploy", "--on", testbed, source, folder / "artifacts", "--archive", archive, *options)
         started.append(Started(*arguments, log=folder / "log", command=command))
         return started[-1]
 

@@ -17,6 +17,8 @@ from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import TestbedRun
 
+LATE = "Ctrl-C, or another signal to stop, came when training was over; all that was left to do was done"
+
 
 def collected(campaign: Campaign) -> None:
     """The workflow's finalize, then each host's files into their place in the archive; what became of the workers.
@@ -163,4 +165,5 @@ def close(campaign: Campaign) -> None:
     happened, campaign.cause = causes.told(campaign.failures, found)
     kept = [each.sentence(campaign.the_testbed.run_id) for each in (campaign.kept or {}).values()]
     back = [each.told() for each in campaign.silences if each.until_s is not None]  # else it is told as the cause
-    campaign.conclude([*happened, *back, *kept], campaign.secrets)
+    late = [LATE] if campaign.verdict is not None and not campaign.failures else []
+    campaign.conclude([*happened, *back, *kept, *late], campaign.secrets)

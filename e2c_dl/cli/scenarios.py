@@ -67,8 +67,9 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     reserves = catalogue.foreseen(testbed, loaded)
     use = None if loaded.trained is None else _use(loaded)  # of a program of the user's, nobody knows
     if as_json:
-        click.echo(json.dumps(_as_json(loaded, use) | {"reserves": list(reserves)}, indent=1))
-        return
+        told = {"valid": not reserves.problems, "problems": list(reserves.problems), "reserves": list(reserves.lines)}
+        click.echo(json.dumps(_as_json(loaded, use) | told, indent=1))
+        sys.exit(2 if reserves.problems else 0)
     for remark in loaded.remarks:  # on standard output: no problems
         click.secho(f"remark: {remark}", dim=True)
     topology = loaded.topology
@@ -82,10 +83,14 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
     click.echo(
         f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; {how}"
     )
-    for line in reserves:
+    for line in reserves.lines:
         click.echo(f"{testbed}: {line}")
     if use is not None:
         _tell_use(loaded, use)
+    for line in reserves.problems:  # of hosts elsewhere: the scenario itself is sound
+        click.echo(f"e2c-dl: {line}", err=True)
+    if reserves.problems:
+        sys.exit(2)
 
 
 def _compressed(training: Training) -> str:
@@ -96,7 +101,7 @@ def _compressed(training: Training) -> str:
 
 def _as_json(scenario: Scenario, use: LinkUse | None) -> dict[str, object]:
     return {
-        "valid": True, "problems": [], "remarks": list(scenario.remarks), "name": scenario.name,
+        "remarks": list(scenario.remarks), "name": scenario.name,
         "hosts": [{"name": host.name, "layer": host.layer, "rank": host.rank} for host in scenario.topology.hosts],
         "program": scenario.program, "training": None if scenario.trained is None else scenario.trained.recorded(),
         "links_used": None if use is None else [

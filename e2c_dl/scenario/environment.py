@@ -7,11 +7,13 @@ Environments other than Grid'5000 are remarked on: see :mod:`e2c_dl.scenario.els
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
 
 from e2c_dl.scenario.documents.document import Document
-from e2c_dl.scenario.documents.field import Field, Findings
+from e2c_dl.scenario.documents.field import Field, Findings, described
 from e2c_dl.scenario.documents.keys import matching, one_of
 from e2c_dl.scenario.elsewhere import ELSEWHERE, Checks, remark
+from e2c_dl.scenario.walltime import read_walltime
 
 G5K = "g5k"
 OTHER_ENVIRONMENTS = tuple(ELSEWHERE)
@@ -20,14 +22,14 @@ OTHER_ENVIRONMENTS = tuple(ELSEWHERE)
 def check_environment(environment: Field, found: Findings) -> None:
     """Notes in ``found`` what is wrong with ``environment:``."""
     fields = found.attempt(environment.fields) or {}
-    checks = {"job_name": _job_name, "walltime": _walltime, "cluster": Field.text, G5K: Field.fields}
+    checks = {"job_name": _job_name, "walltime": read_walltime, "cluster": Field.text, G5K: Field.fields}
     _check(environment, found, {**checks, **dict.fromkeys(OTHER_ENVIRONMENTS, Field.fields)})
     if G5K in fields:
         _check(fields[G5K], found, _G5K_CHECKS)
         found.attempt(_check_deploy, fields[G5K])
     others = [name for name in OTHER_ENVIRONMENTS if name in fields]
     for name in others:
-        _check(fields[name], found, {"job_name": _job_name, "walltime": _walltime, **ELSEWHERE[name].keys})
+        _check(fields[name], found, {"job_name": _job_name, "walltime": read_walltime, **ELSEWHERE[name].keys})
         found.remarks.append(remark(fields[name], name))
     if fields and not others and G5K not in fields:
         found.errors.append(environment.error(f"key '{G5K}' is missing", "add 'g5k: {cluster: paradoxe}'"))
@@ -84,14 +86,11 @@ def _number_of(*choices: int) -> Callable[[Field], float]:
 
 
 _JOB_NAME_REMEDY = "write up to 63 letters, digits, dots, '-' or '_'"
-_WALLTIME_REMEDY = (  # bare, YAML reads 10:00:00 as 36000; E2Clab's schema knows no longer ones
-    'write it as "hh:mm:ss", in quotes, less than 24 hours (for longer, share the work among several runs)'
-)
 _PROJECT_REMEDY = "write its name in the words of Grid'5000's user management, such as myriads"
+RESERVATION = "%Y-%m-%d %H:%M:%S"
+"""When jobs shall begin, as OAR reads it: in the time of Paris."""
 _RESERVATION_REMEDY = 'write it as "YYYY-mm-dd HH:MM:SS", in quotes'  # unquoted, YAML makes it a date
 _job_name = matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "job name", _JOB_NAME_REMEDY).read
-_walltime = matching(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]", "walltime", _WALLTIME_REMEDY).read
-_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ipv = _number_of(4, 6)
 _step = one_of(("prepare", "launch", "finalize")).read
 
@@ -110,6 +109,8 @@ def _each(checks: Checks, required: Iterable[str]) -> Callable[[Field], None]:
 
 def _check_deploy(g5k: Field) -> None:
     job_type = g5k.get("job_type")
+    if job_type is not None and not isinstance(job_type.value, list):
+        return  # that is noted already
     if g5k.get("env_name") and (job_type is None or "deploy" not in texts(job_type)):
         raise (job_type or g5k).error("env_name needs a job of type deploy", "write job_type: [deploy]")
 
@@ -144,6 +145,17 @@ _PROFILE: Checks = {
 }
 
 
+def _reservation(field: Field) -> str:
+    text = field.text() if not isinstance(field.value, date) else ""
+    try:
+        when = datetime.strptime(text, RESERVATION)  # noqa: DTZ007 - any zone: it is only asked whether there is such a day
+        if when.strftime(RESERVATION) == text:  # 2027-1-1 is read, too, and E2Clab wants 2027-01-01
+            return text
+    except ValueError:
+        pass
+    raise field.error(f"{described(field.value)} is no date and time", _RESERVATION_REMEDY)
+
+
 def _no_gpus(field: Field) -> None:
     """Raises: ScenarioError, always."""
     problem = "Grid'5000 reserves whole nodes, and E2Clab passes this over"
@@ -153,9 +165,9 @@ def _no_gpus(field: Field) -> None:
 _G5K_CHECKS: Checks = {
     **dict.fromkeys(("gpu", "gpus"), _no_gpus),
     "job_name": _job_name,
-    "walltime": _walltime,
+    "walltime": read_walltime,
     "queue": one_of(("default", "production", "besteffort", "testing")).read,
-    "reservation": matching(_DATE, "date and time", _RESERVATION_REMEDY).read,
+    "reservation": _reservation,
     "job_type": texts,
     "env_name": Field.text,
     "cluster": Field.text,

@@ -35,6 +35,8 @@ _SERVICE_KEYS = ("name", "quantity", "roles", "repeat", "env", "environment", "c
 # Host names are this with "-1" ... "-250" behind: at most the 63 characters of a host name's label.
 _LAYER_NAME = re.compile(r"[a-z]([a-z0-9-]{0,57}[a-z0-9])?")
 
+_SERVER = re.compile(r"[a-z][a-z0-9]*-[0-9]+\.[a-z]+\.grid5000\.fr")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
@@ -152,6 +154,11 @@ def _check_cluster(layers: list[tuple[str, list[Service]]], environment: Field) 
         return
     entries = [service.field for _, services in layers for service in services]
     entries = [entry for entry in entries if (where := entry.get("environment")) is None or where.value == G5K]
+    for servers in (field for entry in entries if (field := entry.get("servers")) is not None):
+        for server in servers.items():
+            if not _SERVER.fullmatch(server.text()):
+                problem = f"{described(server.value)} is no node's whole name, by which OAR and E2Clab find it"
+                raise server.error(problem, "write it as paradoxe-3.rennes.grid5000.fr")
     if named(environment, "cluster") is None and not all(e.get("cluster") or e.get("servers") for e in entries):
         raise environment.error("no cluster, and a service names none either", "add 'cluster:' under g5k")
 

@@ -74,6 +74,14 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """What running a scenario would take, in lines for people, and what makes that impossible, with what to do."""
+
+    lines: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Told:
     """What the worker of one host is told of the emulation, beside its addresses: published as ``_self``."""
 

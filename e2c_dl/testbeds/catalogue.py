@@ -20,7 +20,7 @@ from pathlib import Path
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.base import Testbed
+from e2c_dl.testbeds.base import Foreseen, Testbed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +126,16 @@ def keeps_hosts(name: str) -> bool:
     return name not in _KINDS or not _KINDS[name].reserves  # of a run that another version began, that is not known
 
 
-def foreseen(name: str, scenario: Scenario) -> tuple[str, ...]:
-    """What running ``scenario`` would reserve, in lines; nothing where hosts are there, or take little.
+def foreseen(name: str, scenario: Scenario) -> Foreseen:
+    """What running ``scenario`` would reserve; nothing where hosts are there, or take little.
 
     Raises: InputError: no such testbed.
     """
     entry = _entry(name)
-    lines: tuple[str, ...] = importlib.import_module(entry.module).foreseen(scenario) if entry.reserves else ()
-    return lines
+    if not entry.reserves:
+        return Foreseen()
+    found: Foreseen = importlib.import_module(entry.module).foreseen(scenario)
+    return found
 
 
 def destroy(run_id: str, base: Path | None = None, *, keep: Collection[str] = ()) -> tuple[str, ...]:

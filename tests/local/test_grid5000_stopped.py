@@ -51,11 +51,12 @@ def start(controller, tmp_path, repository, monkeypatch):
     monkeypatch.setenv("E2CDL_WHEEL", str(tmp_path / "unused.whl"))  # nodes have it already: none need be built
     started = []
 
-    def begin(iterations, workflow=lambda text: text):
+    def begin(iterations, workflow=lambda text: text, layers=lambda text: text):
         (tmp_path / "workflow.yaml").write_text(
             workflow((repository / "experiments/first-light/workflow.yaml").read_text())
         )
         source = scenario(tmp_path / "s", tmp_path / "workflow.yaml", iterations=iterations)
+        (source / "layers_services.yaml").write_text(layers((source / "layers_services.yaml").read_text()))
         arguments = ("deploy", source, "--on", "g5k", "--archive", tmp_path / "a")
         started.append(Started(*arguments, log=tmp_path / "log", prefix=tuple(controller.argv())))
         return started[-1]
@@ -65,10 +66,10 @@ def start(controller, tmp_path, repository, monkeypatch):
         run.kill()
 
 
-def stopped(run, api, archive, said="stopped by SIGINT"):
+def stopped(run, api, archive, said="stopped by SIGINT", jobs=1):
     """The run ended by Ctrl-C, and all that there is of it is its archive; what that says."""
     assert run.ended() == 130, run.said
-    assert api.up() == [] and [job.deleted for job in api.jobs.values()] == [True]
+    assert api.up() == [] and [job.deleted for job in api.jobs.values()] == [True] * jobs
     told = facts(archive)
     assert told["outcome"] == "interrupted" and said in " ".join(told["what_happened"])
     assert verify(archive) == ()
@@ -77,10 +78,17 @@ def stopped(run, api, archive, said="stopped by SIGINT"):
 
 
 def test_ctrl_c_in_training_ends_it_and_keeps_what_was_traced(start, api, tmp_path):
-    run = start(LONG)
+    """Over two sites: the host of the cloud is at another than the others."""
+    api.first = {"chifflot": 3}
+    run = start(LONG, layers=lambda text: text.replace("cluster: paradoxe", "cluster: paradoxe, project: lab").replace(
+        "cloud\n  services:\n  - {name: Trainer,", "cloud\n  services:\n  - {name: Trainer, cluster: chifflot,"
+    ))  # fmt: skip
     run.until("iteration 1/")
     run.interrupt()
-    told = stopped(run, api, tmp_path / "a")
+    told = stopped(run, api, tmp_path / "a", jobs=2)
+    assert {job["site"] for job in told["emulation"]["jobs"]} == {"lille", "rennes"}
+    assert [host["node"].partition(".")[0] for host in told["hosts"]] == ["paradoxe-1", "paradoxe-2", "chifflot-3"]
+    assert {body["project"] for body in api.asked("POST")} == {"lab"}
     archive = open_archive(tmp_path / "a")
     assert all(archive.host(host["name"]).outcome() is not None for host in told["hosts"])
 

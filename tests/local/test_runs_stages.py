@@ -8,6 +8,7 @@ import pytest
 from whole_runs import COMMAND, STAGES, broken, facts, nothing_left, starting
 
 from e2c_dl.archive.verify import verify
+from e2c_dl.campaign.last_steps import LATE
 from e2c_dl.testbeds.namespaces import cleanup
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
@@ -46,6 +47,19 @@ def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
     run.interrupt()
     assert run.ended() == 130, run.said
     assert facts(tmp_path / "a")["outcome"] == "interrupted"
+    nothing_left(run.run_id)
+
+
+def test_ctrl_c_when_training_is_over_leaves_a_whole_run_and_begins_no_other(start, tmp_path):
+    run = start(iterations=2, options=("--repeat", "2"))
+    until(run, "collect")
+    run.interrupt()
+    assert run.ended() == 130, run.said
+    told = facts(tmp_path / "a/repeat-1")
+    assert (told["outcome"], told["facts"]["ended_with"]["exit_code"]) == ("finished", 130)
+    assert told["what_happened"] == [LATE]
+    assert verify(tmp_path / "a/repeat-1") == () and (tmp_path / "a/repeat-1/report.json").is_file()
+    assert not (tmp_path / "a/repeat-2").exists()
     nothing_left(run.run_id)
 
 

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.errors import E2cDlError, TestbedError
-from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.scenario.environment import RESERVATION
+from e2c_dl.testbeds.e2clab import training_address, upstream
 from e2c_dl.testbeds.e2clab.experiment import ansible_in, causes, one_line
 from e2c_dl.testbeds.e2clab.trainer import in_order
 from e2c_dl.testbeds.grid5000 import api
 from e2c_dl.testbeds.grid5000.account import Account
+from e2c_dl.testbeds.grid5000.asked import begins
 from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.topology import Topology
 
@@ -96,8 +98,12 @@ def _make_provider(conf: Any, wish: Wish) -> Any:
         """EnOSlib calls these by name, in this order."""
 
         def reserve(self, need_redeployment: bool = False) -> None:
+            if conf.reservation and len(conf.sites) > 1:  # of one site, OAR reads it, as the time of Paris
+                conf.reservation = begins(conf.reservation).astimezone().strftime(RESERVATION)
             super().reserve(need_redeployment)
-            wish.reserved([(job.site, int(job.uid)) for job in self.driver.jobs])
+            with api.telling("asking for jobs"):
+                jobs = [(job.site, int(job.uid)) for job in self.driver.jobs]
+            wish.reserved(jobs)
 
         def wait(self) -> None:
             await_running(self.driver.jobs, wish)
@@ -254,8 +260,8 @@ def _nodes(topology: Topology, roles: Any) -> dict[str, Node]:
 
 
 def _node(name: str, host: Any) -> Node:
-    for device in sorted(host.net_devices, key=lambda device: str(device.name)):  # a set: its order changes
-        for address in device.filter_addresses():  # those of a network that was reserved: not docker's, nor br0's
-            if address.ip.version == 4:
-                return Node(address=str(host.address), device=str(device.name), data_address=str(address.ip.ip))
-    raise TestbedError(f"host {name}: {host.address} has no IPv4 address on the network that was reserved")
+    try:
+        trains = training_address.of_host(host)
+    except TestbedError as error:
+        raise TestbedError(f"host {name}: {error}") from error
+    return Node(address=str(host.address), device=trains.device, data_address=trains.address)

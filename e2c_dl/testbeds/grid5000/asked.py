@@ -12,16 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from e2c_dl.formatting import count
 from e2c_dl.scenario.documents.document import read
 from e2c_dl.scenario.documents.field import Field
-from e2c_dl.scenario.environment import G5K, named, texts
+from e2c_dl.scenario.environment import G5K, RESERVATION, named, texts
 from e2c_dl.scenario.load import LAYERS_SERVICES
+from e2c_dl.scenario.walltime import seconds
 
 WALLTIME, JOB_NAME, QUEUE = "01:00:00", "E2Clab", "default"
 """What E2Clab asks for where a scenario does not say."""
+PARIS = "Europe/Paris"  # all sites of Grid'5000 go by it
 _MANAGERS = ("monitoring", "provenance")
 
 
@@ -64,8 +68,11 @@ class Asked:
 
     @property
     def walltime_s(self) -> int:
-        hours, minutes, seconds = map(int, self.walltime.split(":"))
-        return 3600 * hours + 60 * minutes + seconds
+        return seconds(self.walltime)
+
+    def begins_in_s(self, now_s: float) -> float:
+        """From ``now_s``, Unix time, until its reservation begins: below 0 if that is past, 0 if it names no time."""
+        return 0.0 if self.reservation is None else begins(self.reservation).timestamp() - now_s
 
     def cost(self) -> str:
         """For people: 6 nodes x 0.5 h = 3 node-hours, at most."""
@@ -86,7 +93,7 @@ class Asked:
             f"queue {self.queue}",
             *(f"type {kind}" for kind in self.types),
             *([f"project {self.project}"] if self.project else []),
-            *([f"from {self.reservation} on"] if self.reservation else []),
+            *([f"from {self.reservation} on, time of Paris"] if self.reservation else []),
             *([f"environment {self.env_name}"] if self.env_name else []),
         ]
         requests = (f"at {site or 'a site that is not known'}: {what}" for site, what in self.requests(sites).items())
@@ -96,6 +103,11 @@ class Asked:
         # stable: EnOSlib too puts servers first, as nodes that are named must not go to others
         ordered = sorted(groups, key=lambda group: not group.servers)
         return "+".join(group.criterion for group in ordered) + f",walltime={self.walltime}"
+
+
+def begins(reservation: str) -> datetime:
+    """When a reservation begins."""
+    return datetime.strptime(reservation, RESERVATION).replace(tzinfo=ZoneInfo(PARIS))
 
 
 def read_asked(scenario: Path) -> Asked:

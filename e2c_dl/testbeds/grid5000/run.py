@@ -39,7 +39,8 @@ class Grid5000Run(MachinesRun):
     def __init__(self, scenario: Scenario, run: registry.RegisteredRun, account: Account, wait_s: float) -> None:
         super().__init__(NotYet(quota_missed), scenario, run)
         self._account, self._api = account, Api(account)
-        self.waits_s = wait_s
+        asked = read_asked(scenario.path)
+        self.waits_s = wait_s + max(0.0, asked.begins_in_s(time.time()))  # of nodes reserved for later, from then on
         self._jobs: tuple[tuple[str, int], ...] = ()
         self._watch: JobWatch | None = None
         self._nodes: Mapping[str, Node] = {}

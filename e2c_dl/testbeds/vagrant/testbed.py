@@ -13,7 +13,7 @@ from e2c_dl.formatting import count, size
 from e2c_dl.memory import memory_available_bytes
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
-from e2c_dl.testbeds.base import Probe, Testbed
+from e2c_dl.testbeds.base import Foreseen, Probe, Testbed
 from e2c_dl.testbeds.machines.run import compute_plan
 from e2c_dl.testbeds.machines.testbed import deploying, quota_missed
 from e2c_dl.testbeds.this_machine import addresses, preflight
@@ -93,11 +93,11 @@ class VagrantTestbed(Testbed):
         )
 
 
-def foreseen(scenario: Scenario) -> tuple[str, ...]:
+def foreseen(scenario: Scenario) -> Foreseen:
     """What running ``scenario`` would take of this machine, unless options say otherwise."""
     planned = Plan(run_id="RUN", slot=1, names=scenario.topology.names)
     has = f"this machine has {count(_cores(), 'core')}, and {size(memory_available_bytes())} of memory available"
-    return (planned.cost(), has, f"processors: {compute_plan(scenario, shared_cores=_cores()).why}")
+    return Foreseen(lines=(planned.cost(), has, f"processors: {compute_plan(scenario, shared_cores=_cores()).why}"))
 
 
 def _probes() -> Iterator[Probe]:

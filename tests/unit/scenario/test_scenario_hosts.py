@@ -22,7 +22,9 @@ layers:
 - name: fog-x
   services:
   - {name: Default}
-  - {name: Trainer, servers: [c-1, c-2, c-3], env: {<<: *t, batch_size: 4}}
+  - name: Trainer
+    servers: [c-1.lyon.grid5000.fr, c-2.lyon.grid5000.fr, c-3.lyon.grid5000.fr]
+    env: {<<: *t, batch_size: 4}
 """
 ROLES = {
     "edge.trainer.1.1": 0, "edge.trainer.1.2": 1,

@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import time
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
-from grid5000_api import HANG, NONSENSE, Platform, serving
+from grid5000_api import HANG, LOST, NONSENSE, OTHER, TRUNCATED, Platform, serving
 
 from e2c_dl.campaign import finish
 from e2c_dl.campaign.request import Request
@@ -123,11 +125,55 @@ def test_fewer_nodes_than_asked_are_an_error_before_anything_is_done_on_them(sit
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [(500, "made to fail"), (NONSENSE, "answered what nobody understands"), (HANG, "did not answer in time")],
-)
+    [
+        (500, "made to fail"), (401, "refuses the account"), (NONSENSE, "nobody understands"),
+        (OTHER, "nobody understands"), (HANG, "did not answer in time"),
+    ],
+)  # fmt: skip
 def test_an_api_that_fails_while_reserving(site, how, said):
     site.api.broken = {f"POST {JOBS}": how}
-    ends(site, TestbedError, said)
+    ends(site, InputError if how == 401 else TestbedError, said, status=2 if how == 401 else 1)
+
+
+def test_a_job_whose_answer_was_lost_is_deleted_all_the_same(site):
+    """It was made, and nobody was told its number: it is known by its name."""
+    site.api.broken, site.api.after = {f"POST {JOBS}": LOST}, 1
+    ends(site, TestbedError, "did not answer in time")
+    assert [job.deleted for job in site.api.jobs.values()] == [True]
+
+
+@pytest.fixture
+def in_new_york():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("second_fails", [False, True])
+@pytest.mark.usefixtures("in_new_york")
+def test_jobs_of_several_sites_are_given_back(site, second_fails):
+    """EnOSlib has them begin together, and reads a reservation in this machine's time, where OAR's is that of Paris."""
+    later = datetime.fromtimestamp(time.time() + 7200, ZoneInfo("Europe/Paris")).strftime("%Y-%m-%d %H:%M:%S")
+    two_sites(site, later)
+    if second_fails:
+        site.api.on["POST"] = lambda: site.api.broken.update({"POST": 500})  # the first is well
+    site.api.states, site.api.missing = ["waiting", "running"], 1
+    ends(site, TestbedError, "made to fail" if second_fails else "Grid'5000 gave 4 of 6 nodes")
+    assert [job.deleted for job in site.api.jobs.values()] == [True] * (1 if second_fails else 2)
+    assert {body["reservation"] for body in site.api.asked("POST")} == {later}
+
+
+def two_sites(site, begins):
+    import shutil
+
+    shutil.copytree(site.experiment, site.folder / "two")
+    file = site.folder / "two/layers_services.yaml"
+    text, last, more = file.read_text().rpartition("- name: Trainer\n")
+    text = text.replace("  g5k:\n", f"  g5k:\n    reservation: '{begins}'\n")
+    file.write_text(f"{text}{last}    cluster: chifflot\n{more}")
+    site.experiment = site.folder / "two"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +195,7 @@ def test_who_waits_does_not_lose_his_place_for_an_answer(site):
     ends(site, TestbedError, "gave 5 of 6 nodes")
 
 
-@pytest.mark.parametrize("how", [500, NONSENSE, HANG])
+@pytest.mark.parametrize("how", [500, NONSENSE, TRUNCATED, OTHER, HANG])
 def test_an_api_that_fails_from_the_beginning(site, how):
     site.api.broken = {"GET /sites": how}
     assert isinstance(site.run(), TestbedError)
@@ -186,6 +232,20 @@ def deploying(site, folder):
 def test_ctrl_c_in_each_stage(site, tmp_path, during):
     deploying(site, tmp_path)
     site.api.on[during] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    ends(site, Interrupted, "stopped by SIGINT", status=130)
+
+
+@pytest.mark.parametrize(("number", "during"), [(signal.SIGTERM, f"POST {JOBS}"), (signal.SIGHUP, f"GET {JOBS}/1000")])
+def test_a_signal_to_end_and_a_terminal_that_is_closed_are_as_ctrl_c(site, number, during):
+    site.api.states = ["waiting"]
+    site.api.on[during] = lambda: os.kill(os.getpid(), number)
+    ends(site, Interrupted, f"stopped by {signal.Signals(number).name}", status=130)
+
+
+def test_ctrl_c_again_while_the_job_is_deleted_does_not_leave_it(site):
+    site.api.states = ["waiting"]
+    site.api.on[f"GET {JOBS}/1000"] = lambda: os.kill(os.getpid(), signal.SIGINT)
+    site.api.on[f"DELETE {JOBS}"] = lambda: os.kill(os.getpid(), signal.SIGINT)
     ends(site, Interrupted, "stopped by SIGINT", status=130)
 
 

@@ -5,7 +5,7 @@ import pytest
 from enoslib.objects import BridgeDevice, DefaultNetwork, IPAddress, NetDevice
 
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.e2clab import trainer, training_address
+from e2c_dl.testbeds.e2clab import reservation, trainer, training_address
 from e2c_dl.testbeds.e2clab.training_address import TrainingAddress
 
 PRODUCTION = DefaultNetwork("172.16.96.0/20")
@@ -77,3 +77,12 @@ def test_plain_e2clab_is_told_the_same_and_that_workers_emulate() -> None:
     assert (told["data_device"], told["data_address"], told["own_emulation"]) == ("eno1", "172.16.96.3", True)
     assert (told["address"], told["node"]) == ("172.16.96.3", NAME)  # nodes need not know each other's names
     assert told["versions"]["e2clab"].startswith("3.7.")
+
+
+def test_on_grid5000_it_is_the_same() -> None:
+    node = reservation._node("edge-1", host(DOCKER0, IB0, ENO1))
+    assert (node.address, node.device, node.data_address) == (NAME, "eno1", "172.16.96.3")
+    node = reservation._node("edge-1", host(device("a0", ("10.16.61.3/18", MONITORING)), ENO1, address="172.16.96.3"))
+    assert node.device == "eno1"  # not the first by its name
+    with pytest.raises(TestbedError, match="host edge-1: paravance-3.*several are in reserved networks"):
+        reservation._node("edge-1", host(ENO1, ENO2))

@@ -122,7 +122,7 @@ def of_the_tree(repository: Path, _: str, __: Path) -> None:
 
 def of_grid5000(repository: Path, _: str, scenario: Path) -> None:
     shown = block(repository, "docs/grid5000.md", "g5k:").splitlines()
-    lines = [f"g5k: {line}" for line in catalogue.foreseen("g5k", load(scenario))]
+    lines = [f"g5k: {line}" for line in catalogue.foreseen("g5k", load(scenario)).lines]
     assert shown[0] == lines[0]
     assert shown[1].partition("{")[2] == lines[1].partition("{")[2]
 
