@@ -136,16 +136,24 @@ def train(campaign: Campaign) -> None:
         error = EmulationError(why)
         # Since then: workers notice at once, and what they say follows from it.
         campaign.events.append(causes.Event(error=error, sentence=why, at_s=well_s))
+        stop()
+
+    def stop() -> None:
         campaign.asked_to_stop = True
         follow.stop_workers(testbed.accesses)
+
+    def alone() -> None:
+        if campaign.the_scenario.trained is not None:  # else programs of the user's own, which may go on
+            stop()
 
     try:
         with (
             follow.followed(testbed.rank0, console),
             follow.watched(testbed.emulation_failure, lost, once_more=True),
+            follow.ended_together(console.say, alone) as failed,
             campaign.hosts_up(),
         ):
-            campaign.the_session.workflow("launch")
+            campaign.the_session.workflow("launch", failed)
             time.sleep(campaign.request.duration_s)  # what ends a step raises in it
     finally:
         campaign.asked_to_stop = campaign.asked_to_stop or interrupts.ended is not None

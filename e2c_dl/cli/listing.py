@@ -123,7 +123,7 @@ def config(as_json: bool) -> None:
     \b
     In a file of the configuration folder, keys as they are typed:
       deploy: {on: static, inventory: hosts.yaml}
-    or in the environment: E2CDL_DEPLOY_STRICT=1. What is typed wins, then the environment.
+    or in the environment: E2CDL_DEPLOY_ON=static. What is typed wins, then the environment.
     """
     from e2c_dl.cli import settings
     from e2c_dl.cli.main import COMMANDS, find

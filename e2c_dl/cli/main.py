@@ -9,6 +9,7 @@ import difflib
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 from typing import NoReturn
@@ -100,7 +101,7 @@ class Lazy(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and name != "config":  # which shows a wrong one, too
-            ctx.default_map = {name: settings.of_command(name, command)}
+            settings.apply(name, command, ctx)
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -181,5 +182,18 @@ def _end(line: str, exit_code: int) -> NoReturn:
 def _line(error: click.ClickException) -> str:
     """What is wrong with the command line, and where its help is."""
     message = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.BadParameter):
+        message += _meant(error) + (
+            f"; it stands in {place}" if (place := settings.stands_in(error.param, error.ctx)) else ""
+        )
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else "e2c-dl"
     return f"{command}: {message} ({command} --help says more)"
+
+
+def _meant(error: click.BadParameter) -> str:
+    """What may have been meant by a value that is none of an option's."""
+    kind = error.param.type if error.param is not None else None
+    if not isinstance(kind, click.Choice) or not (given := re.match(r"'(.*)' is not one of", error.message)):
+        return ""
+    close = difflib.get_close_matches(given[1], map(str, kind.choices), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

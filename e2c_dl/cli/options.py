@@ -38,6 +38,13 @@ def as_json(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
+def testbeds(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    """For shells: names of testbeds that begin so."""
+    from e2c_dl.testbeds import catalogue
+
+    return [name for name in catalogue.names() if name.startswith(begun)]
+
+
 def on(default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options ``--on`` (argument ``testbed``) and those that say something about it: the command's ``**said``."""
 
@@ -46,6 +53,7 @@ def on(default: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]
             command = click.option(f"--{name}", metavar=metavar, help=text)(command)
         return click.option(
             "--on", "testbed", default=default, show_default=default is not None, metavar="TESTBED",
+            shell_complete=testbeds,
             help="Where the hosts come from: local, docker, vagrant, static or g5k.",
         )(command)  # fmt: skip
 

@@ -19,9 +19,19 @@ if TYPE_CHECKING:
 _MOST_ROWS, _MOST_UNUSED = 12, 6
 
 
+def _experiments(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    """For shells: names of experiments that begin so."""
+    from e2c_dl.scenario.folder import copies
+
+    return [name for name in copies.examples() if name.startswith(begun)]
+
+
 @click.command()
 @options.SCENARIO
-@click.option("--example", metavar="NAME", help="A copy of one of the experiments instead, such as first-light.")
+@click.option(
+    "--example", metavar="NAME", shell_complete=_experiments,
+    help="A copy of one of the experiments instead, such as first-light.",
+)  # fmt: skip
 @options.as_json("Print as JSON: scenario, written, a list of files.")
 def init(scenario: Path, example: str | None, as_json: bool) -> None:
     """Write a commented scenario into the new folder SCENARIO: edit it, `check` it, `deploy` it.
@@ -41,7 +51,10 @@ def init(scenario: Path, example: str | None, as_json: bool) -> None:
 
 @click.command()
 @options.SCENARIO
-@click.option("--on", "testbed", default="local", show_default=True, help="Also check what this testbed can honour.")
+@click.option(
+    "--on", "testbed", default="local", show_default=True, shell_complete=options.testbeds,
+    help="Also check what this testbed can honour.",
+)  # fmt: skip
 @options.as_json("Print what was found as JSON: valid, problems, remarks, hosts, training, links used and unused.")
 def check(scenario: Path, testbed: str, as_json: bool) -> None:
     """Read and validate SCENARIO as a whole; one line per problem, naming file, key and remedy.

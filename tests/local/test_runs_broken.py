@@ -69,6 +69,28 @@ def test_after_kill_9_of_the_program_destroy_removes_everything(started, tmp_pat
     nothing_left(started.run_id)
 
 
+def test_of_a_worker_that_does_not_come_the_others_end_and_it_is_told_why(tmp_path, repository):
+    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml")
+    workflow = source / "workflow.yaml"
+    own = "(_self._id == '2_1_1') | ternary('9_9_9', _self._id)"  # fog-1, told that it is somebody else
+    text = workflow.read_text().replace(
+        '"begin", "{{ _self.run_dir }}", "{{ _self._id', f'"begin", "{{{{ _self.run_dir }}}}", "{{{{ {own}'
+    )
+    assert own in text
+    workflow.write_text(text)
+    run = Started("deploy", source, "--archive", tmp_path / "a", log=tmp_path / "log")
+    try:
+        assert run.ended() == 1
+    finally:
+        cleanup.destroy(run.run_id)
+    assert "fog-1: failed: host 9_9_9 does not train" in run.said.partition("FAILED")[0]  # at once
+    assert "worker fog-1 failed: host 9_9_9 does not train" in run.said.splitlines()[-1]
+    told = facts(tmp_path / "a")["what_happened"]
+    assert told[0].startswith("worker fog-1 failed: host 9_9_9")
+    assert any("it was asked to stop" in sentence for sentence in told[1:]), told  # nobody waited for it to come
+    nothing_left(run.run_id)
+
+
 def test_a_full_disk_is_told_in_the_archive(tmp_path, repository):
     source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=40)
     (tmp_path / "artifacts").mkdir()

@@ -1,7 +1,8 @@
-"""Follow a training from outside while it runs: rank 0's progress, and whether the emulation still lives."""
+"""Follow a training from outside while it runs: rank 0's progress, whose worker failed, whether the emulation lives."""
 
 from __future__ import annotations
 
+import queue
 import subprocess
 import threading
 import time
@@ -19,6 +20,8 @@ from e2c_dl.testbeds.base import Access
 _WATCH_EVERY_S = 0.5
 _LOOK_EVERY_S = 0.2  # where tail is not told of changes; else it would be a second late
 STOP_S = 20.0
+ALONE_S = 10.0
+"""Workers that have met end within moments of one that fails; those that wait for it to come do so for a minute."""
 
 
 @contextmanager
@@ -69,6 +72,35 @@ def watched(
         yield
     finally:
         stop.set()
+        thread.join()
+
+
+@contextmanager
+def ended_together(say: Callable[[str], None], stop: Callable[[], None]) -> Iterator[Callable[[str, str], None]]:
+    """What hears of hosts on which training fails: which, and why; ``say`` is told of the first, from another thread.
+
+    ``stop`` is called when no other has followed for ``ALONE_S``, and again until this is left: some may begin later.
+    """
+    heard: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def watch() -> None:
+        first = heard.get()
+        if first is None:
+            return
+        say(first)
+        going = True
+        while going:
+            try:
+                going = heard.get(timeout=ALONE_S) is not None
+            except queue.Empty:
+                stop()
+
+    thread = threading.Thread(target=watch, name="failures", daemon=True)
+    thread.start()
+    try:
+        yield lambda host, why: heard.put(f"{host}: {why}")
+    finally:
+        heard.put(None)
         thread.join()
 
 

@@ -2,28 +2,22 @@
 
 ``e2clab deploy`` exits 0 when the network or the workflow failed. Driven directly its acts raise; this module turns
 what they raise into one line with the cause, and keeps E2Clab's own log beside the run.
-
-EnOSlib runs plays silently if asked to (``ansible_stdout="noop"``), by a callback that does nothing; while a session
-lasts, one that tells of each task, host by host, stands in its place.
 """
 
 from __future__ import annotations
 
-import errno
-import importlib
 import logging
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from e2c_dl.archive.records import Doing
-from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
+from e2c_dl.errors import E2cDlError, TestbedError, TrainingError
 from e2c_dl.scenario.environment import G5K
 from e2c_dl.testbeds.e2clab import upstream
+from e2c_dl.testbeds.e2clab.telling import Tasks, one_line, told
 from e2c_dl.testbeds.own_programs import IMAGE_VARIABLE
 
 VALIDATE = "workflow-validate.out"
@@ -68,14 +62,14 @@ class Session:
             environment_key=environment_key,
             environ=ansible_in(state_dir) | ({IMAGE_VARIABLE: image} if image else {}),
         )
-        self._tell = tell
+        self._tasks = Tasks(tell)
         self._stack = ExitStack()
         self._experiment: Any = None
 
     def __enter__(self) -> Session:
         with ExitStack() as stack:  # if E2Clab refuses the scenario, everything is put back all the same
             stack.enter_context(self._patched)
-            stack.enter_context(told(self._tell))
+            stack.enter_context(told(self._tasks))
             from e2clab.experiment import Experiment
 
             (self._scenario_dir / ".e2c_state").mkdir(exist_ok=True)  # its command line makes it; Experiment expects it
@@ -118,13 +112,20 @@ class Session:
         """Reserve hosts and deploy services. Raises: TestbedError."""
         self._act("deploying the services", TestbedError, self._experiment.infrastructure)
 
-    def workflow(self, task: str) -> None:
-        """Run ``prepare``, ``launch`` or ``finalize`` of workflow.yaml. Raises: TrainingError."""
+    def workflow(self, task: str, failed: Callable[[str, str], None] = lambda *_: None) -> None:
+        """Run ``prepare``, ``launch`` or ``finalize`` of workflow.yaml. Raises: TrainingError.
+
+        ``failed`` hears, while others go on, of each host on which a task fails: its name, and why.
+        """
         from e2clab.constants import WorkflowTasks
 
         step = WorkflowTasks(task)
         app_conf = None if step is WorkflowTasks.PREPARE else self._app_conf  # as E2Clab: it prepares for all of them
-        self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(step, app_conf))
+        self._tasks.failed = failed
+        try:
+            self._act(f"the workflow's {task}", TrainingError, lambda: self._experiment.application(step, app_conf))
+        finally:
+            self._tasks.failed = lambda *_: None
 
     def _act(self, what: str, error_type: type[E2cDlError], act: Any) -> None:
         def said(cause: BaseException) -> E2cDlError:
@@ -138,55 +139,6 @@ class Session:
 def ansible_in(folder: Path) -> dict[str, str]:
     """Settings by which what Ansible leaves on this machine lies in ``folder``, and not in the user's home."""
     return {"ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh", "ANSIBLE_LOCAL_TEMP": f"{folder}/ansible"}
-
-
-_SAYING = ("stderr", "module_stderr", "msg", "reason", "exception", "module_stdout")
-"""Keys of a result of Ansible's that may say why, the most telling first."""
-
-_SAYING_NOTHING = (
-    "See stdout/stderr for the exact error",  # Ansible, of a module that broke
-    "Error is not recoverable: exiting now",  # tar
-    "Exiting with failure status due to previous errors",
-    "--help' for more information",  # docker
-)
-
-_OF_THE_SYSTEM = tuple(
-    os.strerror(number)
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EIO, errno.EMFILE, errno.ENFILE)
-)
-"""Errors that a machine has, whatever was tried."""
-
-
-def one_line(error: BaseException) -> str:
-    """``error`` as one readable line: Ansible's failed tasks by host, else type and text."""
-    results = error.args[0] if error.args and isinstance(error.args[0], list) else []
-    said: dict[str, list[str]] = {}  # what -> the hosts that said so
-    for result in results:
-        payload = getattr(result, "payload", None)
-        if isinstance(payload, dict):
-            said.setdefault(_telling(payload), []).append(str(getattr(result, "host", "?")))
-    text = (
-        "; ".join(f"{', '.join(hosts)}: {what}" for what, hosts in said.items()) or f"{type(error).__name__}: {error}"
-    )
-    return " ".join(text.split())[:300]  # Ansible's results hold all that a task printed
-
-
-def _telling(payload: Mapping[str, Any]) -> str:
-    """The line that says most of why a task failed: the first that names an error of the system, else the last.
-
-    What only points to other lines is passed over, if there are any.
-    """
-    lines = [line for key in _SAYING for line in str(payload.get(key) or "").splitlines() if line.strip()]
-    reasons = [line for line in lines if any(reason in line for reason in _OF_THE_SYSTEM)]
-    if reasons:
-        return reasons[0]
-    first = next((key for key in _SAYING if payload.get(key)), None)  # a later key repeats, or says less
-    own = str(payload[first]).strip().splitlines() if first else [str(dict(payload))]
-    for some in (own, lines):
-        telling = [line for line in some if not any(empty in line for empty in _SAYING_NOTHING)]
-        if telling:
-            return telling[-1]
-    return (own or ["no output"])[-1]
 
 
 @contextmanager
@@ -210,69 +162,3 @@ def _root_cause(error: BaseException) -> BaseException:
         if deeper is None or not type(error).__module__.startswith("e2clab"):  # what others chain is theirs to say
             return error
         error = deeper
-
-
-SILENT = ("enoslib.api", "NoopCallback")
-"""The name that is replaced: (module, class)."""
-
-
-class Tasks:
-    """Counts hosts per task: a host that begins is waited for, until it has a result."""
-
-    def __init__(self, tell: Callable[[Doing], None]) -> None:
-        self._tell = tell
-        self._task = ""
-        self._waiting: dict[str, bool] = {}  # host -> whether its result is missing
-
-    def begin(self, task: str) -> None:
-        self._task, self._waiting = task, {}
-        self._tell(Doing(what=task))
-
-    def started(self, host: str) -> None:
-        self._waiting.setdefault(host, True)
-
-    def ended(self, host: str) -> None:
-        self._waiting[host] = False
-        waiting, of = tuple(name for name, missing in self._waiting.items() if missing), len(self._waiting)
-        self._tell(Doing(what=self._task, done=of - len(waiting), of=of, waiting=waiting))
-
-
-@contextmanager
-def told(tell: Callable[[Doing], None]) -> Iterator[None]:
-    """While in it, ``tell`` hears of every task that EnOSlib runs."""
-    api = importlib.import_module(SILENT[0])
-    silent = getattr(api, SILENT[1])
-    setattr(api, SILENT[1], lambda: _callback(silent, Tasks(tell)))
-    try:
-        yield
-    finally:
-        setattr(api, SILENT[1], silent)
-
-
-def _unswallowed(act: Callable[[str], None], name: str) -> None:
-    """``act``; what ends a step while it tells is raised again a moment later: Ansible drops what callbacks raise."""
-    try:
-        act(name)
-    except E2cDlError:
-        signal.setitimer(signal.ITIMER_REAL, Interrupted.again_s)  # the walk over the steps raises it then
-
-
-def _callback(silent: type[Any], tasks: Tasks) -> Any:
-    class Telling(silent):  # type: ignore[misc]
-        """Ansible calls these by name, in the process that runs the play."""
-
-        def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-            _unswallowed(tasks.begin, task.get_name())
-
-        def v2_runner_on_start(self, host: Any, task: Any) -> None:
-            _unswallowed(tasks.started, host.get_name())
-
-        def v2_runner_on_ok(self, result: Any) -> None:
-            _unswallowed(tasks.ended, result._host.get_name())
-
-        def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-            _unswallowed(tasks.ended, result._host.get_name())
-
-        v2_runner_on_skipped = v2_runner_on_unreachable = v2_runner_on_ok
-
-    return Telling()

@@ -23,7 +23,8 @@ from typing import Any
 from e2c_dl.errors import E2cDlError, TestbedError
 from e2c_dl.scenario.environment import RESERVATION
 from e2c_dl.testbeds.e2clab import training_address, upstream
-from e2c_dl.testbeds.e2clab.experiment import ansible_in, causes, one_line
+from e2c_dl.testbeds.e2clab.experiment import ansible_in, causes
+from e2c_dl.testbeds.e2clab.telling import one_line
 from e2c_dl.testbeds.e2clab.trainer import in_order
 from e2c_dl.testbeds.grid5000 import api
 from e2c_dl.testbeds.grid5000.account import Account

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from e2c_dl.campaign.hosts import follow
 
 
@@ -33,3 +35,26 @@ def test_it_is_asked_a_last_time_when_it_is_left_if_that_is_wanted() -> None:
         with follow.watched(lambda: "gone", lambda why, _: told.append(why), once_more=once_more):
             pass
     assert told == ["gone"]
+
+
+def test_the_first_that_fails_is_told_and_who_may_wait_for_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "ALONE_S", 0.01)
+    said: list[str] = []
+    stopped = threading.Semaphore(0)
+    with follow.ended_together(said.append, stopped.release) as failed:
+        failed("edge-2", "failed: no module named nets")
+        assert stopped.acquire(timeout=30) and stopped.acquire(timeout=30)  # again: a worker may have begun since
+        failed("edge-1", "stopped: it was asked to stop")
+    assert said == ["edge-2: failed: no module named nets"]
+
+
+def test_nobody_is_stopped_while_none_has_failed_or_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    stopped: list[bool] = []
+    monkeypatch.setattr(follow, "ALONE_S", 0.01)
+    with follow.ended_together(said.append, lambda: stopped.append(True)):
+        time.sleep(0.05)
+    monkeypatch.setattr(follow, "ALONE_S", 300.0)
+    with follow.ended_together(said.append, lambda: stopped.append(True)) as failed:
+        failed("edge-2", "failed")
+    assert said == ["edge-2: failed"] and not stopped

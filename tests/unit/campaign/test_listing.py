@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from e2c_dl.archive.write import Archive
-from e2c_dl.cli.main import cli
+from e2c_dl.cli.main import COMPLETE_VARIABLE, cli
 from e2c_dl.scenario.folder import copies
 from e2c_dl.testbeds.registry import STATE_VARIABLE
 
@@ -66,8 +68,64 @@ def test_a_shell_is_told_how_to_complete(shell: str) -> None:
     assert "_E2C_DL_COMPLETE" in said("completion", shell)
 
 
-def test_commands_are_completed() -> None:
-    environ = {**os.environ, "_E2C_DL_COMPLETE": "bash_complete", "COMP_WORDS": "e2c-dl sim", "COMP_CWORD": "1"}
-    program = "import sys; sys.argv[0] = 'e2c-dl'; from e2c_dl.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
-    assert "plain,simulate" in done.stdout
+ASKED = """\
+import sys
+sys.argv[0] = "e2c-dl"
+from e2c_dl.cli.main import main
+main()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """``e2c-dl`` on a path of its own, and beside it what each shell is told."""
+    command = tmp_path / "e2c-dl"
+    command.write_text(f"#!{sys.executable}\n{ASKED}")
+    command.chmod(0o755)
+    for shell in ("bash", "zsh", "fish"):
+        (tmp_path / shell).write_text(said("completion", shell))
+    return tmp_path
+
+
+_BASH = """
+source ./bash
+COMP_WORDS=(e2c-dl {words} "{begun}"); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _e2c_dl_completion e2c-dl
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+_FISH = "source ./fish; complete --do-complete 'e2c-dl {words} {begun}'"
+# What is typed, in a terminal: completion by the line editor is all that zsh has. END shows that the line is there.
+_ZSH = """
+zmodload zsh/zpty
+zpty typed 'zsh -f -i'
+zpty -w typed 'autoload -Uz compinit; compinit -D -u; zstyle ":completion:*" insert-tab false'
+zpty -w typed 'source ./zsh; PS1=rea""dy'
+heard() {{ zpty -r typed all "*$1*"; print -r -- $all }}
+heard ready
+zpty -w -n typed $'e2c-dl {words} {begun}\\t #EN\\x44\\n'
+heard END
+zpty -d typed
+"""
+_SHELLS = {"bash": ["bash", "--norc", "-c"], "fish": ["fish", "--no-config", "-c"], "zsh": ["zsh", "-f", "-c"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "wanted"),
+    [
+        ("", "sim", "simulate"),
+        ("deploy mine", "--dry", "--dry-run"),
+        ("deploy mine --on", "doc", "docker"),
+    ],
+)
+@pytest.mark.parametrize(("shell", "typed"), [("bash", _BASH), ("fish", _FISH), ("zsh", _ZSH)])
+def test_what_is_begun_is_completed(program: Path, shell: str, typed: str, words: str, begun: str, wanted: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here; apt-get install {shell}")
+    environ = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program), "TERM": "dumb"}
+    argv = [*_SHELLS[shell], typed.format(words=words, begun=begun)]
+    done = subprocess.run(argv, cwd=program, env=environ, capture_output=True, text=True, check=False, timeout=90)
+    assert wanted in done.stdout, (done.stdout, done.stderr)
+
+
+def test_names_of_experiments_are_completed() -> None:
+    begun = ShellComplete(cli, {}, "e2c-dl", COMPLETE_VARIABLE).get_completions(["init", "mine", "--example"], "first")
+    assert [each.value for each in begun] == ["first-light"]

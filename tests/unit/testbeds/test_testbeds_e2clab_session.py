@@ -5,14 +5,16 @@ import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from small_scenario import writer
 
 from e2c_dl import resources
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.e2clab import experiment, upstream
-from e2c_dl.testbeds.e2clab.experiment import one_line
+from e2c_dl.testbeds.e2clab import experiment, telling, upstream
+from e2c_dl.testbeds.e2clab.telling import one_line
 
 _LISTERS = ("e2clab.services.utils", "e2clab.services", "e2clab.config")
 
@@ -174,3 +176,20 @@ class Result:
 )
 def test_of_a_failed_task_the_line_that_says_why_is_told(payload, said) -> None:
     assert one_line(RuntimeError([Result("a", **payload)])) == said
+
+
+def test_who_fails_is_heard_of_while_others_go_on() -> None:
+    heard: list[tuple[str, str]] = []
+    tasks = telling.Tasks(lambda _: None)
+    tasks.failed = lambda host, why: heard.append((host, why))
+
+    def result(host: str, **payload: object) -> Any:
+        return SimpleNamespace(_host=SimpleNamespace(get_name=lambda: host), _result=payload)
+
+    with telling.told(tasks):
+        callback: Any = importlib.import_module(telling.SILENT[0]).NoopCallback()
+    callback.v2_runner_on_failed(result("edge-1", msg="it is passed over"), ignore_errors=True)
+    callback.v2_runner_on_ok(result("edge-2"))
+    callback.v2_runner_on_failed(result("fog-1", stderr="failed: no room", msg="non-zero return code"))
+    callback.v2_runner_on_unreachable(result("cloud-1", msg="no route to host"))
+    assert heard == [("fog-1", "failed: no room"), ("cloud-1", "no route to host")]
