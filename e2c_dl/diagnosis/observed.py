@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -88,9 +88,20 @@ class Observed:
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
         if self.trace is self.whole:
-            return retraining.world(self.trace, self.messages, self.delays_ns)
+            return retraining.world(self.trace, self.messages, self.delays_ns, self._edges_s)
         usual_ns = {pair: int(np.median(delay_ns)) for pair, delay_ns in self.delays_ns.items()}
-        return retraining.world(self.whole, join(self.whole), usual_ns)  # ranks at their own pace: nothing is cut off
+        # Ranks go at their own pace: nothing is cut off.
+        return retraining.world(self.whole, join(self.whole), usual_ns, self._edges_s)
+
+    @property
+    def _edges_s(self) -> Mapping[tuple[int, int], Sequence[float]]:
+        """(src rank, dst rank) -> seconds at which the link began to depart, and was as it should be again."""
+        ranks = {rank.host: rank.rank for rank in self.trace.ranks}
+        return {
+            (ranks[change.element.src], ranks[change.element.dst or ""]): change.scale.starts_s.tolist()
+            for departure in self.links.departures
+            for change in departure.restored.changes
+        }
 
 
 def observe(trace: Trace, reference: Reference) -> Observed:

@@ -69,12 +69,18 @@ def _are_alike(own: Sequence[Departure]) -> bool:
 def _at_one_time(several: Sequence[Stretches]) -> bool:
     if all(each.when is When.PERSISTENT for each in several):
         return True
-    moments_s = np.linspace(0.0, max(each.ends_s[-1] for each in several), _MOMENTS)
+    last_s = max(each.ends_s[-1] for each in several)
+    moments_s = np.linspace(0.0, last_s, _MOMENTS)
     during = np.array([
-        [np.searchsorted(each.begins_s, moments_s, "right") > np.searchsorted(each.ends_s, moments_s, "right")]
+        np.searchsorted(each.begins_s, moments_s, "right") > np.searchsorted(_ends_s(each, last_s), moments_s)
         for each in several
     ])  # fmt: skip
     return bool(during.all(axis=0).sum() >= (1 - LAPSE) * during.any(axis=0).sum())
+
+
+def _ends_s(one: Stretches, last_s: float) -> Sequence[float]:
+    """Where its stretches end; that of a host that trained no longer lasts, for all that is known, as others' do."""
+    return (*one.ends_s[:-1], last_s) if one.when is When.SINCE else one.ends_s
 
 
 def _group(key: Key, own: Sequence[Departure]) -> Departure:

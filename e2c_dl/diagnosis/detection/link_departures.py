@@ -148,7 +148,7 @@ def _is_told(each: JudgedLink) -> bool:
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
     departs = each.of.messages(each.judged.windows)
-    return not (waits_for_window(each.link, departs) or opens_window(each.link, departs, each.of.windows))
+    return not (waits_for_window(each.link, departs) or opens_window(each.link, departs))
 
 
 def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:

@@ -53,13 +53,21 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     place = np.maximum(0, np.cumsum(there) - 1)
     series = Series(
         values=np.log(observed_ns[there] / expected_ns[there]), iterations=windows.iterations(link.src)[there],
-        begins_s=windows.begins_s[there], until_s=windows.until_s, spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
+        begins_s=_begins_s(link, index, windows)[there], until_s=windows.until_s,
+        spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
         expected_ns=float(expected_ns.sum() / counts.sum()),
     )  # fmt: skip
+
+
+def _begins_s(link: ObservedLink, index: npt.NDArray[np.int64], windows: Windows) -> Doubles:
+    """When each window began for ``link``: with its first message there, for its sender may be ahead or behind."""
+    begins_s = np.full(len(windows), np.inf)
+    np.minimum.at(begins_s, index, (link.rows["send_start_ns"] - link.began_ns) / 1e9)
+    return np.maximum.accumulate(np.where(np.isfinite(begins_s), begins_s, windows.begins_s))
 
 
 def _fresh(link: ObservedLink, index: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

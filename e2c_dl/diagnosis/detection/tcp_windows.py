@@ -12,16 +12,18 @@ were on time.
 
 A connection that is new begins with ten segments and doubles them every round trip; where that overshoots, it goes on
 slowly. So its first messages may be late by as many round trips as the doublings that they need, and are on time once
-it has learned. Of a link that is first used late in a run these are in the middle of it::
+it has learned. Of a link that is first used late, or by small messages until then, these are in the middle of the run::
 
     late    | |
-            | | | . . . .      by at most log2(message / ten segments) + 1 round trips each,
-            m1 m2 m3 m4        and not by more as time goes on
+            | | | . . . .      by at most log2(message / ten segments) + 1 round trips each, and not by more as time
+            m1 m2 m3 m4        goes on; after an overshoot by more than that, and by ever less
 
 Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window grows only while it is what limits.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +35,9 @@ from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 INITIAL_BITS = 10 * 1448 * 8.0  # ten segments, Source: RFC 6928
-LEARNING = 3  # windows that may be no more than the beginning of a connection, though none on time follows
+LEARNING = 5  # messages that may be no more than the beginning of a connection, though none on time follows
 LEAST_SHARE = 0.5  # of the bursts: so many must have had to wait
+SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
 
 def waits_for_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
@@ -46,33 +49,66 @@ def waits_for_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool
     most_ns = np.full(bursts[-1] + 1, -np.inf)
     np.maximum.at(most_ns, bursts, late_ns)
     first = np.concatenate([[True], np.diff(bursts) > 0])
-    may_ns = 2 * link.designed_delay_ns + link.designed.jitter_s * 1e9
+    jitter_ns = link.designed.jitter_s * 1e9
+    may_ns = 2 * link.designed_delay_ns + jitter_ns + link.expected_ns  # what opens the window is on its way as long
     held = departs & ~first & (late_ns == most_ns[bursts]) & (late_ns > GRAIN_NS) & (late_ns <= may_ns)
-    if len(np.unique(bursts[held])) < LEAST_SHARE * len(np.unique(bursts[departs])):
+    teaches = departs & _teaches(link)
+    if len(np.unique(bursts[held])) < LEAST_SHARE * len(np.unique(bursts[departs & ~teaches])):
         return False
-    others = departs & ~held
+    others = departs & ~held & ~teaches
     took_ns, expected_ns = (float((each[others] + GRAIN_NS).sum()) for each in (link.services_ns, link.expected_ns))
-    return bool(others.any() and took_ns < np.exp(FLOOR) * expected_ns)
+    return bool(others.any() and took_ns < np.exp(FLOOR) * expected_ns + others.sum() * jitter_ns)
 
 
-def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_], windows: npt.NDArray[np.int64]) -> bool:
-    """Whether ``link``'s messages ``departs`` are its first, and late only as those are that teach TCP its window.
-
-    ``windows``: that of each message.
-    """
-    own = np.unique(windows)
-    depart_in = np.unique(windows[departs])
-    telling = departs & (wire_bits_of(link.rows["nbytes"]) > INITIAL_BITS)
-    is_first = len(depart_in) > 0 and len(own[own <= depart_in[-1]]) <= len(depart_in) + WARM_UP_ITERATIONS
-    is_over = len(depart_in) < len(own) / 2 or len(own) <= LEARNING
-    if link.by_receiver or not telling.any() or not is_first or not is_over:
+def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
+    """Whether ``link``'s messages ``departs`` are its first, and late only as those are that teach TCP its window."""
+    large = _is_large(link)
+    telling = departs & large
+    if link.by_receiver or not telling.any():
         return False
-    bits = np.maximum(INITIAL_BITS, wire_bits_of(link.rows["nbytes"])[departs])
-    trips = np.log2(bits / INITIAL_BITS) + 1
-    may_ns = trips * 2 * link.designed_delay_ns[departs] + link.designed.jitter_s * 1e9 + GRAIN_NS
-    late_ns = (link.services_ns - link.expected_ns)[departs]
-    first, last = np.array_split(late_ns[telling[departs]], 2)
-    return bool((late_ns <= may_ns).all() and (not len(last) or last.mean() <= first.mean() + GRAIN_NS))
+    late_ns = link.services_ns - link.expected_ns
+    on_time = large & (late_ns <= np.expm1(FLOOR) * link.expected_ns + GRAIN_NS)
+    if on_time[: np.flatnonzero(telling)[0]].sum() > WARM_UP_ITERATIONS:
+        return False  # it had learned already
+    if _shrinks(late_ns[telling]):
+        return True
+    is_over = telling.sum() <= large.sum() / 2 or large.sum() <= LEARNING
+    first, last = np.array_split(late_ns[telling], 2)
+    return bool(
+        is_over
+        and (late_ns <= _opening_ns(link))[departs].all()
+        and (not len(last) or last.mean() <= first.mean() + GRAIN_NS)
+    )
+
+
+def _shrinks(late_ns: npt.NDArray[np.float64]) -> bool:
+    """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
+    thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
+    steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
+    return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
+
+
+def _is_large(link: ObservedLink) -> npt.NDArray[np.bool_]:
+    """Which messages a new connection does not send at once: smaller ones teach it nothing."""
+    return np.asarray(wire_bits_of(link.rows["nbytes"]) > INITIAL_BITS)
+
+
+def _teaches(link: ObservedLink) -> npt.NDArray[np.bool_]:
+    """The first messages of ``link`` that are larger than a new connection sends at once, as late as those may be.
+
+    As many as the largest needs doublings, and one more.
+    """
+    large = _is_large(link)
+    most = max(float(wire_bits_of(link.rows["nbytes"]).max()), INITIAL_BITS)
+    doublings = np.ceil(np.log2(most / INITIAL_BITS))
+    is_first = large & (np.cumsum(large) <= doublings + 1)
+    return np.asarray(is_first & (link.services_ns - link.expected_ns <= _opening_ns(link)))
+
+
+def _opening_ns(link: ObservedLink) -> npt.NDArray[np.float64]:
+    """How late each message may be on a new connection, shape (messages,)."""
+    trips = np.log2(np.maximum(INITIAL_BITS, wire_bits_of(link.rows["nbytes"])) / INITIAL_BITS) + 1
+    return np.asarray(trips * 2 * link.designed_delay_ns + link.designed.jitter_s * 1e9 + GRAIN_NS)
 
 
 def _bursts(link: ObservedLink) -> npt.NDArray[np.int64]:

@@ -52,14 +52,21 @@ class MeasuredLink:
     busy_ns: float = 0.0  # services of all messages
 
 
-def measured_link(rows: MessageArray, origin_ns: int, delay_ns: int | Longs) -> MeasuredLink:
-    """The link of ``rows``, at least one message, whose one-way delay is ``delay_ns``: of each in service order."""
+def measured_link(
+    rows: MessageArray, origin_ns: int, delay_ns: int | Longs, edges_s: Sequence[float] = ()
+) -> MeasuredLink:
+    """The link of ``rows``, at least one message, whose one-way delay is ``delay_ns``: of each in service order.
+
+    ``edges_s``: seconds at which its rate is known to have changed, few as the messages in between may be.
+    """
     rows = in_service_order(rows)
     bits, delays_ns = wire_bits_of(rows["nbytes"]), np.broadcast_to(delay_ns, len(rows))
     service_ns = np.maximum(SHORTEST_NS, services_ns(rows, delays_ns)).astype(np.float64)
     begin_ns = rows["recv_end_ns"] - service_ns - delays_ns - origin_ns
     large = np.flatnonzero(bits >= LARGE * bits.max())
-    inner = large[_change_points(np.log(bits[large] / service_ns[large]))].tolist()
+    found = large[_change_points(np.log(bits[large] / service_ns[large]))]
+    known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.array(edges_s) * 1e9)
+    inner = np.union1d(found, known[(known > 0) & (known < len(rows))]).astype(np.intp).tolist()
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
         rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after])

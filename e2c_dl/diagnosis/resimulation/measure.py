@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,14 @@ class Retraining:
                 )
         return None
 
-    def world(self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs]) -> MeasuredWorld:
+    def world(
+        self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
+        edges_s: Mapping[RankPair, Sequence[float]] = MappingProxyType({}),
+    ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
         ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
+        ``edges_s``: seconds at which a link's rate is known to have changed.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -99,7 +104,7 @@ class Retraining:
                 replace(MeasuredHost.of(rank, samples), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(messages, origin_ns, delays_ns),
+            links=self._links(messages, origin_ns, delays_ns, edges_s),
             bottlenecks=tuple(_measured(each, messages) for each in self.bottlenecks),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
@@ -108,12 +113,13 @@ class Retraining:
         return replace(world, hosts=_rehearsed(world, trace))
 
     def _links(
-        self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs]
-    ) -> Mapping[RankPair, MeasuredLink]:
+        self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
+        edges_s: Mapping[RankPair, Sequence[float]],
+    ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that carried something; one that passes a shared bottleneck has its own designed rate."""
         found = {}
         for pair, rows in messages.by_link().items():
-            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0))
+            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()))
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 link = replace(link, rate_bps=Piecewise.constant(self.own_bps[pair]), stalls=())
             found[pair] = link

@@ -80,9 +80,30 @@ def late_in(late_s: dict[int, float]) -> ObservedLink:
         ({0: TRIP_S, 1: 2 * TRIP_S, 2: 3 * TRIP_S, 3: 4 * TRIP_S}, False),  # later and later: no learning
         ({0: 20 * TRIP_S}, False),  # more than all doublings take
         ({4: TRIP_S, 5: TRIP_S}, False),  # in the middle of its life
+        ({place: 30 * TRIP_S * 0.5**place for place in range(8)}, True),  # an overshoot that it gets over slowly
+        (dict.fromkeys(range(8), 30 * TRIP_S), False),  # slow for most of its life
         (dict.fromkeys(range(BURSTS), TRIP_S), False),  # it never learns: it is slow
     ],
 )
 def test_first_messages_of_a_connection_are_late_until_it_has_learned(late_s: dict[int, float], opens: bool) -> None:
     windows = np.repeat(np.arange(BURSTS), 2)
-    assert opens_window(late_in(late_s), np.isin(windows, list(late_s)), windows) is opens
+    assert opens_window(late_in(late_s), np.isin(windows, list(late_s))) is opens
+
+
+@pytest.mark.parametrize(("nbytes", "opens"), [(54, True), (300_000, False)])
+def test_small_messages_before_the_first_large_one_have_taught_it_nothing(nbytes: int, opens: bool) -> None:
+    one = late_in({6: 2 * TRIP_S, 7: TRIP_S})
+    rows = one.rows.copy()
+    rows["nbytes"][1:12:2] = nbytes
+    assert opens_window(replace(one, rows=rows), np.isin(np.repeat(np.arange(BURSTS), 2), [6, 7])) is opens
+
+
+@pytest.mark.parametrize(("place", "waits"), [(0, True), (25, False)])
+def test_a_connection_may_learn_by_its_first_message_alone_and_wait_for_its_window_later(
+    place: int, waits: bool
+) -> None:
+    one = link((0, 0, 0, 0, 0.005))
+    rows = one.rows.copy()
+    burst = slice(place, place + EACH)
+    rows["recv_end_ns"][burst] += round(0.007 * 1e9)  # those behind it in its burst follow at once
+    assert waits_for_window(replace(one, rows=rows), np.ones(len(rows), dtype=bool)) is waits

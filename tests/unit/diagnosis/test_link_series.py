@@ -1,0 +1,29 @@
+"""Windows of a link begin with its own messages: what restores a slow stretch must meet the messages that it is of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from e2c_dl.diagnosis.detection.link_series import link_series
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.trace.messages import MESSAGE
+
+COUNT, RATE_BPS, NBYTES = 20, 10e6, 100_000
+
+
+@pytest.mark.parametrize("ahead_s", [-0.1, 0.0, 0.1])
+def test_a_sender_that_is_ahead_or_behind_has_windows_of_its_own(ahead_s: float) -> None:
+    rows = np.zeros(COUNT, dtype=MESSAGE)
+    sent_s = 1.0 + np.arange(COUNT) - ahead_s
+    rows["nbytes"], rows["iteration"] = NBYTES, np.arange(COUNT)
+    rows["send_start_ns"] = sent_s * 1e9
+    rows["recv_end_ns"] = rows["send_start_ns"] + np.int64(wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9)
+    designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
+    found = link_series(link, Windows(begins_s=1.0 + np.arange(COUNT), until_s=COUNT + 1.0))
+    assert found is not None
+    assert found.series.begins_s == pytest.approx(sent_s[found.series.iterations])
