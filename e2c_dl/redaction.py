@@ -15,10 +15,13 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
+
+import yaml
 
 REDACTED = "REDACTED"
 LONG = 8  # characters: such a value is replaced wherever it stands
@@ -36,10 +39,12 @@ _COUNTS = re.compile(
 )
 _VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"
 _QUOTED = rf"(?![\"']?\{{\{{)(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|{_VALUE})"
+_SHELL_WORD = r"(?=[^\s=]*['\"\\])(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|\\.|[^\s'\"`\\;&|<>(){}])+"
 _FORMS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
         (rf"(?<![\w-])[\"']?(?P<name>{_NAME})\\?[\"']?\s*(?::=|=|:)\s*\\?{_QUOTED}", re.IGNORECASE),  # NAME=, "name":
+        (rf"^\s*(?:export\s+)?(?P<name>{_NAME})=(?P<value>{_SHELL_WORD})", re.IGNORECASE | re.MULTILINE),
         (rf"--(?P<name>{_NAME})(?:\s+|=){_QUOTED}", re.IGNORECASE),
         (rf"\b(?:docker|podman|helm|oras)\b[^\n|;&]*\blogin\b[^\n|;&]*?\s-p\s*{_QUOTED}", 0),
         (rf"\bsshpass\s+-p\s*{_QUOTED}", 0),
@@ -57,6 +62,7 @@ _FORMS = tuple(
         ),
     )
 )
+_BASH_ESCAPES = re.compile(r"[\s'\"\\$`!&()*;<>?\[\]^{|},]")
 _ELSEWHERE = re.compile(r"\{\{.*\}\}|\$\{?\w+\}?.*|\$\(.*|env:\w+|file:.+|<[\w -]+>|\*+|\.{3,}", re.DOTALL)
 _NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online|{REDACTED}", re.IGNORECASE)
 
@@ -78,7 +84,7 @@ def found(text: str) -> Iterator[tuple[int, int]]:
         for match in form.finditer(text):
             group = next(name for name in ("value", "double", "single") if match.groupdict().get(name) is not None)
             name = match.groupdict().get("name")
-            if is_secret(match[group]) and (name is None or _COUNTS.search(name) is None):
+            if is_secret(match[group].strip("\"'")) and (name is None or _COUNTS.search(name) is None):
                 yield match.span(group)
 
 
@@ -103,10 +109,8 @@ class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.values = tuple(sorted({value for value in values if len(value.strip()) >= SHORT}))
         forms = {form for value in self.values for form in _written(value)}
-        patterns = [
-            re.escape(form) if len(form) >= LONG else rb"(?<![\w.-])" + re.escape(form) + rb"(?![\w.-])"
-            for form in sorted(forms, key=len, reverse=True)  # a value may begin another
-        ]
+        patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]  # a value may begin another
+        patterns += [_wrapped(form) for value in self.values for form in _in_base64(value)]
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
 
     def __bool__(self) -> bool:
@@ -137,13 +141,31 @@ class Redactor:
         return [self.value(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def _pattern(form: bytes) -> bytes:
+    """``form`` wherever it stands, or alone if it is short. Begins with its first byte, by which texts are skimmed."""
+    if len(form) >= LONG:
+        return re.escape(form)
+    first = re.escape(form[:1])
+    return first + rb"(?<![\w.-]" + first + rb")" + re.escape(form[1:]) + rb"(?![\w.-])"
+
+
+def _wrapped(form: bytes) -> bytes:
+    """``form`` in lines of any length, as base64 is written; in JSON, too."""
+    return rb"(?:\\r|\\n|[\r\n])*".join(re.escape(bytes([each])) for each in form)
+
+
 def _written(value: str) -> Iterator[bytes]:
     """``value`` in the forms in which programs write it."""
     text = value.strip()
     raw = text.encode(errors="surrogateescape")
-    plain = {text, quote(text, safe=""), quote_plus(text), quote(text), html.escape(text), json.dumps(text)[1:-1]}
-    plain |= {json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], shlex.quote(text), text.replace("'", "''")}
+    plain = {text, quote(raw, safe=""), quote_plus(raw), quote(raw), html.escape(text), html.escape(text, quote=False)}
+    plain |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], repr(raw)[2:-1]}
+    plain |= _of_shells(text) | _of_yaml(text)
     plain |= {form.replace("\\", "\\\\") for form in plain}  # JSON within JSON, as Ansible's results
+    quoted = {
+        form.replace("\\", "\\\\").replace("'", "\\'") for form in plain
+    }  # as Python's repr of what has both quotes
+    plain |= quoted | {json.dumps(form, ensure_ascii=False)[1:-1] for form in plain}
     plain |= {re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in plain if "%" in form}
     yield from (form.encode(errors="surrogateescape") for form in plain)
     lines = text.splitlines()
@@ -151,9 +173,26 @@ def _written(value: str) -> Iterator[bytes]:
         yield from (line.strip().encode() for line in lines if len(line) >= LONG and not line.startswith("-----"))
     if len(raw) >= LONG:
         yield from (raw.hex().encode(), raw.hex().upper().encode())
-        for ahead in range(3):  # base64 of anything that the value stands in, wherever it begins in a group of three
-            shifted = base64.b64encode(b"\0" * ahead + raw)
-            begin, end = (0, 2, 3)[ahead], len(shifted) - (0 if (ahead + len(raw)) % 3 == 0 else 4)
-            if end - begin >= LONG:
-                whole = shifted[begin + (1 if ahead else 0) : end] if ahead else shifted[:end]
-                yield from (whole, whole.translate(bytes.maketrans(b"+/", b"-_")))
+
+
+def _of_shells(text: str) -> set[str]:
+    """As they quote it: `set -x` of dash and bash, `export -p`, printf's %q."""
+    in_double = re.sub(r'(["$`\\])', r"\\\1", text)
+    return {shlex.quote(text), text.replace("'", r"'\''"), in_double, _BASH_ESCAPES.sub(r"\\\g<0>", text)}
+
+
+def _of_yaml(text: str) -> set[str]:
+    """In quotes of either kind; longer than a line it is folded at blanks, which is not looked for."""
+    both = (yaml.safe_dump(text, default_style='"', allow_unicode=plain, width=math.inf) for plain in (False, True))
+    return {text.replace("'", "''"), *(form.strip()[1:-1] for form in both)}
+
+
+def _in_base64(value: str) -> Iterator[bytes]:
+    """Base64 of anything that ``value`` stands in, wherever it begins in a group of three; none if it is short."""
+    raw = value.strip().encode(errors="surrogateescape")
+    for ahead in range(3) if len(raw) >= LONG else ():
+        shifted = base64.b64encode(b"\0" * ahead + raw)
+        begin, end = (0, 2, 3)[ahead], len(shifted) - (0 if (ahead + len(raw)) % 3 == 0 else 4)
+        if end - begin >= LONG:
+            whole = shifted[begin + (1 if ahead else 0) : end] if ahead else shifted[:end]
+            yield from {whole, whole.translate(bytes.maketrans(b"+/", b"-_"))}

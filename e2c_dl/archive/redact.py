@@ -35,8 +35,8 @@ def redacted(data: bytes, redactor: Redactor, *, log: bool) -> bytes | None:
     """``data`` of a file without secrets; None if it is no text and holds one."""
     if b"\0" in data[:_HEAD_BYTES]:
         return None if redactor.holds(data) else data
-    text = data.decode("utf-8", "surrogateescape")
-    return redactor.data((without_found(text) if log else text).encode("utf-8", "surrogateescape"))
+    known = redactor.text(data.decode("utf-8", "surrogateescape"))  # first: of what looks like one, a part may be seen
+    return (without_found(known) if log else known).encode("utf-8", "surrogateescape")
 
 
 def _names(root: Path) -> Sequence[str]:

@@ -10,9 +10,10 @@ from typing import Protocol
 from e2c_dl.archive.records import Doing, Progress
 from e2c_dl.drivers.live.stored import check_profile
 from e2c_dl.errors import FidelityError, InputError
+from e2c_dl.scenario.configurations import check_app_conf
 from e2c_dl.scenario.documents.document import read
 from e2c_dl.scenario.environment import environment_key
-from e2c_dl.scenario.load import LAYERS_SERVICES, check_app_conf, load, local_problems
+from e2c_dl.scenario.load import LAYERS_SERVICES, load, local_problems
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.base import Testbed

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,6 @@ from e2c_dl.scenario.workflow import (
     check_worker_is_there,
     check_workflow,
     check_workflow_env,
-    uses_variable,
 )
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies import names as strategy_names
@@ -124,22 +122,6 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
     if workflow is not None:
         check_worker_is_there(workflow, found)
     return tuple(found.errors)
-
-
-def check_app_conf(path: Path, app_conf: str | None) -> None:
-    """Does nothing; a scenario is as valid without one. To be asked before a run.
-
-    Raises: InputError, ScenarioError, if the workflow asks for one and there is none, or no such one.
-    """
-    if app_conf is not None and not re.fullmatch(r"\w[\w.-]{0,99}", app_conf):
-        raise InputError(f"--app_conf: {app_conf[:101]!r} cannot name a folder; use up to 100 letters, digits, _ - .")
-    workflow = read(path / WORKFLOW)
-    if app_conf is None and uses_variable(workflow, "app_conf"):
-        top = Field(document=workflow, value=workflow.value)
-        raise top.error("uses {{ app_conf }}, and none was named", "add --app_conf NAME to the command")
-    if app_conf is not None and os.path.lexists(path / WORKFLOW_ENV):
-        env = read(path / WORKFLOW_ENV)
-        Field(document=env, value=env.value).required(app_conf)
 
 
 def known_services() -> frozenset[str]:

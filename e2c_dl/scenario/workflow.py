@@ -107,10 +107,14 @@ def sent_places(document: Document) -> tuple[str, ...]:
     return tuple(sorted({place.strip("/") for place in found} - {""}))
 
 
-def uses_variable(document: Document, name: str) -> bool:
-    """Whether a task of the workflow names the variable ``name`` in a template."""
-    template = re.compile(rf"{{[{{%][^}}]*\b{re.escape(name)}\b")
-    return any(template.search(text) for text in _texts(document.value))
+def uses_variable(document: Document, name: str, step: str | None = None) -> bool:
+    """Whether a task of the workflow, or of one ``step``, needs the variable ``name``: names it, without a default."""
+    rest = r"(?:(?!\bdefault\b|\bdefined\b)[^}])*"
+    template = re.compile(rf"{{[{{%]{rest}\b{re.escape(name)}\b{rest}[}}]")
+    value = document.value
+    if step is not None:
+        value = [play.get(step) for play in value if isinstance(play, dict)] if isinstance(value, list) else []
+    return any(template.search(text) for text in _texts(value))
 
 
 def _texts(value: object) -> Iterator[str]:

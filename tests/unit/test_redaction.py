@@ -1,14 +1,21 @@
 """Known secrets are taken out of text in whatever form they come back."""
 
 import base64
+import html
 import json
+import os
+import subprocess
+from collections.abc import Iterator
 from urllib.parse import quote
 
+import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from planted_secrets import KINDS, forms
 
-from e2c_dl.redaction import REDACTED, Redactor, looks_secret
+from e2c_dl.archive.redact import redacted
+from e2c_dl.redaction import REDACTED, Redactor, looks_secret, without_found
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
 
@@ -26,6 +33,42 @@ def test_no_form_stays(value: str) -> None:
     written = [value.encode(), quote(value, safe="").encode(), json.dumps(json.dumps(value)).encode(), *whole]
     left = Redactor([value]).data(b" ".join(written))
     assert not any(form in left for form in forms(value))
+
+
+SAYS = "VALUE=$1; declare -p VALUE"
+ODD = (
+    "it's \"q\" & <x> $HOME `id`", "line-one-secret\nline two secret",
+    "p\xe4ssw\xf6rd-\u043a\u043b\u044e\u0447", "\U0001f600pw\U0001f600",
+    "C:\\new\\tok", "100%25off%20now", "{{secret}}x", "a+b/c==d+e,f", "abc\x01def\x7fghi", "x" * 200,
+)  # fmt: skip
+
+
+def as_programs_write(value: str) -> Iterator[str]:
+    """``value`` as it comes back from programs that people use."""
+    raw = value.encode()
+    yield from (json.dumps(json.dumps([value])), repr([value]), repr(raw), html.escape(value, quote=False))
+    yield from (yaml.safe_dump([value], default_style=style, width=9999) for style in (None, "'", '"'))
+    yield yaml.safe_dump([value], default_style='"', allow_unicode=True, width=9999)
+    yield json.dumps({"auths": {"r": {"auth": base64.b64encode(b"me:" + raw).decode()}}})
+    yield base64.encodebytes(b"somebody-with-a-long-name:" + raw).decode()
+    if value.isprintable():  # else bash writes $'\\001', which is not looked for
+        for shell, script in (("bash", "set -x; true"), ("sh", "set -x; true"), ("bash", "printf %q"), ("bash", SAYS)):
+            argv = [shell, "-c", script if script == SAYS else f'{script} "$1"', "x", value]
+            done = subprocess.run(argv, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8", **os.environ})
+            said = (done.stdout + done.stderr).decode(errors="surrogateescape")
+            yield from (said, json.dumps([said]), repr([said]))
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values_are_found_as_programs_write_them(value: str) -> None:
+    redactor = Redactor([value])
+    assert [text for text in as_programs_write(value) if REDACTED not in redactor.text(text)] == []
+
+
+def test_a_value_may_be_no_text() -> None:
+    value = b"planted\xff\xfeplanted"
+    redactor = Redactor([value.decode(errors="surrogateescape")])
+    assert redactor.data(b"a " + value + b" b") == b"a REDACTED b"
 
 
 def test_short_values_are_replaced_where_they_stand_alone() -> None:
@@ -59,3 +102,23 @@ def test_tokens_that_are_counted_are_no_secrets() -> None:
         "total_tokens",
     )
     assert [name for name in counts if looks_secret(name)] == []
+
+
+def test_a_value_is_hidden_whole_where_its_beginning_looks_like_one() -> None:
+    value = "it's planted & long"
+    said = f"PLANTED_TOKEN={value}\n".encode()
+    assert redacted(said, Redactor([value]), log=True) == b"PLANTED_TOKEN=REDACTED\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("export A_TOKEN='it'\"'\"'s \"x\" y'", "export A_TOKEN=REDACTED"),
+        ('  B_API_KEY="a b\\"c" main.py', "  B_API_KEY=REDACTED main.py"),
+        ("C_TOKEN=it\\'s\\ planted", "C_TOKEN=REDACTED"),
+        ('export D_TOKEN="$OTHER"', 'export D_TOKEN="$OTHER"'),
+        ("E_TOKEN=''", "E_TOKEN=''"),
+    ],
+)
+def test_a_word_of_a_shell_is_one_value(line: str, stays: str) -> None:
+    assert without_found(line) == stays

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -58,12 +59,14 @@ def hidden(text: str, redactor: Redactor) -> str:
 
     Raises: ScenarioError, if what is left could not be read any more.
     """
-    return redactor.text(without_spans(text, (each.span for each in planted(text))))
+    known = redactor.text(text)  # first: of what looks like one, a part may be seen
+    return without_spans(known, (each.span for each in planted(known)))
 
 
 def redactor_of(folder: Path, environ: Mapping[str, str], more: Collection[str] = ()) -> Redactor:
     """What replaces the secrets in the files of the scenario in ``folder``, those of ``environ``, and ``more``."""
-    values = {each.value for kind in _TEXTS for file in folder.glob(kind) for each in planted(text_of(file))}
+    found_there = {each.value for kind in _TEXTS for file in folder.glob(kind) for each in planted(text_of(file))}
+    values = found_there | {_of_shell(value) for value in found_there}
     values |= {value for name, value in environ.items() if looks_secret(name) and is_secret(value) and _long(value)}
     return Redactor({*values, *more})
 
@@ -188,6 +191,14 @@ def _read_closed(file: Path) -> str:
     if file.stat().st_mode & _OTHERS:
         raise InputError("others may read it")
     return file.read_text(encoding="utf-8").strip()
+
+
+def _of_shell(word: str) -> str:
+    """What a shell makes of ``word``: quotes of several kinds stand in one, `'it'\\''s'`."""
+    try:
+        return "".join(shlex.split(word)[:1])
+    except ValueError:  # an open quote
+        return word
 
 
 def _long(value: str) -> bool:

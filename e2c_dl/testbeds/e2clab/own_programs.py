@@ -23,7 +23,7 @@ from e2c_dl.scenario.services import GPU_OF_SLOT
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.e2clab import trainer
 from e2c_dl.testbeds.horovod import recipe, wheels
-from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE, IMAGE_VARIABLE, KEY
+from e2c_dl.testbeds.own_programs import DIRECTORY_VARIABLE, IMAGE_VARIABLE, KEY, LOGINS, identity
 from e2c_dl.testbeds.own_programs.containers import Container
 from e2c_dl.testbeds.own_programs.wrappers import MASTER_PORT, Member, Place, port_of, recorded
 
@@ -91,6 +91,7 @@ def _place(
         slots=int(metadata.get("slots", 1)),
         traced=bool(metadata.get("trace")),
         gpu_of_slot=metadata.get("gpu") == GPU_OF_SLOT,
+        of_controller={path: identity(path) for path in LOGINS},
         is_ours=bool(run_id) and registry.load(run_id).testbed in MADE_HERE,
         container=_container(told, metadata, run_id),
         environ={name: value for name, value in marks.items() if value},

@@ -55,7 +55,7 @@ def start(
     """
     if _fault([docker, "version"]) is not None:
         if dockerd is None:
-            why = "no docker daemon answers; start one: a host that is not thrown away gets none from here"
+            why = "no docker daemon answers; start one: from here only hosts of root's that are thrown away get one"
             raise TestbedError(f"docker: true: {why}")
         _start_daemon(docker, dockerd, Path(run_dir))
     if wanted.image is None:

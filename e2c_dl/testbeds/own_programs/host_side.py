@@ -18,10 +18,10 @@ from pathlib import Path
 
 from e2c_dl import resources
 from e2c_dl.errors import TestbedError
-from e2c_dl.testbeds.own_programs import containers
+from e2c_dl.testbeds.own_programs import LOGINS, containers, identity
 from e2c_dl.testbeds.own_programs.wrappers import BOOTSTRAP, KEY, TRACES, Place, place_of
 
-_OVERLAY = "overlayfs"
+_OF_ITS_OWN = ("overlayfs", "tmpfs")  # file systems of private roots and containers
 _PROFILE = Path("/etc/profile.d/zz-e2c-dl.sh")  # after those that set PATH anew
 _SEARCH = os.defpath + ":/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -33,11 +33,11 @@ def set_up(place: Place) -> dict[str, object]:
     if place.bootstraps:
         _have_bootstrap(folder)
     _let_in(place, folder)
-    disposable = place.is_ours and _has_own_files()
+    disposable = place.is_ours and _has_own_files(place)
     if disposable:
         _lead_there(place)
     if place.container is not None:
-        dockerd = shutil.which("dockerd", path=_search()) if disposable else None
+        dockerd = shutil.which("dockerd", path=_search()) if disposable and os.geteuid() == 0 else None
         run_id = place.environ.get("E2CDL_RUN", "")
         gpu = place.container.gpu and (not place.gpu_of_slot or _has_gpus())  # docker refuses what is not there
         seen = dataclasses.replace(place.container, gpu=gpu, volumes=(*_seen(place), *place.container.volumes))
@@ -76,14 +76,18 @@ def _let_in(place: Place, folder: Path) -> None:
     _ran([sshd, "-f", str(folder / "ssh/sshd_config"), "-E", str(folder / "ssh/log")], environ)
 
 
-def _has_own_files() -> bool:
-    """Whether what is changed goes with the host."""
-    return _ran(["stat", "--file-system", "--format=%T", "/etc"]).strip() == _OVERLAY and os.access("/etc", os.W_OK)
+def _has_own_files(place: Place) -> bool:
+    """Whether what is changed goes with the host: where logins search is not the controller's, and can be written."""
+    return all(
+        identity(path) not in ("", place.of_controller.get(path))
+        and _ran(["stat", "--file-system", "--format=%T", path]).strip() in _OF_ITS_OWN
+        and os.access(path, os.W_OK)
+        for path in LOGINS
+    )
 
 
 def _lead_there(place: Place) -> None:
     """Every login finds the wrappers by name."""
-    _PROFILE.parent.mkdir(exist_ok=True)
     _PROFILE.write_text(f"PATH={place.bin}:$PATH\nexport PATH\n", encoding="utf-8")
     for name in place.programs():
         link = Path("/usr/local/bin", name)

@@ -125,6 +125,7 @@ class Place:
     traced: bool = False
     gpu_of_slot: bool = False  # each rank sees one GPU alone
     is_ours: bool = False  # thrown away afterwards, if its files are its own; False: a machine of somebody's
+    of_controller: Mapping[str, str]  # directories that logins search -> what they are on the controller's machine
     container: Container | None = None  # None: the host itself trains
     environ: Mapping[str, str]  # what every process of the run has, which `destroy` goes by
 

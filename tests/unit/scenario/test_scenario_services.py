@@ -11,8 +11,9 @@ from e2c_dl.campaign.request import Request
 from e2c_dl.cli.deploy import several
 from e2c_dl.emulation import compute
 from e2c_dl.errors import InputError, ScenarioError
+from e2c_dl.scenario.configurations import check_app_conf
 from e2c_dl.scenario.folder import copies
-from e2c_dl.scenario.load import check_app_conf, load, problems
+from e2c_dl.scenario.load import load, problems
 from e2c_dl.scenario.services import TRAINING
 from tests.small_scenario import writer
 
@@ -135,6 +136,22 @@ def test_a_workflow_that_asks_for_a_configuration_needs_one(write: Callable[...,
     check_app_conf(path, "base")
     with pytest.raises(ScenarioError, match="workflow_env.yaml"):
         check_app_conf(path, "nil")
+
+
+@pytest.mark.parametrize("name", ["app_conf", "env_rounds"])
+def test_a_configuration_is_known_once_the_workflow_was_prepared(write: Callable[..., Path], name: str) -> None:
+    text = f"- {{hosts: '*.horovod.*', STEP: [{{shell: 'echo {{{{ {name} }}}}'}}]}}\n"
+    path = write(layers("name: Horovod"), workflow=text.replace("STEP", "launch"))
+    (path / "workflow_env.yaml").write_text("base: {rounds: 1}\n")
+    check_app_conf(path, "base")
+    with pytest.raises(ScenarioError, match="add --app_conf NAME"):
+        check_app_conf(path, None)
+    (path / "workflow.yaml").write_text(text.replace("STEP", "prepare"))
+    with pytest.raises(ScenarioError, match="use it in launch and finalize"):
+        check_app_conf(path, "base")
+    (path / "workflow.yaml").write_text(text.replace("STEP", "prepare").replace(name, f"{name} | default(1)"))
+    check_app_conf(path, "base")
+    check_app_conf(path, None)
 
 
 def test_each_configuration_is_run_as_often_as_asked() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from e2c_dl.errors import TestbedError
 from e2c_dl.resources import bootstrap_dir
+from e2c_dl.testbeds.own_programs import host_side, identity
 from e2c_dl.testbeds.own_programs.containers import Container, arguments, start
 from e2c_dl.testbeds.own_programs.entered import here
 from e2c_dl.testbeds.own_programs.horovodrun import secrets
@@ -25,7 +27,7 @@ MEMBERS = (Member(name="edge-1", address="10.0.0.1"), Member(name="cloud-1", add
 def place(run_dir: str = "/run/x", **more: object) -> Place:
     made = Place(
         run_dir=run_dir, python="/bin/echo", device="eth1", address="10.0.0.2", members=MEMBERS, port=22022, slots=2,
-        environ={"E2CDL_RUN": "ab12"},
+        environ={"E2CDL_RUN": "ab12"}, of_controller={},
     )  # fmt: skip
     return dataclasses.replace(made, **more)  # type: ignore[arg-type]
 
@@ -220,3 +222,15 @@ def test_ssh_carries_what_is_named(names: str) -> None:
     for environ, options in (({"E2CDL_SENT": names}, f"-o SendEnv={names} "), ({}, "")):
         said = subprocess.run(["sh", "-c", script, "ssh", "host", "ls"], env=environ, capture_output=True, check=True)
         assert said.stdout.decode() == f"-F /run/x/ssh/config {options}host ls\n"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this machine has no /dev/shm, of a file system in memory")
+def test_logins_are_led_to_a_run_where_they_are_not_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setattr(host_side, "LOGINS", (folder,))
+        assert host_side._has_own_files(place(of_controller={folder: "1:2"}))
+        assert not host_side._has_own_files(place(of_controller={folder: identity(folder)}))
+        monkeypatch.setattr(host_side, "LOGINS", (folder, f"{folder}/none"))
+        assert not host_side._has_own_files(place(of_controller={}))
+    monkeypatch.setattr(host_side, "LOGINS", ("/proc",))
+    assert not host_side._has_own_files(place(of_controller={}))
