@@ -7,11 +7,11 @@ export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
 SOURCES := e2c_dl layers_services tests benchmarks ci scripts setup.py
-# Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. One more than processors, as
-# real runs wait for much of their time; then, by themselves, runs whose rates, delays or verdicts are checked. Machines
+# Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. Two more than processors, as
+# real runs wait for half of their time; then, by themselves, runs whose rates, delays or verdicts are checked. Machines
 # are shared: what failed (status 1) is tried once more with nothing beside it, and both outcomes are printed.
 AS_MANY_AS_PROCESSORS := -n logical --maxprocesses 8
-ONE_MORE := -n $(shell expr $$(nproc) + 1) --maxprocesses 9
+TWO_MORE := -n $(shell expr $$(nproc) + 2) --maxprocesses 9
 AGAIN = || { [ $$? = 1 ] && echo '== what failed, once more by itself' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 unexport PYTHONDONTWRITEBYTECODE # else each of some thousand programs compiles all modules anew
 
@@ -72,9 +72,9 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 .PHONY: test
 test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 35 minutes)
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
-	@E2CDL_FUZZ_SECONDS=30 $(BIN)/python -m pytest $(ONE_MORE) -m 'not alone' tests $(AGAIN)
+	@$(BIN)/python -m pytest $(TWO_MORE) -m 'not alone' tests $(AGAIN)
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
-	@$(BIN)/python -m pytest -m alone tests $(AGAIN)
+	@$(BIN)/python -m pytest -m alone tests/local $(AGAIN)
 
 .PHONY: docs
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)
@@ -91,6 +91,10 @@ bench: setup-uml setup-browser ## side-by-side measurements, as root (about elev
 		name=$$(basename "$$(dirname "$$entry")"); echo "== $$name"; \
 		$(BIN)/python -m "benchmarks.$$name" --write || missed="$$missed $$name"; \
 	done; [ -z "$$missed" ] || { echo "failed, or missed their bar:$$missed" >&2; exit 1; }
+
+.PHONY: fuzz
+fuzz: setup ## edits of archives that nobody has tried, for ten minutes: commands that read them fail in one line, if they do
+	@E2CDL_FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz
 
 .PHONY: clean
 clean: ## remove environments, caches and builds from this tree (archives of runs stay)

@@ -2,11 +2,12 @@
 
 import base64
 import json
+import os
 import secrets
 import shlex
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -83,11 +84,9 @@ def command_lines() -> Iterator[set[bytes]]:
 
     def watch() -> None:
         while not over.wait(0.02):
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    lines.add(process.read_bytes())
-                except OSError:  # it has ended
-                    continue
+            for name in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError):  # it has ended
+                    lines.add(Path("/proc", name, "cmdline").read_bytes())
 
     watching = threading.Thread(target=watch)
     watching.start()

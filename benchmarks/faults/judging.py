@@ -34,6 +34,7 @@ class Ended:
     hits: dict[str, str]  # kind -> what was hit
     traced: frozenset[str]  # hosts whose workers had written spans
     run_id: str
+    limit_s: float  # in which it had to end
     happened: tuple[str, ...] = ()  # what_happened of run.json as the run left it
     commands: list[str] = field(default_factory=list)
 
@@ -59,7 +60,7 @@ def wrong(ended: Ended, site: Site, before: Look, thaw: Callable[[], None]) -> t
 
 def _exit_code(ended: Ended, whole: bool) -> list[str]:
     if ended.exit_code is None:
-        return [f"it had not ended after {ended.drawn.limit_s:.0f} s"]
+        return [f"it had not ended after {ended.limit_s:.0f} s"]
     if ended.exit_code == 0:
         return [] if whole or not ended.hits else ["exit code 0, and not all hosts finished"]
     right = set().union(*(KINDS[kind].exit_codes for kind in ended.hits))

@@ -1,6 +1,6 @@
 """A lane: runs of the campaign one by one, in namespaces of their own, so that all they leave is seen, and ends.
 
-``python -m benchmarks.faults.lane SEED KEEP NUMBER...`` is its inside, and prints a line of JSON for each run;
+``python -m benchmarks.faults.lane SEED KEEP PATIENCE NUMBER...`` is its inside, and prints a line of JSON for each run;
 :func:`side_by_side` starts lanes and reads them.
 """
 
@@ -40,12 +40,17 @@ _UNSHARE = (
 )
 
 
-def side_by_side(chosen: Sequence[Drawn], lanes: int, keep: Path | None = None) -> Iterator[dict[str, Any]]:
-    """What came of each, as it comes. Those in docker are one lane: its images have one daemon at a time."""
+def side_by_side(
+    chosen: Sequence[Drawn], lanes: int, keep: Path | None = None, patience: int = 1
+) -> Iterator[dict[str, Any]]:
+    """What came of each, as it comes. Those in docker are one lane: its images have one daemon at a time.
+
+    Each may last ``patience`` times as long as it has: more than 1 on a machine that does other things beside it.
+    """
     told: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def carry_out(piece: Sequence[Drawn]) -> None:
-        for one in results(piece[0].seed, [each.number for each in piece], keep):
+        for one in results(piece[0].seed, [each.number for each in piece], keep, patience):
             told.put(one)
 
     docker = [one for one in chosen if one.testbed == "docker"]
@@ -60,11 +65,11 @@ def side_by_side(chosen: Sequence[Drawn], lanes: int, keep: Path | None = None) 
             yield told.get()
 
 
-def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[dict[str, Any]]:
+def results(seed: int, numbers: Sequence[int], keep: Path | None, patience: int) -> Iterator[dict[str, Any]]:
     """What came of each of ``numbers``, as it is known; one that ended its lane is said to have done so."""
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
-    words = [str(seed), str(keep.absolute()) if keep else "", *map(str, numbers)]
+    words = [str(seed), str(keep.absolute()) if keep else "", str(patience), *map(str, numbers)]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     argv = [*_UNSHARE, sys.executable, "-m", "benchmarks.faults.lane", *words]
     root = Path(__file__).parents[2]
@@ -86,7 +91,7 @@ def results(seed: int, numbers: Sequence[int], keep: Path | None) -> Iterator[di
             yield {**asdict(one), "wrong": [f"the lane ended with {lane.returncode}"], "seconds": 0.0, "hits": {}}
 
 
-def main(seed: str, keep: str, *numbers: str) -> None:
+def main(seed: str, keep: str, patience: str, *numbers: str) -> None:
     """Carry out these runs, those of one testbed together."""
     _own_place(keep)
     out = os.dup(1)
@@ -96,10 +101,11 @@ def main(seed: str, keep: str, *numbers: str) -> None:
         with prepared(testbed):
             for one in chosen:
                 if one.testbed == testbed:
-                    os.write(out, (json.dumps(carried_out(one, Path(keep) if keep else None)) + "\n").encode())
+                    told = carried_out(one, Path(keep) if keep else None, int(patience))
+                    os.write(out, (json.dumps(told) + "\n").encode())
 
 
-def carried_out(one: Drawn, keep: Path | None) -> dict[str, Any]:
+def carried_out(one: Drawn, keep: Path | None, patience: int) -> dict[str, Any]:
     """The run ``one``, and what is wrong with it; its folder is kept in ``keep``, if something is."""
     folder = Path(tempfile.mkdtemp(prefix="f", dir="/tmp"))  # a socket's path must be short
     with ExitStack() as resources:
@@ -114,9 +120,10 @@ def carried_out(one: Drawn, keep: Path | None) -> dict[str, Any]:
         for fault in one.faults:
             if running.until(fault.stage, fault.after_s) and (hit := inject(fault, running, site)) is not None:
                 hits[fault.kind] = hit
-        code = running.ended(one.limit_s)
+        limit_s = patience * one.limit_s
+        code = running.ended(limit_s)
         lasted_s = running.seconds
-        ended = Ended(one, code, running.said, hits, frozenset(running.traced), _run_id(running.said))
+        ended = Ended(one, code, running.said, hits, frozenset(running.traced), _run_id(running.said), limit_s)
         found = wrong(ended, site, before, _thaw)
         told: dict[str, Any] = {
             **asdict(one), "hits": hits, "exit_code": code, "seconds": round(lasted_s, 1), "run": ended.run_id,

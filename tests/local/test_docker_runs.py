@@ -66,8 +66,9 @@ def test_first_light_shortened(start, tmp_path, repository):
     nothing_left(told["run_id"])
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
+# test_runs_stages.py has each way to end in each stage, with hosts as namespaces; here each stage ends in some way.
+@pytest.mark.parametrize("stage", ["provision", "emulate", "collect"])
+def test_a_failure_leaves_nothing(start, tmp_path, stage):
     run = start(command=broken(stage))
     assert run.ended() == 1
     assert "made to fail" in run.said.splitlines()[-1]
@@ -75,8 +76,8 @@ def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
     nothing_left(run.run_id)
 
 
-@pytest.mark.parametrize("stage", STAGES[:-1])
-def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
+@pytest.mark.parametrize("stage", ["deploy", "prepare", "train"])
+def test_ctrl_c_leaves_nothing(start, tmp_path, stage):
     run = start(iterations=100_000)
     until(run, stage)
     run.interrupt()
@@ -85,8 +86,8 @@ def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
     nothing_left(run.run_id)
 
 
-@pytest.mark.parametrize("stage", STAGES[:-1])
-def test_after_kill_9_in_each_stage_destroy_leaves_nothing(start, stage):
+@pytest.mark.parametrize("stage", ["provision", "emulate", "train"])
+def test_after_kill_9_destroy_leaves_nothing(start, stage):
     run = start(iterations=100_000)
     until(run, stage)
     os.kill(run.process.pid, signal.SIGKILL)

@@ -15,17 +15,16 @@ from benchmarks.faults.table import described
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
 SEED = 1
-NUMBERS = (1, 2, 4, 5, 8, 15, 16, 18, 20, 30, 36, 40, 48)
-"""Of the campaign's runs those that end soon, on each testbed but docker's, which needs a daemon."""
+NUMBERS = (1, 2, 15, 18, 20, 36, 48)
+"""Of the campaign's runs (`make bench`) some that end soon, on each testbed but docker's, which needs a daemon."""
 
 
 @pytest.fixture(scope="module")
 def results() -> Mapping[int, Mapping[str, Any]]:
-    found = side_by_side([drawn(SEED, number) for number in NUMBERS], lanes=1)  # other tests are beside it
+    found = side_by_side([drawn(SEED, number) for number in NUMBERS], lanes=1, patience=6)  # other tests are beside it
     return {one["number"]: one for one in found}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{number}-{drawn(SEED, number).testbed}")
 def test_a_run_that_meets_faults_ends_as_it_must(results: Mapping[int, Mapping[str, Any]], number: int) -> None:
     assert not results[number]["wrong"], "\n".join(described(dict(results[number])))

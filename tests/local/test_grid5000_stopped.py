@@ -4,6 +4,7 @@ By Ctrl-C, by a job that reaches its walltime, by an API that is gone for good f
 training: ``tests/unit/testbeds/test_testbeds_grid5000_failing.py``.
 """
 
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -55,7 +56,8 @@ def start(controller, tmp_path, repository, monkeypatch):
         (tmp_path / "workflow.yaml").write_text(
             workflow((repository / "experiments/first-light/workflow.yaml").read_text())
         )
-        source = scenario(tmp_path / "s", tmp_path / "workflow.yaml", iterations=iterations)
+        shutil.copyfile(repository / "experiments/first-light/profile.json", tmp_path / "profile.json")
+        source = scenario(tmp_path / "s", tmp_path / "workflow.yaml", iterations=iterations, shapes=True)
         (source / "layers_services.yaml").write_text(layers((source / "layers_services.yaml").read_text()))
         arguments = ("deploy", source, "--on", "g5k", "--archive", tmp_path / "a")
         started.append(Started(*arguments, log=tmp_path / "log", prefix=tuple(controller.argv())))
@@ -108,7 +110,7 @@ def test_ctrl_c_twice_while_traces_are_collected_gives_the_nodes_back(start, api
 def test_an_api_that_is_gone_from_the_middle_of_training_on_leaves_a_job_that_destroy_deletes(
     start, api, controller, tmp_path
 ):
-    run = start(30)
+    run = start(100)
     run.until("iteration 1/")
     api.broken = {"": 500}  # of every request
     assert run.ended() == 1, run.said

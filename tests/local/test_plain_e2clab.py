@@ -20,7 +20,7 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.quick import CAP_BPS
 
-pytestmark = [pytest.mark.local, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.local, pytest.mark.slow]
 
 # As a user does it on a front end, but that the services are installed for this one process and those that it starts.
 DEPLOY = """
@@ -71,7 +71,7 @@ def ran(tmp_path_factory, repository):
             done = subprocess.run(
                 controller.argv("sh", "-c", DEPLOY, "sh", str(Path(sys.executable).parent), str(folder), str(source)),
                 env=os.environ | {"E2CDL_WHEEL": str(folder / "unused.whl")},
-                capture_output=True, text=True, check=False, timeout=580,
+                capture_output=True, text=True, check=False, timeout=880,
             )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (output,) = [path for path in source.iterdir() if path.is_dir() and path.name[0].isdigit()]

@@ -28,7 +28,8 @@ def deploy(tmp_path, repository):
     (tmp_path / "artifacts").mkdir()
 
     def words(iterations):
-        source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=iterations)
+        workflow = repository / "experiments/first-light/workflow.yaml"
+        source = scenario(tmp_path / "s", workflow, iterations=iterations, shapes=True, hosts=2)
         return ["deploy", source, tmp_path / "artifacts"]
 
     yield words

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from whole_runs import COMMAND, IMPATIENT, facts, freeze, nothing_left, starting, thaw
+from whole_runs import COMMAND, IMPATIENT, PATIENT, facts, freeze, nothing_left, starting, thaw
 
 from e2c_dl.testbeds.namespaces import cleanup
 
@@ -32,11 +32,9 @@ def training(start):
 
 
 def test_a_host_that_answers_again_is_told_and_training_goes_on(tmp_path, training):
-    run = training()
-    begun = time.monotonic()
+    run = training(PATIENT)
     freeze(run.run_id, "edge-1")
     run.until(SILENT)
-    assert time.monotonic() - begun < 10
     thaw(run.run_id, "edge-1")
     run.until("edge-1 answers again")
     run.until_again("iteration ")
@@ -59,17 +57,13 @@ def test_a_host_that_stays_silent_ends_the_run(tmp_path, training):
 
 
 def test_ctrl_c_again_ends_each_wait_for_a_silent_host(training):
-    run = training()
+    run = training(PATIENT)  # nothing else ends them
     freeze(run.run_id, "edge-1")
     run.interrupt()
     time.sleep(1.5)  # less is one and the same wish
-    begun = time.monotonic()
     run.interrupt()  # while workers are told to stop
     run.until("collect  ")
-    assert time.monotonic() - begun < 10
     time.sleep(1.5)
-    begun = time.monotonic()
     run.interrupt()
     assert run.ended() == 130
-    assert time.monotonic() - begun < 20
     nothing_left(run.run_id)

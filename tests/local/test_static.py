@@ -45,10 +45,11 @@ class Site:
         self.folder, self.workflow, self.listed, self.started = folder, workflow, listed, []
         (folder / "artifacts").mkdir()
 
-    def start(self, name="a", *more, iterations=20, failing=None, command=COMMAND):
+    def start(self, name="a", *more, iterations=20, shapes=True, failing=None, command=COMMAND):
         source = scenario(
-            self.folder / f"s-{name}", self.workflow, iterations=iterations, emulation=EMULATION + arriving()
-        )
+            self.folder / f"s-{name}", self.workflow, iterations=iterations, emulation=EMULATION + arriving(),
+            shapes=shapes,
+        )  # fmt: skip
         if failing is not None:
             break_stage(source / "workflow.yaml", failing)
         run = Started(
@@ -107,7 +108,7 @@ def until(run, stage, nodes):
 
 
 def test_a_run_trains_and_says_what_was_not_emulated(site, nodes, untouched):
-    run = site.start()
+    run = site.start(shapes=False)
     assert run.ended() == 0, run.said
     told = facts(site.folder / "a")
     assert told["outcome"] == "finished" and told["testbed"] == "static"
@@ -166,10 +167,9 @@ def killed_and_destroyed(run):
     return destroyed.stdout
 
 
-@pytest.mark.parametrize("stage", ["emulate", "prepare"])
-def test_after_kill_9_destroy_leaves_nothing(site, nodes, untouched, stage):
+def test_after_kill_9_before_training_destroy_leaves_nothing(site, nodes, untouched):
     run = site.start(iterations=LONG)
-    until(run, stage, nodes)
+    until(run, "prepare", nodes)
     assert "edge-1: directory" in killed_and_destroyed(run)
     nothing_left_anywhere(nodes, untouched, run.run_id)
 

@@ -18,11 +18,11 @@ from e2c_dl.archive.verify import verify
 from e2c_dl.diagnosis.diagnose import changed_in
 from e2c_dl.trace.changes import ChangeInForce
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.slow]
 
 INSIDE = Path(__file__).with_name("inside_run.py")
 MEMORY_MIB = 1536
-LIMIT_S = 400.0  # alone on two cores it takes a quarter of that
+LIMIT_S = 800.0  # alone on two cores it takes an eighth of that
 LATE_S = 1.0  # 0.1 is what is promised of a machine that is not oversubscribed; this one's system calls are slow
 STARTING_TC_NS = 200_000_000  # a change may be in the kernel this long before tc has ended and it is logged
 ITERATIONS = 110  # at these rates and delays they take more than 11 s

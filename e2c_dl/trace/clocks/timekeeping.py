@@ -10,6 +10,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,9 @@ def clock_source(root: Path) -> str:
 def daemons(root: Path) -> list[str]:
     """Those that run and keep clocks; of other hosts' too where they share this one's processes."""
     names = set()
-    for file in (root / "proc").glob("[0-9]*/comm"):
-        try:
-            names.add(file.read_text().strip())
-        except OSError:  # it has ended meanwhile
-            continue
+    for process in (root / "proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            names.add((process / "comm").read_text().strip())
     return sorted(names.intersection(DAEMONS))
 
 

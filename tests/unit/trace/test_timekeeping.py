@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,3 +78,24 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(Unknown, match="exited with 3"):
         said([sys.executable, "-c", "raise SystemExit(3)"])
     assert said([sys.executable, "-c", "print('x')"]) == "x\n"
+
+
+def test_a_process_that_ends_while_its_name_is_looked_up_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the kernel says of its files by then, and whichever call is told so."""
+    for number in (7, 8):
+        (tmp_path / f"proc/{number}").mkdir(parents=True)
+        (tmp_path / f"proc/{number}/comm").write_text("chronyd\n" if number == 7 else "ntpd\n")
+
+    def ended(call: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(path: Any, *words: Any, **options: Any) -> Any:
+            if str(path).endswith("proc/8/comm"):
+                raise ProcessLookupError(errno.ESRCH, "No such process")
+            return call(path, *words, **options)
+
+        return answer
+
+    for module, name in ((os, "stat"), (io, "open")):
+        monkeypatch.setattr(module, name, ended(getattr(module, name)))
+    assert daemons(tmp_path) == ["chronyd"]

@@ -18,6 +18,14 @@ FILES = ("ci/github-smoke-test.yml", "ci/gitlab-smoke-test.yml", DOCKER, VAGRANT
 PROGRAMS = "ci/github-programs.yml"
 
 
+def test_what_runs_alone_is_where_make_test_looks_for_it(repository):
+    assert "pytest -m alone tests/local " in (repository / "Makefile").read_text()
+    marked = [
+        path for path in (repository / "tests").rglob("test_*.py") if re.search(r"mark\.alone\b", path.read_text())
+    ]
+    assert marked and {path.relative_to(repository).parts[1] for path in marked} == {"local"}
+
+
 @pytest.fixture(params=FILES)
 def text(request, repository):
     return (repository / request.param).read_text()
