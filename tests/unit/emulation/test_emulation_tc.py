@@ -60,6 +60,16 @@ def test_tc_renders_the_whole_interface_at_once_in_the_order_of_names() -> None:
     ]
 
 
+def test_numbers_of_classes_follow_the_names_of_their_destinations() -> None:
+    """Whatever order a set of them has: it changes with the hash seed."""
+    names = [f"h{number:02}" for number in range(20)]
+    links = {("a", name): Link(rate_bps=1e6) for name in reversed(names)}
+    addresses = {name: f"198.19.1.{number}" for number, name in enumerate(names)}
+    lines = [" ".join(command) for command in tc.commands(topology(links), "a", "eth1", addresses)]
+    reached = [line.split()[line.split().index("dst") + 1] for line in lines if " dst " in line]
+    assert reached == [f"198.19.1.{number}/32" for number in range(20)]
+
+
 def test_tc_without_netem_sets_rates_and_queues_in_bytes_and_larger_frames() -> None:
     lines = rendered(topology({AB: Link(rate_bps=8e6, delay_s=0.01, queue_bytes=30000)}), netem=False)
     assert "tc qdisc add dev eth1 parent 1:1 handle 11: bfifo limit 30000" in lines

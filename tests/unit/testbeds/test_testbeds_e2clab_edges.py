@@ -1,9 +1,11 @@
 """E2Clab's sharp edges, as far as nothing else shows that this project is not cut by them: see docs/e2clab.md."""
 
 import importlib
+import importlib.util
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import enoslib as en
@@ -15,7 +17,7 @@ from e2c_dl.cli.deploy import several
 from e2c_dl.errors import InputError, TestbedError
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds.base import Access, Told
-from e2c_dl.testbeds.e2clab import hosts, trainer, upstream
+from e2c_dl.testbeds.e2clab import hosts, own_programs, reservation, trainer, upstream
 from e2c_dl.testbeds.e2clab.experiment import Session
 
 ON_FIRE = """
@@ -59,6 +61,37 @@ def test_hosts_of_a_service_stand_in_the_order_of_their_numbers() -> None:
     addresses = ["198.18.0.2", "198.18.0.10", "chifflot-9.lille", "chifflot-10.lille"]
     for some in itertools.permutations(addresses):
         assert [host.address for host in trainer.in_order(map(en.Host, some))] == addresses
+
+
+@pytest.mark.parametrize("name", ["Trainer", "Horovod", "TorchTraining", "FLServer", "FLClient"])
+def test_our_services_register_their_hosts_in_that_order(monkeypatch, repository, name) -> None:
+    """Edge 6: `machine_id`, and so a host's rank, counts in the order in which they are registered."""
+    monkeypatch.setattr(trainer, "install", lambda _: None)
+    monkeypatch.setattr(trainer, "published", lambda host: {"address": host.address})
+    monkeypatch.setattr(own_programs, "prepare", lambda hosts, *_, **__: [{"address": host.address} for host in hosts])
+    spec = importlib.util.spec_from_file_location(name, repository / f"layers_services/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    told: list[dict] = []
+    service = SimpleNamespace(
+        hosts={en.Host(f"paradoxe-{number}.rennes.grid5000.fr") for number in range(1, 13)}, service_metadata={},
+        register_service=lambda **given: told.append(given),
+    )  # fmt: skip
+    getattr(module, name).deploy(service)
+    addresses = [f"paradoxe-{number}.rennes.grid5000.fr" for number in range(1, 13)]
+    assert [host.address for host in told[0]["hosts"]] == addresses
+    assert [extra["address"] for extra in told[0]["extra"]] == addresses
+
+
+def test_on_grid5000_hosts_are_given_nodes_in_that_order(monkeypatch, tmp_path) -> None:
+    """Edge 6, of `--on g5k`."""
+    monkeypatch.setattr(reservation, "_node", lambda _, host: host.address)
+    layers = LAYERS.replace("quantity: 2", "quantity: 12").replace("  - {name: Default}\n", "")
+    topology = load(writer(tmp_path)(layers=layers)).topology
+    nodes = {en.Host(f"paradoxe-{number}.rennes.grid5000.fr") for number in range(1, 13)}
+    given = reservation._nodes(topology, {"1_1": nodes, "2_1": {en.Host("chifflot-1.lille.grid5000.fr")}})
+    expected = {f"edge-{number}": f"paradoxe-{number}.rennes.grid5000.fr" for number in range(1, 13)}
+    assert given == {**expected, "cloud-1": "chifflot-1.lille.grid5000.fr"}
 
 
 REQUEST = Request(scenario=Path("s"), artifacts=None, testbed="local", archive=Path("/a"))

@@ -14,7 +14,9 @@ from e2c_dl.cli.scenarios import check
 from e2c_dl.scenario.load import load, problems
 from e2c_dl.testbeds.grid5000 import account
 from e2c_dl.testbeds.grid5000.asked import PARIS, read_asked
+from e2c_dl.testbeds.grid5000.node import Node
 from e2c_dl.testbeds.grid5000.testbed import Grid5000Testbed
+from e2c_dl.testbeds.machines.run import MachinesRun
 
 
 @pytest.fixture
@@ -132,5 +134,17 @@ def test_nodes_reserved_for_later_are_waited_for_from_then_on(api, scenario):
     run = Grid5000Testbed(600).claim(load(folder))
     try:
         assert 7200 < run.waits_s <= 7800
+    finally:
+        run.release()
+
+
+@pytest.mark.parametrize(("cards", "slots"), [(0, 1), (1, 1), (4, 4)])
+def test_a_host_has_a_slot_for_each_gpu_and_at_least_one(api, scenario, monkeypatch, cards, slots):
+    run = Grid5000Testbed(1).claim(load(scenario()))
+    try:
+        run._nodes = {"edge-1": Node(address="chifflot-1.lille.grid5000.fr", device="eth0", data_address="192.0.2.1")}
+        monkeypatch.setattr(MachinesRun, "host_facts", lambda _: ({"name": "edge-1", "gpus": [{}] * cards},))
+        (row,) = run.host_facts()
+        assert (row["slots"], row["node"]) == (slots, "chifflot-1.lille.grid5000.fr")
     finally:
         run.release()

@@ -162,7 +162,7 @@ def test_jobs_of_several_sites_are_given_back(site, second_fails):
     site.api.states, site.api.missing = ["waiting", "running"], 1
     ends(site, TestbedError, "made to fail" if second_fails else "Grid'5000 gave 4 of 6 nodes")
     assert [job.deleted for job in site.api.jobs.values()] == [True] * (1 if second_fails else 2)
-    assert {body["reservation"] for body in site.api.asked("POST")} == {later}
+    assert {(body["reservation"], body["project"]) for body in site.api.asked("POST")} == {(later, "lab")}
 
 
 def two_sites(site, begins):
@@ -171,7 +171,7 @@ def two_sites(site, begins):
     shutil.copytree(site.experiment, site.folder / "two")
     file = site.folder / "two/layers_services.yaml"
     text, last, more = file.read_text().rpartition("- name: Trainer\n")
-    text = text.replace("  g5k:\n", f"  g5k:\n    reservation: '{begins}'\n")
+    text = text.replace("  g5k:\n", f"  g5k:\n    project: lab\n    reservation: '{begins}'\n")
     file.write_text(f"{text}{last}    cluster: chifflot\n{more}")
     site.experiment = site.folder / "two"
 

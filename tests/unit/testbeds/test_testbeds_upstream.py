@@ -6,10 +6,13 @@ A test that fails here is good news: it has been mended there, and the page and 
 import importlib
 import logging
 import subprocess
+import time
 from collections.abc import Set
 from contextlib import contextmanager
+from datetime import datetime
 from enum import Enum
 from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import enoslib as en
 import pytest
@@ -157,6 +160,23 @@ def test_variables_are_read_unparsed(monkeypatch) -> None:
     assert importlib.import_module("e2clab.constants.default").load_def("NODE_QUANTITY", 1) == "2"
 
 
+def test_the_project_is_handed_to_nobody(monkeypatch) -> None:
+    """Edge 15."""
+    said = {"environment": {"g5k": {"cluster": "a", "project": "lab"}}, "layers": [{"name": "edge", "services": []}]}
+    config = importlib.import_module("e2clab.config").InfrastructureConfig(said)
+    config.refine_to_environment("g5k")
+    asked: list[set[str]] = []
+
+    def from_settings(**given: object) -> None:
+        asked.append(set(given))
+        raise InterruptedError
+
+    monkeypatch.setattr(en.G5kConf, "from_settings", from_settings)
+    with pytest.raises(InterruptedError):
+        importlib.import_module("e2clab.providers.plugins.G5k").G5kConfig(config).init()
+    assert "walltime" in asked[0] and "project" not in asked[0]
+
+
 def test_destroying_what_was_not_reserved_is_another_error() -> None:
     """Edge 22."""
     with pytest.raises(AttributeError, match="en_provider"):
@@ -194,6 +214,34 @@ def test_a_job_that_is_over_is_waited_for(monkeypatch) -> None:
     job = SimpleNamespace(uid=1, site="rennes", state="terminated", refresh=lambda: None)
     with pytest.raises(TimeoutError):
         utils.wait_for_jobs([job])
+
+
+@pytest.fixture
+def in_new_york():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_a_reservation_of_several_sites_is_in_the_controllers_time(monkeypatch) -> None:
+    module = importlib.import_module("enoslib.infra.enos_g5k.provider")
+    begins: list[int] = []
+
+    def async_init(start_time: int) -> None:
+        begins.append(start_time)
+        raise InterruptedError
+
+    monkeypatch.setattr(module, "Providers", lambda _: SimpleNamespace(async_init=async_init))
+    conf = SimpleNamespace(sites=["lille", "rennes"], reservation="2031-01-01 12:00:00", restrict_to=lambda _: None)
+    reserve = module.G5k.reserve
+    monkeypatch.setattr(module, "G5kBase", lambda _: None)
+    with pytest.raises(InterruptedError):
+        reserve(bare(module.__name__, "G5k", provider_conf=conf))
+    noon = datetime(2031, 1, 1, 12, tzinfo=ZoneInfo("Europe/Paris"))
+    assert begins[0] - noon.timestamp() == 6 * 3600
 
 
 def test_requests_have_no_time_out(monkeypatch) -> None:
