@@ -15,7 +15,14 @@ from benchmarks.deploy.sides import SIDES, STAGES
 
 LIMIT_S = 600
 MOST = 1.2
-BAR = f"at most {written.percent(round(MOST - 1, 2))} over it"
+BEYOND_S, AT_HOSTS = 5.0, 16
+BAR = (
+    f"at most {written.percent(round(MOST - 1, 2))} over it; {AT_HOSTS} hosts in {BEYOND_S:g} s beyond Ansible's reach"
+)
+
+
+BEYOND = "all but reach"
+"""What is not Ansible reaching the hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +58,14 @@ def main(*, hosts: str, repeats: int, write: bool) -> None:
 
 
 def missed(measured: list[Measured]) -> list[str]:
-    """The numbers of hosts with which all stages together take longer than asked for."""
+    """The numbers of hosts with which all stages together, or all but reaching them, take longer than asked for."""
     found = []
     for hosts in sorted({one.hosts for one in measured}):
         own, other = (_medians([one for one in measured if (one.side, one.hosts) == (side, hosts)]) for side in SIDES)
         if own["all"] > MOST * other["all"]:
             found.append(f"{hosts} hosts: {own['all'] / other['all'] - 1:.0%} over it")
+        if hosts == AT_HOSTS and own[BEYOND] > BEYOND_S:
+            found.append(f"{hosts} hosts: {own[BEYOND]:.1f} s beyond Ansible's reach")
     return found
 
 
@@ -74,7 +83,7 @@ def table(measured: list[Measured]) -> str:
     lines = ["| hosts | stage | e2c_dl s | EnOSlib s | ratio |", "|---" * 5 + "|"]
     for hosts in sorted({one.hosts for one in measured}):
         sides = {side: _medians([one for one in measured if (one.side, one.hosts) == (side, hosts)]) for side in SIDES}
-        for stage in (*STAGES, "all"):
+        for stage in (*STAGES, BEYOND, "all"):
             own, other = (sides[side][stage] for side in SIDES)
             lines.append(f"| {hosts} | {stage} | {own:.2f} | {other:.2f} | {own / other:.2f} |")
     return "\n".join(lines)
@@ -82,7 +91,9 @@ def table(measured: list[Measured]) -> str:
 
 def _medians(measured: list[Measured]) -> dict[str, float]:
     stages = {stage: statistics.median(one.seconds[stage] for one in measured) for stage in STAGES}
-    return stages | {"all": statistics.median(sum(one.seconds[stage] for stage in STAGES) for one in measured)}
+    whole = [sum(one.seconds[stage] for stage in STAGES) for one in measured]
+    beyond = [all_s - one.seconds["reach"] for all_s, one in zip(whole, measured, strict=True)]
+    return stages | {BEYOND: statistics.median(beyond), "all": statistics.median(whole)}
 
 
 if __name__ == "__main__":

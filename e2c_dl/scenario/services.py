@@ -54,8 +54,10 @@ def _matching(pattern: str, what: str, remedy: str) -> Kind[str]:
 def _no_trace(field: Field) -> bool:
     """False. Raises: ScenarioError if it is asked for."""
     if field.boolean():
-        problem = "Flower's clients train each by itself, as rank 0 of one, and their clocks are not compared"
-        raise field.error(problem, "leave it out, and start a client by `e2c-dl trace` to see where its time went")
+        problem = "Flower's clients train each by itself, and no launcher says which rank each is"
+        raise field.error(
+            problem, "leave it out, and start clients by `e2c-dl trace` with E2CDL_RANK and E2CDL_WORLD_SIZE"
+        )
     return False
 
 
