@@ -84,7 +84,7 @@ def test_who_goes_on_is_said_to_and_who_ended_well_says_nothing(tmp_path: Path) 
         assert detached.wait(run_dir, 0.0) is None
         assert not detached.goes_on(worker.pid, tmp_path / "run-8")
         detached.stop(run_dir)
-        assert worker.wait(10) == -signal.SIGTERM
+        assert worker.wait(60) == -signal.SIGTERM
     with pytest.raises(TrainingError, match="ended without an outcome, as one that was killed does"):
         detached.wait(run_dir, 60.0)
     records = HostRecords(run_dir)
@@ -110,7 +110,7 @@ def test_a_worker_that_is_stopped_for_long_is_ended_unless_the_scenario_paused_i
         else:
             with pytest.raises(TrainingError, match="was stopped by a signal for 0.3 s, and was ended"):
                 detached.wait(run_dir, 60.0)
-            assert worker.wait(10) == -signal.SIGKILL
+            assert worker.wait(60) == -signal.SIGKILL
 
 
 def test_what_was_never_begun_says_why(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def api():
 
 @pytest.fixture
 def client(api):
-    return Grid5000(uri=api.url, username=api.user, password=api.password, timeout=1)
+    return Grid5000(uri=api.url, username=api.user, password=api.password, timeout=30)
 
 
 def test_a_job_is_reserved_runs_when_it_was_looked_at_and_is_deleted(api, client):

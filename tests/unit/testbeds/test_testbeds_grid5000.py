@@ -51,7 +51,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def api(home):
     with serving(Platform()) as platform:
-        platform.write_account(home, timeout=1)
+        platform.write_account(home, timeout=30)
         yield platform
 
 

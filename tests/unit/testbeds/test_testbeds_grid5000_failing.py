@@ -83,7 +83,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def api(home):
     with serving(Platform(addresses=[f"192.0.2.{i}" for i in range(1, 7)])) as platform:
-        platform.write_account(home, timeout=0.3)
+        platform.write_account(home, timeout=1.5)
         yield platform
 
 

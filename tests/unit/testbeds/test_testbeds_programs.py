@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -24,11 +23,9 @@ HOSTS = tuple(host(f"edge-{number}") for number in range(1, 41))  # more than ar
 
 
 def test_what_interrupts_a_wait_ends_the_programs():
-    begun = time.monotonic()
     with interruptible() as interrupts, pytest.raises(Interrupted), interrupts.raised(True):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        programs.on_all(HOSTS, lambda access: programs.answer(access, ["sleep", "60"], "", 60.0))
-    assert time.monotonic() - begun < 20
+        programs.on_all(HOSTS, lambda access: programs.answer(access, ["sleep", "100000"], "", 100_000.0))
 
 
 def test_all_are_asked_though_one_fails():

@@ -83,7 +83,7 @@ def test_it_is_ended_from_its_id_alone(base: Path) -> None:
     child = subprocess.Popen(["sleep", "600"], env={**os.environ, registry.RUN_VARIABLE: DAMAGED})
     try:
         removed = catalogue.destroy(DAMAGED)
-        assert child.wait(10) == -9
+        assert child.wait(60) == -9
     finally:
         child.kill()
         child.wait()

@@ -64,7 +64,7 @@ def test_what_runs_from_the_directory_is_ended_with_its_children(tmp_path):
     try:
         removed = json.loads(told("end", "0a", str(place), "", "[]").stdout)
         assert {line.split()[1] for line in removed[:-1]} == {str(ours.pid), str(inside.pid), str(child)}
-        assert ours.wait(10) == inside.wait(10) == -9
+        assert ours.wait(60) == inside.wait(60) == -9
         assert theirs.poll() is None
     finally:
         for process in (ours, inside, theirs):
@@ -79,7 +79,7 @@ def test_what_carries_the_directory_in_its_environment_is_ended_too(tmp_path):
     marked = subprocess.Popen(["sleep", "1000"], env={"E2CDL_RUN_DIR": f"{place}/work"})
     try:
         assert told("end", "0a", str(place), "", "[]").returncode == 0
-        assert marked.wait(10) == -9
+        assert marked.wait(60) == -9
     finally:
         marked.kill()
         marked.wait()
@@ -112,7 +112,7 @@ def test_what_ansible_waits_with_may_tidy_up_when_its_program_is_gone(tmp_path):
     waiting = subprocess.Popen([sys.executable, "-c", script, f"{place}/ansible/module", str(unpacked)])
     try:
         assert told("end", "0a", str(place), "", "[]").returncode == 0
-        assert waiting.wait(10) == 0 and not unpacked.exists()
+        assert waiting.wait(60) == 0 and not unpacked.exists()
     finally:
         waiting.kill()
         waiting.wait()

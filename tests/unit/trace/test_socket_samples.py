@@ -98,7 +98,7 @@ def test_a_close_says_goodbye_while_it_is_looked_at() -> None:
         own = OwnSockets()
         own.rescan()
         first.close()
-        second.settimeout(10)
+        second.settimeout(60)
         assert second.recv(1) == b""
 
 
@@ -132,9 +132,9 @@ def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp
     with connected() as large, connected() as small:
         send(small, 100)
         with SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=500.0, flush_every_s=0.001) as sampler:
-            while not {cookie(one) for one in small} <= sampler._small:
+            slight, busy = {cookie(one) for one in small}, {cookie(one) for one in large}
+            while not slight <= sampler._small or busy & sampler._small:  # a look may come while only one end has sent
                 send(large, 100_000)
-            assert not {cookie(one) for one in large} & sampler._small
             send(small, 100)
         of_small = cookie(small[0])
     samples = read_samples(tmp_path)
