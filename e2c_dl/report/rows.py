@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.model import LinkSummary, Report
+from e2c_dl.diagnosis.model import DESIGN, LinkSummary, Report
 from e2c_dl.diagnosis.scripts import place_of
 from e2c_dl.emulation.measuring.fidelity import BottleneckFidelity, LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured
@@ -20,7 +20,7 @@ from e2c_dl.topology import Link, Pair
 class LinkRow:
     """One directed link; ``fidelity`` is None where links.json lacks it, ``used`` where training did not use it.
 
-    ``unshaped``: links.json has links, and not this one: no rule of the scenario names it.
+    ``unshaped``: there is a scenario, and no rule of it names this link.
     """
 
     src: str
@@ -122,8 +122,9 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     of = {(src, dst): (place_of(src, hosts), place_of(dst, hosts)) for src, dst in used}  # ranks share their host's
     order = [*used, *sorted(pair for pair in measured if pair not in of.values())]
     known = {pair: measured.get(of.get(pair, pair)) for pair in order}
+    ruled = bool(measured) or report.reference == DESIGN  # a network without any rule leaves no row
     return tuple(
-        LinkRow(src=p[0], dst=p[1], fidelity=known[p], used=used.get(p), unshaped=bool(measured) and known[p] is None)
+        LinkRow(src=p[0], dst=p[1], fidelity=known[p], used=used.get(p), unshaped=ruled and known[p] is None)
         for p in order
     )
 

@@ -15,6 +15,7 @@ from e2c_dl.diagnosis.model import DESIGN, MATERIAL_SPEEDUP, NAMED, Element, Ele
 from e2c_dl.diagnosis.stretches import When
 
 SAME_PACE = 0.1  # mean and median of iterations that are of one kind are no further apart
+LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
 NOTHING = 0.01  # of the run: less is within what a replay can tell
 _VERBS = {
     Part.COMPUTE: "computes",
@@ -88,7 +89,9 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
     if not report.iterations or not report.hosts:
         headline = "No verdict: the trace holds no complete iteration."
         return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
-    best = _speed_up(report.bottlenecks[0], report.run_s) if report.bottlenecks else ""
+    alone = report.bottlenecks[0] if report.bottlenecks else None
+    holds_up = alone is not None and alone.saved_s >= LEAST_SAVING * report.run_s
+    best = _speed_up(alone, report.run_s) if alone is not None and holds_up else ""
     if report.culprits:
         blamed = "; ".join(accusation(finding, report.run_s, report.reference) for finding in report.culprits)
         points = tuple(finding.evidence for finding in report.culprits)
@@ -100,7 +103,8 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
-    headline = _no_culprit(report, _off(links_off)) + (f" {known} is {best}." if best else "")
+    said = f" {known} is {best}." if best else _none_alone(report)
+    headline = _no_culprit(report, _off(links_off)) + said
     tone = Tone.UNDECIDED if links_off else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
@@ -206,6 +210,19 @@ def _unseen(report: Report) -> str:
              if kind in report.least_visible]  # fmt: skip
     said = [f"a {kind.value} slower by less than {least:.2f} ×" for kind, least in known]
     return f" {' or '.join(said).capitalize()} all the time would not have been seen." if said else ""
+
+
+def _none_alone(report: Report) -> str:
+    """Where all are alike, one that is faster waits for the others; nothing, if nobody asked what would save."""
+    if not report.bottlenecks:
+        return ""
+    least = formatting.percent(LEAST_SAVING)
+    said = f" No host or link by itself, twice as fast, would save {least}."
+    if not report.groups or report.groups[0].saved_s < LEAST_SAVING * report.run_s:
+        return said
+    who = named(report.groups[0].element)
+    saving = f"{formatting.seconds(report.groups[0].saved_s)} of {formatting.seconds(report.run_s)}"
+    return f"{said} {who[:1].upper()}{who[1:]}, all twice as fast, would save {saving}."
 
 
 def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:

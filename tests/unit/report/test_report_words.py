@@ -14,10 +14,11 @@ from rich.console import Console
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.model import EXPECTED, Element, ElementKind, Report, SpeedUp
 from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
+from e2c_dl.report.rows import link_rows
 from e2c_dl.trace.staleness import Staleness
 
 
@@ -57,6 +58,25 @@ def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
         "The bottleneck, slow by design, is link cloud-1 -> cloud-2: twice as fast"
     )
     assert "culprit" not in said.headline.partition(":")[2]
+
+
+def test_what_saves_nothing_is_no_bottleneck(healthy: Report) -> None:
+    alike = tuple(replace(each, saved_s=0.0) for each in healthy.bottlenecks)
+    links = Element(kind=ElementKind.GROUP, src="links between edge and cloud")
+    group = SpeedUp(element=links, speedup=4 / 3, saved_s=healthy.run_s / 4)
+    said = words.verdict(replace(healthy, bottlenecks=alike, groups=(group,))).headline
+    assert "No host or link by itself, twice as fast, would save 0.1 %." in said and "bottleneck" not in said
+    quarter, whole = formatting.seconds(healthy.run_s / 4), formatting.seconds(healthy.run_s)
+    assert said.endswith(f"Links between edge and cloud, all twice as fast, would save {quarter} of {whole}.")
+    assert words.verdict(replace(healthy, bottlenecks=alike, groups=())).headline.endswith("would save 0.1 %.")
+    assert "bottleneck" not in words.verdict(replace(healthy, bottlenecks=(), groups=())).headline
+
+
+def test_links_of_a_network_without_rules_are_unlimited(healthy: Report) -> None:
+    rows = link_rows((), healthy)
+    assert rows and {row.designed_rate for row in rows} == {formatting.UNLIMITED}
+    undesigned = link_rows((), replace(healthy, reference=EXPECTED))
+    assert {row.designed_rate for row in undesigned} == {formatting.DASH}
 
 
 def test_limitations_weaken_the_verdict(healthy: Report) -> None:
