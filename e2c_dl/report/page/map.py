@@ -30,6 +30,8 @@ AS_DESIGNED = 0.95  # measured over designed rate from which a link counts as it
 BEND, MOST_BEND_PX = 0.07, 20.0  # of a link's length on screen: there and back do not cover each other
 COLUMN_PX, ROW_PX = 340, 170  # of one unit, on a page of usual width
 TALLEST_PX, FEWEST_COLUMNS = 1500, 3  # beyond, one would have to scroll through it
+CROWDED_PX, TWO_LINES_PX, ONE_LINE_PX = 75.0, 32.0, 14.0
+"""From host to host of a column: nearer than that names stand beside nodes, then alone, then only where one points."""
 LABELLED_LINKS = 30  # more labels cover each other
 LABELLED_PX = 200  # of the figure's width per column: less, and labels cover names and each other
 POINTS = 25  # of a curve: smooth at page width
@@ -89,10 +91,11 @@ def topology(
         named.add(kind)  # each kind once in the legend
     if len(used) <= LABELLED_LINKS:  # of more, labels would cover each other
         figure.add_trace(_labels(used, placed, least_px=LABELLED_PX * columns))
-    figure.add_trace(_nodes(hosts, placed, slow_hosts))  # last: above the links
-    _add_layers(figure, hosts, placed)
     tallest = max((y for _, y in placed.values()), default=0.0) + 0.5
-    figure.update_layout(height=min(TALLEST_PX, round(110 + ROW_PX * tallest)), hovermode="closest", dragmode=False)
+    height_px = min(TALLEST_PX, round(110 + ROW_PX * tallest))
+    figure.add_trace(_nodes(hosts, placed, slow_hosts, row_px=(height_px - 110) / tallest))  # last: above the links
+    _add_layers(figure, hosts, placed)
+    figure.update_layout(height=height_px, hovermode="closest", dragmode=False)
     middle, half = (len({host.layer for host in hosts}) - 1) / 2, columns / 2
     figure.update_xaxes(visible=False, fixedrange=True, range=[middle - half, middle + half])
     figure.update_yaxes(visible=False, fixedrange=True, range=[-0.1, tallest + 0.3])
@@ -155,20 +158,23 @@ def _of_design(row: LinkRow) -> str:
     return known if row.designed_rate_bps is None else f"{known}<br>of {formatting.rate(row.designed_rate_bps)}"
 
 
-def _nodes(hosts: Sequence[HostSummary], placed: Mapping[str, Point], culprits: Collection[str]) -> Any:
+def _nodes(hosts: Sequence[HostSummary], placed: Mapping[str, Point], culprits: Collection[str], row_px: float) -> Any:
+    """``row_px``: from host to host of the column that has most of them."""
+    crowded = row_px < CROWDED_PX
+    outside = ["top center" if placed[h.host][1] > _middle(placed) else "bottom center" for h in hosts]
     slow = [host.host in culprits for host in hosts]
-    middle = max((y for _, y in placed.values()), default=0.0) / 2 + 0.25  # names stand outside: links run inside
     return go.Scatter(
         x=[placed[host.host][0] for host in hosts],
         y=[placed[host.host][1] for host in hosts],
         mode="markers+text",
         marker={
-            "size": 26,
+            "size": min(26.0, max(4.0, 0.5 * row_px)),
             "color": [colours.CULPRIT if s else colours.STATES[next(iter(colours.STATES))] for s in slow],
             "line": {"width": [7 if s else 0 for s in slow], "color": "rgba(220,59,48,0.3)"},
         },
-        text=[f"<b>{literal(host.host)}</b><br>{formatting.seconds(host.compute_per_iteration_s)}" for host in hosts],
-        textposition=["top center" if placed[h.host][1] > middle else "bottom center" for h in hosts],
+        text=[_name(host, row_px) for host in hosts],
+        textfont={"size": 10.5} if crowded else None,
+        textposition=["middle right"] * len(hosts) if crowded else outside,
         hovertext=[
             f"<b>{literal(host.host)}</b>, rank {host.rank}<br>computes "
             f"{formatting.seconds(host.compute_per_iteration_s)} per iteration (median)"
@@ -177,6 +183,15 @@ def _nodes(hosts: Sequence[HostSummary], placed: Mapping[str, Point], culprits: 
         hoverinfo="text",
         showlegend=False,
     )
+
+
+def _middle(placed: Mapping[str, Point]) -> float:
+    return max((y for _, y in placed.values()), default=0.0) / 2 + 0.25  # names stand outside: links run inside
+
+
+def _name(host: HostSummary, row_px: float) -> str:
+    name = f"<b>{literal(host.host)}</b>" if row_px >= ONE_LINE_PX else ""
+    return f"{name}<br>{formatting.seconds(host.compute_per_iteration_s)}" if row_px >= TWO_LINES_PX else name
 
 
 def _add_layers(figure: Any, hosts: Sequence[HostSummary], placed: Mapping[str, Point]) -> None:

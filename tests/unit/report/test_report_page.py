@@ -25,6 +25,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.report import images, rows
 from e2c_dl.report.page import figures, html, style
 from e2c_dl.report.page.html import Source, build, write_report
+from e2c_dl.report.page.map import topology
 from e2c_dl.report.page.packed import unpacked
 
 MOST_BYTES = 5_000_000  # a page is sent by mail
@@ -281,3 +282,17 @@ def test_where_nothing_was_learned_no_curve_is_drawn() -> None:
 
 def replace_progress(row: Progress) -> Progress:
     return msgspec.structs.replace(row, loss=None, accuracy=None)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "place", "lines"),
+    [(4, "bottom center", 2), (40, "middle right", 2), (90, "middle right", 1), (200, "middle right", 0)],
+)
+def test_names_of_many_hosts_stand_beside_them(hosts: int, place: str, lines: int) -> None:
+    one = sample.report(sample.activity()).hosts[0]
+    figure = topology([replace(one, host=f"edge-{n}", rank=n) for n in range(hosts)], [])
+    nodes = figure.data[-1]
+    text = nodes.text[-1]
+    assert nodes.textposition[-1] == place and (text.count("<br>") + bool(text)) == lines
+    row_px = (figure.layout.height - 110) / hosts
+    assert nodes.marker.size <= row_px and 12 * lines <= row_px  # nothing of one host reaches the next
