@@ -83,6 +83,7 @@ def _started(data: Path, place: Path) -> Iterator[None]:
         while not _answers():
             assert daemon.poll() is None and time.monotonic() < deadline_s, (place / "log").read_text()[-2000:]
             time.sleep(0.1)  # polling another program
+        _without_remains()
         yield
     finally:
         daemon.terminate()
@@ -90,6 +91,14 @@ def _started(data: Path, place: Path) -> Iterator[None]:
         for line in Path("/proc/self/mounts").read_text().splitlines():
             if line.split()[1].startswith(f"{place}/"):
                 subprocess.run(["umount", line.split()[1]], check=True)
+
+
+def _without_remains() -> None:
+    """Take away what tests that were killed have left in the daemon's data: it makes their bridges anew."""
+    containers = docker("ps", "--all", "--quiet").split()
+    if containers:
+        docker("rm", "--force", *containers)
+    docker("network", "prune", "--force")
 
 
 def _answers() -> bool:
