@@ -1,5 +1,6 @@
 """Hosts whose processes are all stopped, as by a frozen machine: told, waited for, and in the end given up."""
 
+import signal
 import time
 
 import pytest
@@ -65,5 +66,5 @@ def test_ctrl_c_again_ends_each_wait_for_a_silent_host(training):
     run.until("collect  ")
     time.sleep(1.5)
     run.interrupt()
-    assert run.ended() == 130
+    assert run.ended() in (130, -signal.SIGINT)  # by the last one itself, if it comes when all is done
     nothing_left(run.run_id)
