@@ -66,10 +66,11 @@ def _hosts(source: Source, service: dict[str, Pair]) -> int:
     def number(key: str, default: int) -> int:
         if key not in service:
             return default
-        text = str(service[key][1].value)
-        if not text.isdecimal():
-            raise source.wrong(service[key][1], f"{key}: {text[:40]!r} is no whole number", "write one")
-        return int(text)
+        node = service[key][1]
+        if not (isinstance(node, yaml.ScalarNode) and node.value.isdecimal()):
+            what = repr(node.value[:40]) if isinstance(node, yaml.ScalarNode) else "what stands there"
+            raise source.wrong(node, f"{key}: {what} is no whole number", "write one")
+        return int(node.value)
 
     servers = service.get("servers")
     several = len(servers[1].value) if servers is not None and isinstance(servers[1], yaml.SequenceNode) else 1

@@ -9,12 +9,12 @@
                                         delay: "2ms"
                                         rate: "10gbit"
 
-Of a single host there is no link: the rule vanishes. Rules of today's kind stay behind it, so that they hold.
+Of a single host there is no link: the rule vanishes. Rules of today's kind stay behind it, so that they hold; a number
+without a unit, which E2Clab refuses in them, is read as in the defaults.
 """
 
 from __future__ import annotations
 
-import math
 import re
 
 import yaml
@@ -26,6 +26,7 @@ from e2c_dl.migration.text import Pair, Source, entries, line
 EVERY = '"*.*"'
 _DEFAULTS = {"default_loss": "loss", "default_delay": "delay", "default_rate": "rate"}
 _LAYER = re.compile(r"[\w-]+")
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _MISSING = {"default_delay": ("delay", '"0ms"'), "default_rate": ("rate", '"100gbit"')}
 """What E2Clab asks for in a rule -> a value that shapes nothing."""
 
@@ -45,6 +46,8 @@ def migrate_network(source: Source, hosts: int, asked: Asked) -> list[Said]:
                 raise source.wrong(entry, "defaults stand behind rules, which they would overrule", "put them first")
             old.append(entry)
             said += _rule(source, mapping, keys, asked) if hosts > 1 else [_vanishes(source, entry)]
+        else:
+            said += _bare_numbers(source, keys, asked)
         for end in ("src", "dst"):
             if end in keys:
                 said += _end(source, keys[end][1], end, asked)
@@ -123,13 +126,25 @@ def _rule(source: Source, entry: yaml.MappingNode, keys: dict[str, Pair], asked:
     return said
 
 
+def _bare_numbers(source: Source, keys: dict[str, Pair], asked: Asked) -> list[Said]:
+    """In a rule of today's kind: a rate has no unit that could be guessed, and is left to `check`."""
+    said = []
+    for name in ("loss", "delay"):
+        if name in keys:
+            key, value = keys[name]
+            if isinstance(value, yaml.ScalarNode) and _number(value.value) is not None:
+                said.append(_value(source, key, value, name, asked))
+    return said
+
+
 def _value(source: Source, key: yaml.ScalarNode, value: yaml.Node, new: str, asked: Asked) -> Said:
     if not isinstance(value, yaml.ScalarNode):
         raise source.wrong(value, f"{key.value} is no text or number", "write one")
     text, kind, why = str(value.value).strip(), Kind.CHANGED, "a rule names it so"
-    source.replace(key, new)
+    if key.value != new:
+        source.replace(key, new)
     if new == "loss" and not text.endswith("%"):
-        text, kind, why = _loss(source, value, text, asked)
+        text, kind, why = _loss(source, key.value, value, text, asked)
         source.replace(value, f'"{text}"')
     elif new == "delay" and _number(text) is not None:
         text, kind, why = f"{text}ms", Kind.GUESSED, "a delay has a unit; milliseconds, as a bare number has none"
@@ -141,14 +156,14 @@ def _value(source: Source, key: yaml.ScalarNode, value: yaml.Node, new: str, ask
     )
 
 
-def _loss(source: Source, node: yaml.Node, text: str, asked: Asked) -> tuple[str, Kind, str]:
+def _loss(source: Source, name: str, node: yaml.Node, text: str, asked: Asked) -> tuple[str, Kind, str]:
     number = _number(text)
     if number is None or not 0 <= number <= 100:
-        raise source.wrong(node, f"default_loss: {text[:40]!r} is no loss", "write a number from 0 to 100")
+        raise source.wrong(node, f"{name}: {text[:40]!r} is no loss", "write a number from 0 to 100")
     meant = asked.loss
     if meant is Loss.FRACTION:
         if number > 1:
-            raise source.wrong(node, f"default_loss: {text} is no fraction", "ask for --loss percent")
+            raise source.wrong(node, f"{name}: {text} is no fraction", "ask for --loss percent")
         return f"{number * 100:.10g}%", Kind.CHANGED, "a fraction, as --loss says"
     if meant is Loss.NONE:
         return "0%", Kind.CHANGED, "no loss, as --loss says"
@@ -160,8 +175,5 @@ def _loss(source: Source, node: yaml.Node, text: str, asked: Asked) -> tuple[str
 
 
 def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    """The number that ``text`` is, as a rule may name it: with neither sign nor exponent."""
+    return float(text) if _DECIMAL.fullmatch(text) else None

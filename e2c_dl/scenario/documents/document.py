@@ -102,6 +102,8 @@ def _check_tree(file: str, root: yaml.Node) -> None:
 
     def height(node: yaml.Node, above: tuple[int, ...]) -> int:
         line = node.start_mark.line + 1
+        if len(above) >= MAX_DEPTH:  # before this recursion meets Python's limit, too
+            raise ScenarioError(file, "", _TOO_DEEP, "flatten it", line=line)
         if id(node) in above:
             raise ScenarioError(file, "", "an anchor contains an alias of itself", "write the value out", line=line)
         if id(node) not in heights:

@@ -73,6 +73,21 @@ def test_what_a_bare_loss_means_is_asked_for_or_told(tmp_path: Path, loss: Loss 
     assert all("--loss" in each.why and "10%" in each.why for each in guessed)
 
 
+@pytest.mark.parametrize(("loss", "becomes"), [(None, "0.1%"), (Loss.FRACTION, "10%")])
+def test_a_number_without_unit_in_a_rule_of_today_is_read_as_in_the_defaults(
+    tmp_path: Path, loss: Loss | None, becomes: str
+) -> None:
+    old = Old(servers=2).write(tmp_path / "old")
+    rule = "networks:\n- src: cloud.*\n  dst: cloud.*\n  loss: 0.1  # of before\n  delay: 28\n  rate: 1gbit\n"
+    (old / "network.yaml").write_text(rule)
+    said = migrate(old, tmp_path / "new", Asked(loss=loss))
+    assert problems(tmp_path / "new") == () and refusals(tmp_path / "new") in ((), None)
+    (found,) = yaml.safe_load((tmp_path / "new/network.yaml").read_text())["networks"]
+    assert (found["loss"], found["delay"], found["rate"]) == (becomes, "28ms", "1gbit")
+    guessed = [each.line for each in said if each.kind is Kind.GUESSED]
+    assert guessed == ([4, 5] if loss is None else [5])
+
+
 def test_a_rule_for_a_single_host_vanishes_and_is_told(tmp_path: Path) -> None:
     new, said = migrated(Old(servers=1), tmp_path)
     assert yaml.safe_load((new / "network.yaml").read_text()) == {"networks": None}
@@ -120,6 +135,9 @@ def test_other_files_come_along_and_links_do_not(tmp_path: Path) -> None:
         ("layers_services.yaml", "environment: &e {<<: *e}\nlayers: []\n", ""),
         ("layers_services.yaml", "- a\n- b\n", "is no mapping"),
         ("network.yaml", "networks:\n- default_loss: much\n", "is no loss"),
+        ("network.yaml", "networks:\n- default_loss: 1e-3\n", "is no loss"),
+        ("workflow.yaml", f"- hosts: all\n  vars: {'[' * 400}{']' * 400}\n", "nested more than 40"),
+        ("layers_services.yaml", "layers:\n- services:\n  - {quantity: [1, 2]}\n", "what stands there is no whole"),
         ("network.yaml", "networks:\n- default_loss: 0.1\n  default_jitter: 1\n", "default_jitter beside defaults"),
         (
             "network.yaml",
