@@ -7,7 +7,8 @@
     Redactor(values)(data)      ``data`` with REDACTED in place of every value, also as URL, base64, JSON, HTML, hex
 
 Short values are words that stand elsewhere by chance: of 4 to 7 characters they are replaced where they stand alone,
-shorter ones only where their own key or variable names them. What is compressed or encrypted cannot be seen.
+in base64 where they end what was encoded, shorter ones only where their own key or variable names them. What is
+compressed or encrypted cannot be seen.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LONG = 8  # characters: such a value is replaced wherever it stands
 SHORT = 4  # and one shorter than this nowhere but at its own name
 
 _NAME = (
-    r"(?:[\w-]*?(?:passw(?:or)?d|passwd|passphrase|secret|credentials?|tokens?|api[_-]?key|apikey|access[_-]?key|"
+    r"(?:[\w-]*?(?:passw(?:or)?d|passwd|pswd|passphrase|mot[_-]?de[_-]?passe|secret(?:[_-]?key)?|credentials?|tokens?|api[_-]?key|apikey|access[_-]?key|"
     r"private[_-]?key|(?:account|storage|client|master|session|signing|encryption|license|jwt|hmac|wandb|hf|ssh)[_-]?key|"
     r"g5k_pass|(?<![a-z])(?:pwd|pass|auth))(?:[_-](?:value|string|default|\d+))?)"
 )
@@ -48,11 +49,21 @@ _FORMS = tuple(
         (rf"--(?P<name>{_NAME})(?:\s+|=){_QUOTED}", re.IGNORECASE),
         (rf"\b(?:docker|podman|helm|oras)\b[^\n|;&]*\blogin\b[^\n|;&]*?\s-p\s*{_QUOTED}", 0),
         (rf"\bsshpass\s+-p\s*{_QUOTED}", 0),
+        (rf"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]*?\s-p{_QUOTED}", 0),
+        (r"\becho\s+[\"']?[\w.-]+:(?!\{\{)(?P<value>[^\s\"']+)[\"']?\s*\|[^\n|;&]*\bchpasswd\b", 0),
+        (rf"\b(?:setenv|set\s+-\w+)\s+(?P<name>{_NAME})\s+{_QUOTED}", re.IGNORECASE),  # csh, fish
+        (rf"\bmachine\s+\S+\s+login\s+\S+\s+password\s+{_QUOTED}", 0),  # .netrc
+        (rf"<(?P<name>{_NAME})>(?P<value>[^<\s]+)</", re.IGNORECASE),
         (rf"\b(?:wandb|huggingface-cli|hf)\s+(?:auth\s+)?login\s+(?:--\S+\s+)*(?!-){_QUOTED}", 0),
         (rf"(?:echo|printf)\s+(?:-n\s+|%s\s+)?{_QUOTED}\s*\|[^\n]*--password-stdin", 0),
         (r"(?:\s-u|--user)[\s=]*[\"']?[\w.@+-]+:(?!\{\{)(?P<value>[^\s\"']+)", 0),
         (r"\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:(?!\{\{)(?P<value>[^\s/@\"']+)@", re.IGNORECASE),
+        (rf"--password-stdin\s*<<<\s*{_QUOTED}", 0),
+        (r"\bhttps?://(?!\{\{)(?P<value>[^\s/:@\"'?#]{16,})@", re.IGNORECASE),  # a token in place of a user
+        (r"[?&](?:sig|signature|X-(?:Amz|Goog)-Signature)=(?!\{\{)(?P<value>[^\s&\"'#]+)", re.IGNORECASE),
+        (r"\bhooks\.slack\.com/services/(?P<value>[\w/-]{8,})", 0),
         (r"\b(?:Bearer|Basic|Token)\s+(?P<value>[\w.~+/=-]{8,})", 0),
+        (r"\bauthorization:\s*(?:\w+\s+)?(?!\{\{)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE),
         (r"(?P<value>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----)", re.DOTALL),
         (
             r"(?<![\w-])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt)-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|"
@@ -111,6 +122,7 @@ class Redactor:
         forms = {form for value in self.values for form in _written(value)}
         patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]  # a value may begin another
         patterns += [_wrapped(form) for value in self.values for form in _in_base64(value)]
+        patterns += [_ending(form) for value in self.values for form in _short_in_base64(value)]
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
 
     def __bool__(self) -> bool:
@@ -152,6 +164,11 @@ def _pattern(form: bytes) -> bytes:
 def _wrapped(form: bytes) -> bytes:
     """``form`` in lines of any length, as base64 is written; in JSON, too."""
     return rb"(?:\\r|\\n|[\r\n])*".join(re.escape(bytes([each])) for each in form)
+
+
+def _ending(form: bytes) -> bytes:
+    """``form`` at the end of what is in base64."""
+    return re.escape(form) + rb"(?![\w+/-])"
 
 
 def _written(value: str) -> Iterator[bytes]:
@@ -196,3 +213,12 @@ def _in_base64(value: str) -> Iterator[bytes]:
         if end - begin >= LONG:
             whole = shifted[begin + (1 if ahead else 0) : end] if ahead else shifted[:end]
             yield from {whole, whole.translate(bytes.maketrans(b"+/", b"-_"))}
+
+
+def _short_in_base64(value: str) -> Iterator[bytes]:
+    """The end of base64 of what ends with the short ``value``, or with it and a line's end, as `echo` adds one."""
+    raw = value.strip().encode(errors="surrogateescape")
+    for ahead in range(3) if len(raw) < LONG else ():
+        for whole in (raw, raw + b"\n"):
+            end = base64.b64encode(b"\0" * ahead + whole)[(0, 2, 3)[ahead] :].rstrip(b"=")
+            yield from {end, end.translate(bytes.maketrans(b"+/", b"-_"))}

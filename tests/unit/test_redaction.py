@@ -76,6 +76,16 @@ def test_short_values_are_replaced_where_they_stand_alone() -> None:
     assert redactor.text("main.py domain main ab cab; main") == f"main.py domain {REDACTED} ab cab; {REDACTED}"
 
 
+@pytest.mark.parametrize("value", ["hunt2", "4711", "a+b/c=d"])
+def test_a_short_value_at_the_end_of_what_is_in_base64(value: str) -> None:
+    redactor = Redactor([value])
+    for before in ("", "m:", "me:", "you:", "somebody-else:"):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            for whole in (encode(f"{before}{value}{end}".encode()).decode() for end in ("", "\n")):
+                assert REDACTED in redactor.text(json.dumps({"auth": whole}))
+                assert redactor.text(f"{whole[:-4].rstrip('=')}AAAAAAAA") == f"{whole[:-4].rstrip('=')}AAAAAAAA"
+
+
 def test_lines_of_a_key_are_found_one_by_one() -> None:
     key = f"-----BEGIN PRIVATE KEY-----\n{KINDS['pem']}\n-----END PRIVATE KEY-----"
     assert KINDS["pem"] not in Redactor([key]).text(f"  {KINDS['pem']}\r\n")
@@ -118,7 +128,23 @@ def test_a_value_is_hidden_whole_where_its_beginning_looks_like_one() -> None:
         ("C_TOKEN=it\\'s\\ planted", "C_TOKEN=REDACTED"),
         ('export D_TOKEN="$OTHER"', 'export D_TOKEN="$OTHER"'),
         ("E_TOKEN=''", "E_TOKEN=''"),
+        ("mysql -u me -pplanted db", "mysql -u me -pREDACTED db"),
+        ("mysql -u me -p db", "mysql -u me -p db"),
+        ("echo 'me:planted' | sudo chpasswd", "echo 'me:REDACTED' | sudo chpasswd"),
+        ("setenv A_TOKEN planted", "setenv A_TOKEN REDACTED"),
+        ("set -x A_TOKEN planted", "set -x A_TOKEN REDACTED"),
+        ("machine host login me password planted", "machine host login me password REDACTED"),
+        ("<password>planted</password>", "<password>REDACTED</password>"),
+        ("docker login --password-stdin <<< planted", "docker login --password-stdin <<< REDACTED"),
+        ("git clone https://planted-0123456789@host/x", "git clone https://REDACTED@host/x"),
+        ("git clone https://somebody@host/x", "git clone https://somebody@host/x"),
+        ("https://host/blob?sv=1&sig=pl%2Fanted", "https://host/blob?sv=1&sig=REDACTED"),
+        ("https://hooks.slack.com/services/T0/B0/planted", "https://hooks.slack.com/services/REDACTED"),
+        ("curl -H 'Authorization: token planted-01'", "curl -H 'Authorization: token REDACTED'"),
+        ("curl -H 'Authorization: token {{ planted }}'", "curl -H 'Authorization: token {{ planted }}'"),
+        ("SECRET_KEY=planted", "SECRET_KEY=REDACTED"),
+        ("mot_de_passe: planted", "mot_de_passe: REDACTED"),
     ],
 )
-def test_a_word_of_a_shell_is_one_value(line: str, stays: str) -> None:
+def test_what_looks_like_a_secret_is_one_value(line: str, stays: str) -> None:
     assert without_found(line) == stays

@@ -146,7 +146,11 @@ def _of_keys(text: str) -> Iterator[Planted]:
             continue
         seen.add((id(node), name))
         if isinstance(node, yaml.MappingNode):
+            called = _called(node)
             for key, value in node.value:
+                if called and key.value == "value":
+                    waiting.append((value, called))
+                    continue
                 own = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
                 waiting.append((value, own if looks_secret(own) else name))
         elif isinstance(node, yaml.SequenceNode):
@@ -157,6 +161,12 @@ def _of_keys(text: str) -> Iterator[Planted]:
             if node.style in ("|", ">"):
                 end = begin + len(text[begin:end].rstrip("\n"))
             yield Planted(span=(begin, end), value=str(node.value), name=name)
+
+
+def _called(mapping: yaml.MappingNode) -> str:
+    """A secret's name where ``mapping`` is a variable of its own: ``{name: A_TOKEN, value: ...}``; else nothing."""
+    names = (str(value.value) for key, value in mapping.value if key.value == "name")
+    return next(filter(looks_secret, names), "")
 
 
 def _in_environments(text: str) -> Iterator[tuple[int, str]]:

@@ -56,6 +56,11 @@ def test_a_short_value_is_hidden_at_its_key_alone() -> None:
     assert hidden(text, Redactor()) == f"password: {REDACTED}\ncab: ab\n"
 
 
+def test_a_variable_of_its_own_is_known_by_its_name() -> None:
+    text = "env:\n- {name: DB_PASSWORD, value: planted-value}\n- {name: DB_HOST, value: host}\n"
+    assert [(each.name, each.value) for each in planted(text)] == [("DB_PASSWORD", "planted-value")]
+
+
 def test_anchors_and_blocks_stay_readable() -> None:
     text = "a: {password: &p secret-value}\nb: {password: *p}\nc:\n  token: |\n    one-long-token\n  d: 1\n"
     left = yaml.safe_load(hidden(text, Redactor()))
