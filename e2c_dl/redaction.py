@@ -121,7 +121,8 @@ class Redactor:
         self.values = tuple(sorted({value for value in values if len(value.strip()) >= SHORT}))
         forms = {form for value in self.values for form in _written(value)}
         patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]  # a value may begin another
-        patterns += [_wrapped(form) for value in self.values for form in _in_base64(value)]
+        whole = {part for value in self.values for part in (value, *_lines(value))}
+        patterns += [_wrapped(form) for value in whole for form in (*_in_base64(value), *_in_hex(value))]
         patterns += [_ending(form) for value in self.values for form in _short_in_base64(value)]
         self._pattern = re.compile(b"|".join(patterns)) if patterns else None
 
@@ -162,7 +163,7 @@ def _pattern(form: bytes) -> bytes:
 
 
 def _wrapped(form: bytes) -> bytes:
-    """``form`` in lines of any length, as base64 is written; in JSON, too."""
+    """``form`` in lines of any length, as base64 and hex are written; in JSON, too."""
     return rb"(?:\\r|\\n|[\r\n])*".join(re.escape(bytes([each])) for each in form)
 
 
@@ -185,11 +186,13 @@ def _written(value: str) -> Iterator[bytes]:
     plain |= quoted | {json.dumps(form, ensure_ascii=False)[1:-1] for form in plain}
     plain |= {re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in plain if "%" in form}
     yield from (form.encode(errors="surrogateescape") for form in plain)
-    lines = text.splitlines()
-    if len(lines) > 1:  # a key may be indented, or its line ends changed
-        yield from (line.strip().encode() for line in lines if len(line) >= LONG and not line.startswith("-----"))
-    if len(raw) >= LONG:
-        yield from (raw.hex().encode(), raw.hex().upper().encode())
+    yield from (line.encode(errors="surrogateescape") for line in _lines(text))
+
+
+def _lines(value: str) -> list[str]:
+    """The lines of a value that has several: a key may be indented, or its line ends changed."""
+    lines = [line.strip() for line in value.strip().splitlines()]
+    return [line for line in lines if len(line) >= LONG and not line.startswith("-----")] if len(lines) > 1 else []
 
 
 def _of_shells(text: str) -> set[str]:
@@ -202,6 +205,12 @@ def _of_yaml(text: str) -> set[str]:
     """In quotes of either kind; longer than a line it is folded at blanks, which is not looked for."""
     both = (yaml.safe_dump(text, default_style='"', allow_unicode=plain, width=math.inf) for plain in (False, True))
     return {text.replace("'", "''"), *(form.strip()[1:-1] for form in both)}
+
+
+def _in_hex(value: str) -> Iterator[bytes]:
+    """As `xxd -p` writes it; none if it is short."""
+    raw = value.strip().encode(errors="surrogateescape")
+    yield from (raw.hex().encode(), raw.hex().upper().encode()) if len(raw) >= LONG else ()
 
 
 def _in_base64(value: str) -> Iterator[bytes]:

@@ -31,7 +31,9 @@ _ANSIBLE = (
 )  # fmt: skip
 _PLAY = ("hosts", *STEPS, "depends_on", *_ANSIBLE)
 _WORKER_BEFORE = "e2c_dl.host"  # in workflows that were written by 0.1's first scenarios
-_OF_SCENARIO = re.compile(r"\{\{\s*scenario_dir\s*\}\}/([\w./-]+)")
+_OF_SCENARIO = re.compile(r"\{\{\s*scenario_dir\s*\}\}/((?:[\w./@+-]|\{\{[^{}\n]*\}\})+)")
+_VARIABLE = re.compile(r"\{\{[^{}\n]*\}\}")
+_NAMES = re.compile(r"loop|with_\w+|vars")
 _OF_DEPENDS_ON = {
     "grouping": one_of(("round_robin", "asarray", "aggregate", "address_match")).read,
     "prefix": Field.text,
@@ -102,9 +104,19 @@ def check_worker_is_there(document: Document, found: Findings) -> None:
 
 
 def sent_places(document: Document) -> tuple[str, ...]:
-    """What the workflow's tasks name below ``{{ scenario_dir }}``, as far as it is spelled out: ``vars/vars.yaml``."""
-    found = (match[1] for text in _texts(document.value) for match in _OF_SCENARIO.finditer(text))
-    return tuple(sorted({place.strip("/") for place in found} - {""}))
+    """What the workflow's tasks name below ``{{ scenario_dir }}``, as far as it is spelled out: ``vars/vars.yaml``.
+
+    A variable that is a part of a name is ``*``, for :meth:`Path.glob`; one that is a whole name, such as
+    ``{{ item }}``, is each of the texts in loops and ``vars``.
+    """
+    names = [text.strip("/") for value in _below(document.value, _NAMES) for text in _texts(value)]
+    places = set()
+    for text in _texts(document.value):
+        for match in _OF_SCENARIO.finditer(text):
+            place = _VARIABLE.sub("*", match[1]).strip("/")
+            whole = "*" in place.split("/")
+            places |= {place.replace("*", name) for name in names if name.strip(".")} if whole else {place}
+    return tuple(sorted(places - {""}))
 
 
 def uses_variable(document: Document, name: str, step: str | None = None) -> bool:
@@ -115,6 +127,15 @@ def uses_variable(document: Document, name: str, step: str | None = None) -> boo
     if step is not None:
         value = [play.get(step) for play in value if isinstance(play, dict)] if isinstance(value, list) else []
     return any(template.search(text) for text in _texts(value))
+
+
+def _below(value: object, key: re.Pattern[str]) -> Iterator[object]:
+    """What stands at keys of this form, at any depth."""
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _below(inner, key)
+    if isinstance(value, dict):
+        yield from (inner for name, inner in value.items() if key.fullmatch(str(name)))
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -91,6 +91,15 @@ def test_lines_of_a_key_are_found_one_by_one() -> None:
     assert KINDS["pem"] not in Redactor([key]).text(f"  {KINDS['pem']}\r\n")
 
 
+def test_hex_is_found_in_lines_of_any_length() -> None:
+    key = f"{KINDS['pem']}\n{KINDS['aws_secret_access_key']}"
+    for value in key.splitlines():
+        written = f"0a{value.encode().hex()}0a"
+        for width in (7, 30, 60):
+            folded = "\n".join(written[at : at + width] for at in range(0, len(written), width))
+            assert Redactor([key]).text(folded).replace("\n", "") == f"0a{REDACTED}0a"
+
+
 def test_what_is_no_text_is_told() -> None:
     assert Redactor(["planted-planted"]).holds(b"\0\1planted-planted\0")
 

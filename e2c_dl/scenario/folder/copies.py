@@ -205,11 +205,11 @@ def _sent(src: Path) -> tuple[Path, ...]:
         return ()
     found: list[Path] = []
     for place in sent_places(read(src / WORKFLOW)):
-        path = src / place
-        if ".." in Path(place).parts or not os.path.lexists(path):  # what is not there, its task misses by name
+        if ".." in Path(place).parts:
             continue
-        inside = sorted(path.rglob("*")) if path.is_dir() and not path.is_symlink() else [path]
-        found += [file for file in inside if file.is_file()]
+        for path in sorted(src.glob(place)):  # what is not there, its task misses by name
+            inside = sorted(path.rglob("*")) if path.is_dir() and not path.is_symlink() else [path]
+            found += [file for file in inside if file.is_file()]
     for file in found:
         check_own(file)
     size = sum(file.stat().st_size for file in found)

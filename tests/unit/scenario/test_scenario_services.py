@@ -191,6 +191,26 @@ def test_what_the_workflow_sends_goes_into_the_copy(
         copies.overridden(path, tmp_path_factory.mktemp("other"))
 
 
+def test_what_the_workflow_sends_by_a_variable_goes_into_the_copy(
+    write: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    text = (
+        "- hosts: '*.horovod.*'\n  vars: {script: run.sh}\n  prepare:\n"
+        "  - {copy: {src: '{{ scenario_dir }}/{{ item.from }}', dest: /root}, loop: [{from: .env}, {from: vars}]}\n"
+        "  - copy: {src: '{{ scenario_dir }}/{{ script }}', dest: /root}\n"
+        "  - copy: {src: '{{ scenario_dir }}/conf/{{ app_conf }}.cfg', dest: /root}\n"
+    )
+    path = write(layers("name: Horovod"), workflow=text)
+    named = {".env", "vars/a.txt", "run.sh", "conf/base.cfg", "conf/nil.cfg"}
+    for name in {*named, "other.sh", "conf/base.txt"}:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("x")
+    made = tmp_path_factory.mktemp("copy")
+    copies.overridden(path, made)
+    found = {str(each.relative_to(made)) for each in made.rglob("*") if each.is_file()}
+    assert found == {"layers_services.yaml", "network.yaml", "workflow.yaml", *named}
+
+
 def test_what_cannot_work_offline_is_named(write: Callable[..., Path]) -> None:
     """A sweep of Weights & Biases, begun by a task or by the scenario's own script; sending that begins none."""
     workflow = """
