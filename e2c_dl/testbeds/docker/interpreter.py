@@ -38,6 +38,12 @@ ip link set dev lo txqueuelen 999 || exit {NO_NET_ADMIN}
 _IMPORTS = "import e2c_dl.drivers.live, ctypes, hashlib, numpy, sqlite3, ssl, zlib"
 
 
+_OF_ITS_OWN = (
+    "such as one that has a /tmp of its own or runs on another machine; keep checkout and interpreter where both "
+    "see them, such as below /srv or /home"
+)
+
+
 def bound() -> tuple[str, ...]:
     """Directories to bind, at the same place, in an order in which none hides one before it."""
     executable = Path(sys.executable)
@@ -89,6 +95,13 @@ def _remedied(said: str) -> str:
         return (
             f"its C library is older than {sys.executable} needs; build one of this machine's own version: "
             "`sudo e2c-dl image build --from-debootstrap`"
+        )
+    if "bind source path does not exist" in said:
+        return f"the docker daemon does not see {said.rpartition(': ')[2]}, {_OF_ITS_OWN}"
+    if f"{sys.executable}: not found" in said:
+        return (
+            f"in its containers there is no {sys.executable}: the daemon does not see this one, {_OF_ITS_OWN}; or the "
+            "image has another C library: `sudo e2c-dl image build --from-debootstrap`"
         )
     return (
         f"{said}; `e2c-dl image build` makes one that has sshd, iproute2 and what {shlex.quote(sys.executable)} needs"

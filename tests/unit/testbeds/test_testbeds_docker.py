@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,19 @@ def test_what_is_bound() -> None:
 def test_what_docker_says_becomes_one_line_with_a_remedy(said: str, wanted: str) -> None:
     line = engine.explained(["run", ODD], said)
     assert wanted in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'invalid mount config for type "bind": bind source path does not exist: /tmp/clone',
+        f"sh: 9: {sys.executable}: not found",
+    ],
+)
+def test_a_daemon_that_sees_other_files_is_told_with_where_to_keep_them(said: str) -> None:
+    line = interpreter._remedied(f"`docker run --rm` failed: {said}")
+    assert "/tmp of its own" in line and "below /srv or /home" in line and "image build` makes" not in line
+    assert ("/tmp/clone" if "clone" in said else sys.executable) in line
 
 
 def test_an_older_c_library_is_told_as_such() -> None:
