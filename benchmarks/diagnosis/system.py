@@ -16,6 +16,7 @@ from functools import partial
 from benchmarks.diagnosis.injections import Injection, When
 from e2c_dl import strategies
 from e2c_dl.archive.records import ComputeFacts, HostFacts
+from e2c_dl.diagnosis.diagnose import decides
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.dynamics.faults import BegunFaults
@@ -63,9 +64,8 @@ class System:
         return tuple((hosts[src].name, hosts[dst].name) for src, dst in pairs)
 
     def retraining(self) -> Retraining | None:
-        """What simulates a run of it again where ranks go at their own pace, as the report of an archive has it."""
-        training = self.scenario.training
-        if not strategies.load(training.strategy)(**training.strategy_settings).asynchronous:
+        """What simulates a run of it again where its strategy decides, as the report of an archive has it."""
+        if not decides(self.scenario):
             return None
         compute = ComputeFacts(
             bucket_sizes=tuple(end - begin for begin, end in next(iter(self.profiles.values())).buckets)

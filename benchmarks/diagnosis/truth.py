@@ -129,7 +129,8 @@ class _Times:
 
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
         """Whether the run takes other times by other seeds, its ranks going at their own pace."""
-        if self.system.retraining() is None:
+        retraining = self.system.retraining()
+        if retraining is None or retraining.in_step:
             return False
         first_s = self.took_s(in_force, FIRST)
         return bool(np.ptp(first_s) > STEADY * first_s.mean())

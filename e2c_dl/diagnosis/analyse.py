@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from e2c_dl import formatting
+from e2c_dl.diagnosis.choices import choices
 from e2c_dl.diagnosis.departures import Judgement, findings
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
@@ -43,7 +44,8 @@ def analyse(
 ) -> Report:
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
 
-    ``retraining``: of a run whose ranks go at their own pace; its what-ifs are then simulated, if its trace is whole.
+    ``retraining``: of a run whose strategy decides who sends what to whom; if its trace is whole, its what-ifs are then
+    simulated: all of them where ranks go at their own pace, else those of :mod:`e2c_dl.diagnosis.choices`.
     ``observed``: what ``trace`` shows, if that is known already.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
@@ -52,9 +54,11 @@ def analyse(
     iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
-    world = None if retraining is None or retraining.problem(trace) else observed.world(retraining)
+    again = None if retraining is None or retraining.problem(trace) else retraining
+    world = None if again is None or again.in_step else observed.world(again)
     laps = None if world is None else averaged(world)
     predictor: Predictor = laps or world or replay
+    choosing = choices(observed, again) if again is not None and again.in_step else None
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
         (*hosts.departures, *links.departures), {**hosts.judged, **links.judged},
@@ -64,7 +68,8 @@ def analyse(
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
-    found = findings([each for each in departures if each.excess_s >= least_s], predictor)
+    worth = [each for each in departures if each.excess_s >= least_s]
+    found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     elements, groups = ((), ()) if missing else speed_ups(predictor, carried, design)
@@ -75,6 +80,7 @@ def analyse(
         *hosts.limitations,
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else _about_world(world)),
+        *(choosing.limitations if choosing is not None else ()),
         *_about_chance(None if laps is None else laps.chance),
         *_about_clocks(trace, carried),
         *about_scripts(observed),

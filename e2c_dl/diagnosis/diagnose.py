@@ -103,7 +103,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
 
 
 def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining | None:
-    """What simulates ``archive``'s run again, if its ranks went at their own pace; None of any other.
+    """What simulates ``archive``'s run again, if its strategy decided who sends what to whom; None of any other.
 
     Raises: ArchiveError, InputError.
     """
@@ -111,13 +111,16 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining
         return None
     facts = archive.host_facts
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
-    return Retraining.of(scenario, facts) if known and asynchronous(scenario) else None
+    return Retraining.of(scenario, facts) if known and decides(scenario) else None
 
 
-def asynchronous(scenario: Scenario) -> bool:
-    """Whether its ranks go at their own pace."""
+def decides(scenario: Scenario) -> bool:
+    """Whether its strategy decides who sends what to whom by what it meets: who is faster, or the rates of links."""
     trained = scenario.trained
-    return trained is not None and strategies.load(trained.strategy)(**trained.strategy_settings).asynchronous
+    if trained is None:
+        return False
+    strategy = strategies.load(trained.strategy)(**trained.strategy_settings)
+    return strategy.asynchronous or strategy.adapts_to_links
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

@@ -17,7 +17,7 @@ from functools import partial
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
 from e2c_dl.campaign.predicting.measured import MeasuredRun
-from e2c_dl.diagnosis.diagnose import asynchronous
+from e2c_dl.diagnosis.diagnose import decides
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.changes import what_if
@@ -73,7 +73,7 @@ def _of_whole(
     world = run.observed.world(run.retraining)
     other, limitations = _without(run, world, after, without)
     prediction = resimulated(world, other, change, on_lap=partial(_told, tell))
-    if not (asynchronous(run.scenario) or without):
+    if not (decides(run.scenario) or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.scenario.training.ends.unit is Unit.SECONDS:
         counts = f"{other.iterations(change)} iterations of all ranks together instead of {world.iterations()}"

@@ -20,7 +20,8 @@ floor that is known beforehand: :attr:`Judged.resolution`.
 Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.recurrence`).
 
 A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
-shorter by more than what was taken off its services, so it can not matter.
+shorter by more than what was taken off its services, so it can not matter; but to a strategy that chooses by rates, of
+which :mod:`e2c_dl.diagnosis.choices` asks.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ class Retraining:
     bottlenecks: tuple[SharedRate, ...] = ()  # as designed
     own_bps: Mapping[RankPair, float] = field(default_factory=dict)  # of links that pass one, as designed
     seconds_of: SecondsOf = float  # what a gradient of so many samples takes, in any unit
+    in_step: bool = False  # who sends to whom hangs on measured rates alone, not on who is faster
 
     @classmethod
     def of(cls, scenario: Scenario, facts: Mapping[str, HostFacts | None], seconds_of: SecondsOf = float) -> Retraining:
@@ -59,8 +60,9 @@ class Retraining:
         training, topology = scenario.training, scenario.topology
         rank = {host.name: host.rank or 0 for host in topology.ranks}
         shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
+        strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
         return cls(
-            strategy=partial(strategies.load(training.strategy), **training.strategy_settings),
+            strategy=strategy, in_step=not strategy().asynchronous,
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology),

@@ -1,0 +1,94 @@
+"""What departures cost where ranks keep in step, and their strategy chooses by the rates of links that it measures.
+
+::
+
+    iteration    0              1 ... 49
+    all links    each a model   -                   what they carried tells their rates
+    fast links   .              a model each        chosen by these rates: a slow link is never used again
+
+A replay has every choice as it was, so that a link which is slow, and was left alone for that, costs nothing in it, but
+the run may be much longer for the way round. And where the strategy sends less over slow links, a faster one carries
+more. So the strategy runs again, in the measured world, with each departure restored:
+
+* links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
+  iterations last longer, DLion's budgets are larger;
+* links left alone, in any case: by how many times the world's own run is then shorter. Where there are some, brief
+  slow-downs of hosts, too, for a long way round may hide them.
+
+A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
+is nearer to the run. What speeding up each element would bring remains the replay's, too: simulating all of them would
+take minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from e2c_dl.diagnosis.departures import Departure, findings
+from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Limitation
+from e2c_dl.diagnosis.observed import Observed
+from e2c_dl.diagnosis.replay.replay import Replay
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
+from e2c_dl.diagnosis.stretches import When
+
+CLOSE = 0.05
+PLAIN = 1.5  # times slower: of few messages, less may be noise, and any change of the rates alters who is chosen
+TRIED = 8  # links left alone that are asked for at most, slowest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """A run whose strategy chose by measured rates. Made by :func:`choices`."""
+
+    replay: Replay
+    world: MeasuredWorld | None  # None: too large to be simulated again
+
+    def findings(self, worth: Sequence[Departure], departures: Sequence[Departure]) -> tuple[Finding, ...]:
+        """One Finding for each of ``worth``, and for links among the other ``departures`` that were left alone."""
+        if self.world is None:
+            return findings(worth, self.replay)
+        rest = [each for each in departures if not any(each is other for other in worth)]
+        plain = [each for each in rest if _is_link(each.element) and each.slowdown >= PLAIN]
+        left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED]
+        replayed = findings(worth, self.replay)
+        if abs(self.world.error) > CLOSE:
+            kept = replayed
+        elif left_alone:
+            kept = ()  # jointly, with these restored, all of them may cost more than a replay knows
+        else:
+            kept = tuple(each for each in replayed if not _is_measured(each))
+        if len(kept) == len(worth) and not left_alone:
+            return kept
+        told = {(each.element, each.part) for each in kept}
+        again = findings([*worth, *left_alone], self.world)
+        found = (*kept, *(each for each in again if (each.element, each.part) not in told))
+        return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
+
+    @property
+    def limitations(self) -> tuple[Limitation, ...]:
+        """What of the strategy's choices is not known."""
+        if self.world is None:
+            why = "this run is too large to be simulated again"
+        elif abs(self.world.error) > CLOSE:
+            why = f"simulated again as it was, the run is {self.world.error:+.1%} off"
+        else:
+            return ()
+        replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
+        return (Limitation(sentence=f"{replayed}: {why}."),)
+
+
+def _is_link(element: Element) -> bool:
+    return element.kind is not ElementKind.HOST
+
+
+def _is_measured(finding: Finding) -> bool:
+    """Whether the strategy has measured it, and chosen by that."""
+    return _is_link(finding.element) or finding.when.when in (When.PERSISTENT, When.SINCE)
+
+
+def choices(observed: Observed, retraining: Retraining) -> Choices:
+    """Those of the run ``observed``, whose trace is whole."""
+    large = len(observed.messages.joined) > EVENTS
+    return Choices(replay=observed.replay, world=None if large else observed.world(retraining))

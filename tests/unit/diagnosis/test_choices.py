@@ -1,0 +1,74 @@
+"""Strategies that choose by measured rates: what a link costs that is slow, and was left alone for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis import choices
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import Layout
+from e2c_dl.strategies.fastlinks import FastLinks
+from e2c_dl.trace.messages import join
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.virtual import LinkModel
+from e2c_dl.worlds.virtual.links import RankPair
+
+SIZE, ITERATIONS, PERIOD, BUCKETS = 4, 60, 50, (120_000, 60_000)
+FAST, FAIR, SLOW = (LinkModel(rate_bps=rate_bps, delay_s=0.002) for rate_bps in (100e6, 20e6, 5e6))
+TO_ALL = {(0, other) for other in range(1, SIZE)} | {(other, 0) for other in range(1, SIZE)}
+DESIGNED = {pair: FAST if pair in TO_ALL else FAIR for pair in vw.everywhere(SIZE, FAIR)}  # a star of fast links
+LEFT_ALONE = (3, 0)
+
+
+def ran(links: dict[RankPair, LinkModel], **more) -> vw.Run:
+    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS, per_sample_s=1e-4), noise=0.02, **more)
+    strategy = partial(FastLinks, gap=0.2, period=PERIOD)
+    return vw.run(strategy, size=SIZE, seed=1, links=links, on_hosts=hosts, iterations=ITERATIONS)
+
+
+def report(run: vw.Run) -> Report:
+    """What is told of ``run``, which was designed as DESIGNED, with all hosts alike."""
+    designed = replace(run, links=DESIGNED, hosts=vw.hosts(SIZE, of=vw.profile(BUCKETS)))
+    retraining = Retraining(
+        strategy=partial(FastLinks, gap=0.2, period=PERIOD), samples=[host.samples for host in run.hosts], seed=1,
+        allotment=partial(Equal, ITERATIONS), layout=Layout(dtype="float32", buckets=BUCKETS), in_step=True,
+    )  # fmt: skip
+    return analyse(run.trace, designed.reference(), retraining)
+
+
+def test_a_slow_link_that_was_left_alone_is_named_with_what_the_way_round_costs() -> None:
+    run, undisturbed = ran(DESIGNED | {LEFT_ALONE: SLOW}), ran(DESIGNED)
+    assert run.end_s > 2 * undisturbed.end_s
+    carried = [each for each in join(run.trace).joined if (each["src"], each["dst"]) == LEFT_ALONE]
+    models = [each for each in carried if each["nbytes"] > 4 * sum(BUCKETS)]
+    assert [each["iteration"] for each in models] == [0, PERIOD]
+    told = report(run)
+    assert [str(each.element) for each in told.culprits] == ["edge-4 -> edge-1"]
+    assert told.culprits[0].saved_s == pytest.approx(run.end_s - undisturbed.end_s, rel=0.05)
+
+
+def test_without_a_departure_nobody_is_named() -> None:
+    assert not report(ran(DESIGNED)).culprits
+
+
+def test_a_host_that_the_way_round_hides_is_named_beside_the_link() -> None:
+    much = {"factors": [1.0, 80.0, 1.0, 1.0]}
+    slow_link, both = DESIGNED | {LEFT_ALONE: SLOW}, ran(DESIGNED | {LEFT_ALONE: SLOW}, **much)
+    assert ran(slow_link).end_s == pytest.approx(both.end_s, rel=0.02)
+    found = {str(each.element): each for each in report(both).culprits}
+    assert set(found) == {"edge-4 -> edge-1", "edge-2"}
+    assert found["edge-2"].joint_speedup == pytest.approx(ran(DESIGNED, **much).end_s / ran(DESIGNED).end_s, rel=0.05)
+
+
+def test_a_run_too_large_to_be_simulated_again_is_replayed_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "EVENTS", 10)
+    run = ran(DESIGNED | {LEFT_ALONE: SLOW})
+    told = report(run)
+    assert sum(each.saved_s for each in told.findings) < 0.2 * (run.end_s - ran(DESIGNED).end_s)
+    assert any("too large to be simulated again" in sentence for sentence in told.limitations)
