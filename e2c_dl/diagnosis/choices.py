@@ -15,6 +15,9 @@ more. So the strategy runs again, in the measured world, with each departure res
 * links left alone, in any case: by how many times the world's own run is then shorter. Where there are some, brief
   slow-downs of hosts, too, for a long way round may hide them.
 
+Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
+fast: what is material in the replay, where the choice stays, remains so.
+
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
 is nearer to the run. What speeding up each element would bring remains the replay's, too: simulating all of them would
 take minutes.
@@ -26,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from e2c_dl.diagnosis.departures import Departure, findings
-from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Limitation
+from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Limitation, Part
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -34,7 +37,7 @@ from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
 
 CLOSE = 0.05
-PLAIN = 1.5  # times slower: of few messages, less may be noise, and any change of the rates alters who is chosen
+PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
 
@@ -61,9 +64,11 @@ class Choices:
             kept = tuple(each for each in replayed if not _is_measured(each))
         if len(kept) == len(worth) and not left_alone:
             return kept
-        told = {(each.element, each.part) for each in kept}
         again = findings([*worth, *left_alone], self.world)
-        found = (*kept, *(each for each in again if (each.element, each.part) not in told))
+        immaterial = {_of(each) for each in again if not each.material} - {_of(each) for each in kept}
+        kept += tuple(each for each in replayed if each.material and _of(each) in immaterial)
+        told = {_of(each) for each in kept}
+        found = (*kept, *(each for each in again if _of(each) not in told))
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
     @property
@@ -77,6 +82,10 @@ class Choices:
             return ()
         replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
         return (Limitation(sentence=f"{replayed}: {why}."),)
+
+
+def _of(finding: Finding) -> tuple[Element, Part]:
+    return finding.element, finding.part
 
 
 def _is_link(element: Element) -> bool:

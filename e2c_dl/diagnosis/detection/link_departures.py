@@ -1,8 +1,10 @@
 """Links that are slower or later than designed: each against its design, less what the machine does to all of them.
 
 A link departs where its series does (:mod:`.series`), and a message is late on average by more than LEAST_LATE, the
-uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. Where
-links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
+uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. One that
+has messages of the warm-up alone must be later by more than TCP's slow start.
+
+Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
 nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
 machine.
 
@@ -23,7 +25,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
-from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.link_series import SLOW_START, LinkSeries, carried_in_warm_up, link_series
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
 from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
@@ -45,6 +47,7 @@ COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by 
 COMMON_WORTH_SAYING = 1.2
 LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
 SPREADS = 5.0
+FLOOR_WARMING = float(np.log(1.5))  # of messages that wait for a process to wake, a library to make its plans
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
@@ -92,9 +95,10 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
     modelled = design.reference.modelled
     least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
-    if not modelled and len(_lines([each.link for each in series], design)) >= LEAST_FOR_COMMON:
-        group = peers([each.base for each in own], [each.base_error for each in own])
-        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in zip(own, series, strict=True)]
+    warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
+    if not modelled and len(_lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:
+        group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
+        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in warm]
         shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
         each_ns = np.array([each.expected_ns for each in series])
         references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
@@ -105,8 +109,11 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
     found = []
     for each, one, reference in zip(series, own, references.tolist(), strict=True):
         late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
+        if each.warming:
+            late_ns_needed += SLOW_START * 2 * float(np.median(each.link.designed_delay_ns)) / int(each.judged.sum())
         beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
-        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), floor)))
+        least = FLOOR_WARMING if each.warming and not modelled else floor
+        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least)))
     return found, common
 
 
@@ -133,7 +140,7 @@ def link_departures(
     kinds = {each.link.pair: _kind(each) for each in slow if each.link.pair not in together}
     departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
-    visible = [each.judged.resolution for each in judged]
+    visible = [each.judged.resolution for each in judged if not each.of.warming]
     judgement = Judgement(
         departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.judged.resolution for each in judged if each.link.pair not in together},
@@ -192,8 +199,10 @@ def _unjudged(carried: Sequence[ObservedLink], windows: Windows) -> list[Limitat
             reason = "no rate was designed"
         elif link.designed.loses:
             reason = "segments are lost by design, so TCP's rate is not known beforehand"
-        elif not (windows.of_messages(link.rows, link.began_ns) >= windows.first).any():
-            reason = "no message after warm-up"
+        elif carried_in_warm_up(link, windows):
+            reason = (
+                "no message after warm-up, and slower by less than what warming up may cost would not have been seen"
+            )
         else:
             continue
         reasons.setdefault(reason, []).append(str(link.element))

@@ -3,6 +3,9 @@
 All messages of a window are one train: a late read of one and the early start of the next cancel in the sum, and many
 messages that are too small to tell a rate each by itself tell it together. GRAIN is added to each on both sides, for
 what reading it costs is no rate. Messages that stalled for seconds are left out: :mod:`.stalls` judges them.
+
+A link that carried next to nothing after warm-up (its strategy measured it, and left it alone) is judged by what it
+carried before, and must be plainly slow.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class LinkSeries:
     windows: npt.NDArray[np.int64]  # (messages,) place in the series of its window, or of one beside it
     judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
     expected_ns: float  # of a message, mean, GRAIN included
+    warming: bool = False  # judged by messages of the warm-up
 
     def messages(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """The judged messages of the windows that ``departs``, shape (windows,), says."""
@@ -40,9 +44,10 @@ class LinkSeries:
 
 
 def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
-    """The series of ``link``, which has a rate to be held to; None if it carried nothing after warm-up."""
+    """The series of ``link``, which has a rate to be held to; None if all that it carried stalled."""
     index = windows.of_messages(link.rows, link.began_ns)
-    chosen = (index >= windows.first) & ~link.stalled_long & ~_fresh(link, index)
+    warming = carried_in_warm_up(link, windows)
+    chosen = ~link.stalled_long if warming else (index >= windows.first) & ~link.stalled_long & ~_fresh(link, index)
     counts = _sums(index[chosen], np.ones(int(chosen.sum())), windows)
     if not counts.any():
         return None
@@ -59,8 +64,14 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
-        expected_ns=float(expected_ns.sum() / counts.sum()),
+        expected_ns=float(expected_ns.sum() / counts.sum()), warming=warming,
     )  # fmt: skip
+
+
+def carried_in_warm_up(link: ObservedLink, windows: Windows) -> bool:
+    """Whether ``link`` carried nothing afterwards, or next to nothing."""
+    later = windows.of_messages(link.rows, link.began_ns) >= windows.first
+    return not (link.expected_ns[later] >= TELLING * link.expected_ns.max()).any()
 
 
 def _begins_s(link: ObservedLink, index: npt.NDArray[np.int64], windows: Windows) -> Doubles:

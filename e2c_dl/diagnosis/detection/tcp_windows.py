@@ -35,7 +35,7 @@ from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 INITIAL_BITS = 10 * 1448 * 8.0  # ten segments, Source: RFC 6928
-LEARNING = 5  # messages that may be no more than the beginning of a connection, though none on time follows
+LEARNING = 7  # messages that may be no more than the beginning of a connection, though none on time follows
 LEAST_SHARE = 0.5  # of the bursts: so many must have had to wait
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
