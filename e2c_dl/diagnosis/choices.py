@@ -16,10 +16,10 @@ more. So the strategy runs again, in the measured world, with each departure res
   slow-downs of hosts, too, for a long way round may hide them.
 
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
-fast: what is material in the replay, where the choice stays, remains so.
+fast: what is material in the replay, where the choice stays, is material.
 
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
-is nearer to the run. What speeding up each element would bring remains the replay's, too: simulating all of them would
+is nearer to the run. What speeding up each element would bring the replay tells, too: simulating all of them would
 take minutes.
 """
 

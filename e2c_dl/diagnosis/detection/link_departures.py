@@ -220,7 +220,7 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
     if kind.delay_ns:
         during = judged.during()
         less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
-        scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
+        scale = _opening(each, kind.delay_ns, during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0)))
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
         element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
@@ -228,6 +228,21 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
         excess_s=judged.excess_s,
     )  # fmt: skip
+
+
+def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:
+    """``scale``, and before the first window that is judged what TCP's window, opening by round trips, takes less."""
+    link, first_s = each.link, float(each.of.series.begins_s[0])
+    early = ~each.of.judged & ((link.rows["send_start_ns"] - link.began_ns) / 1e9 < first_s)
+    took_ns = float(link.services_ns[early].sum())
+    opening_ns = took_ns - float(link.expected_ns[early].sum())
+    if not each.judged.departs[0] or opening_ns <= 0:
+        return scale
+    usual_ns = float(np.median(link.designed_delay_ns))
+    starts_s = np.concatenate([[0.0, first_s], scale.starts_s[scale.starts_s > first_s]])
+    values = scale.at(starts_s)
+    values[0] = 1 - opening_ns / took_ns * delay_ns / (usual_ns + delay_ns)
+    return Piecewise(starts_s=starts_s, values=values)
 
 
 def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:

@@ -15,8 +15,11 @@ loss from either, too, unless the sender's socket does.
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
 than half, and they are why the link is slow: LATE_PART of all the time that is missing is theirs. A link of a lower
-rate serves alike messages alike: a read that is a little late now and then is the receiver's. Where the sender's socket
-was looked at and sent nothing again, nothing was lost, however the messages scatter.
+rate serves alike messages alike: a read that is a little late now and then is the receiver's. One whose lower rate
+comes and goes serves ALIKE of them as slowly as the slowest, and others as designed, or in between where it changed
+meanwhile. An added delay keeps no message at its sender: where they wait there, unevenly long, for the one before to
+leave, they are not late by a delay. Where the sender's socket was looked at and sent nothing again, nothing was lost,
+however the messages scatter.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
+ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
 
@@ -68,11 +72,15 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
     is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
+    slowest = None if is_delay and not is_rate else fit.comes_and_goes()
+    if slowest is not None:
+        return Kind(part=Part.RATE, rate=slowest)
     lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
     if is_delay and not is_rate:
-        return Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
+        held_up = None if link.sent_again == 0 else _held_up(fit)
+        return held_up or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate:
         return Kind(part=Part.RATE_OR_DELAY if is_delay else Part.RATE, rate=fit.rate(0.0))
     rate = fit.rate(best_ns)
@@ -107,6 +115,17 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     return None
 
 
+def _held_up(fit: _Fit) -> Kind | None:
+    """Of messages that seem late, whatever their size: whether they left unevenly late, the next one waiting there."""
+    paces = fit.paces()
+    if len(paces) < LEAST_SCATTERED:
+        return None
+    pace = max(1.0, float(np.median(paces)))
+    scatter = float(np.median(np.abs(paces - pace))) / MAD_OF_NORMAL / pace
+    slower = pace - fit.round_trip_ns / fit.usual_ns > 1  # by more than a window that is closed
+    return Kind(part=Part.LOSS, rate=pace, scatter=scatter) if slower and scatter >= SCATTER else None
+
+
 class _Fit:
     """The messages of one link that depart, beside the link's own delays and rates."""
 
@@ -135,6 +154,24 @@ class _Fit:
         """Mean distance of what is left from nothing, the latest messages left out."""
         off_ns = np.sort(np.abs(self.left_ns(delay_ns, rate)))
         return float(off_ns[: max(1, int(LATEST * len(off_ns)))].mean())
+
+    def paces(self) -> Doubles:
+        """Of each message that departs, and keeps another waiting: how many times slower it left than designed."""
+        rows, follows = self._link.rows, np.flatnonzero(self._departs[:-1]) + 1
+        starts_ns, expected_ns = rows["send_start_ns"], self._link.expected_ns
+        waits = rows["posted_ns"][follows] <= starts_ns[follows - 1]
+        telling = expected_ns[follows - 1] >= TELLING * self.expected_ns.max()
+        chosen = follows[waits & telling]
+        return np.asarray((starts_ns[chosen] - starts_ns[chosen - 1]) / np.maximum(1.0, expected_ns[chosen - 1]))
+
+    def comes_and_goes(self) -> float | None:
+        """How many times slower the link is at times, if it is as designed at others; else None."""
+        ratios = (self._services_ns(0.0) / self.expected_ns)[self.telling]
+        slowest = float(np.quantile(ratios, SLOWEST))
+        grain = UNEVEN * slowest + GRAIN_NS / self.usual_ns
+        slow, designed = ratios >= slowest - grain, ratios <= 1 + grain
+        two = slowest > 1 + 2 * grain and bool(ratios.min() >= 1 - grain and ratios.max() <= slowest + grain)
+        return slowest if two and slow.mean() >= ALIKE and designed.mean() >= ALIKE else None
 
     def _services_ns(self, delay_ns: float) -> Doubles:
         all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))

@@ -75,7 +75,7 @@ def served(nbytes: list[int], rate_bps: float, late_s: list[float]) -> ObservedL
     rows = np.zeros(len(nbytes), dtype=MESSAGE)
     rows["nbytes"] = nbytes
     service_ns = wire_bits_of(rows["nbytes"]) / rate_bps * 1e9
-    rows["send_start_ns"] = np.repeat(np.arange(len(nbytes) // 2), 2) * 2 * 10**9
+    rows["posted_ns"] = rows["send_start_ns"] = np.repeat(np.arange(len(nbytes) // 2), 2) * 2 * 10**9
     behind_ns = np.where(np.arange(len(nbytes)) % 2, np.roll(service_ns, 1), 0.0)
     rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(service_ns + behind_ns + np.array(late_s) * 1e9)
     designed = Designed(own=Piecewise.constant(8e6), delay_s=Piecewise.constant(0.002))
@@ -93,3 +93,32 @@ def test_what_is_later_by_less_than_it_takes_to_send_again_is_not_lost() -> None
     late_s = [0.08 + (0.03 if place % 10 == 9 else 0.0) for place in range(40)]  # TCP's window, now and then
     kind = kind_of(served([5_000, 9_000] * 20, 8e6, late_s), np.ones(40, dtype=bool))
     assert (kind.part, kind.delay_ns) == (Part.DELAY, pytest.approx(80e6, rel=0.02))
+
+
+def queued(paces: list[float]) -> ObservedLink:
+    """A link of 8 Mbit/s and 2 ms: six messages at a time leave and arrive at ``paces``, 3 s later."""
+    link = served([100_000] * len(paces), 8e6, [0.0] * len(paces))
+    rows, each_ns = link.rows.copy(), wire_bits_of(np.array([100_000])) / 8e6 * 1e9
+    starts_ns = (
+        np.concatenate([[0], np.cumsum(np.array(paces) * each_ns)])[:-1] + np.arange(len(paces)) // 6 * 5 * 10**9
+    )
+    rows["send_start_ns"], rows["posted_ns"] = starts_ns, np.repeat(starts_ns[::6], 6)
+    rows["recv_end_ns"] = starts_ns + 3_002_000_000 + each_ns[0]
+    return replace(link, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("paces", "part"), [([1.0] * 36, Part.DELAY), ([4.0, 9.0, 5.0, 12.0, 7.0, 3.0] * 6, Part.LOSS)]
+)
+def test_messages_that_wait_unevenly_at_their_sender_are_not_late_by_a_delay(paces: list[float], part: Part) -> None:
+    assert kind_of(queued(paces), np.ones(len(paces), dtype=bool)).part is part
+
+
+def test_a_rate_that_comes_and_goes_within_windows_is_no_loss() -> None:
+    link = served([100_000] * 60, 8e6, [0.0] * 60)
+    times = np.array([1.0, 1.0, 1.5, 1.5, 1.2, 1.0] * 10)
+    rows = link.rows.copy()
+    rows["send_start_ns"] = rows["posted_ns"] = np.arange(60) * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(times * link.expected_ns)
+    kind = kind_of(replace(link, rows=rows), np.ones(60, dtype=bool))
+    assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(1.5, rel=0.01))
