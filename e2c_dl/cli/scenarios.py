@@ -94,7 +94,8 @@ def check(scenario: Path, testbed: str, as_json: bool) -> None:
         else f"{training.strategy} over {len(ranks)} ranks for {training.ends.described()}{_compressed(training)}"
     )
     click.echo(
-        f"{loaded.name}: valid; {len(topology.hosts)} hosts in {', '.join(layers)}; {len(topology.links)} links; {how}"
+        f"{loaded.name}: valid; {count(len(topology.hosts), 'host')} in {', '.join(layers)}; "
+        f"{count(len(topology.links), 'link')}; {how}"
     )
     for line in reserves.lines:
         click.echo(f"{testbed}: {line}")

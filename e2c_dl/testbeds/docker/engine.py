@@ -23,6 +23,7 @@ BUILD_HINT = "make it with `e2c-dl image build` (without a registry: `sudo e2c-d
 TIMEOUT_S = 120.0
 
 _NO_DAEMON = ("cannot connect to the docker daemon", "is the docker daemon running", "no such host", "dial unix")
+_REGISTRY = "/v2/"  # of its address: the API of daemons is /v1.41/
 _NO_IMAGE = ("no such image", "unable to find image", "pull access denied")
 
 
@@ -85,6 +86,10 @@ def explained(argv: Sequence[str], said: str) -> str:
         return (
             "docker: this user may not talk to the daemon; run as root (sudo), "
             "or join its group (sudo usermod -aG docker $USER, then log in anew)"
+        )
+    if _REGISTRY in low and "error during connect" not in low:
+        return (
+            f"docker: the registry of an image does not answer ({_last(said)}); connect, or name an image that is here"
         )
     if any(sign in low for sign in _NO_DAEMON):
         return (

@@ -118,6 +118,8 @@ def test_what_is_bound() -> None:
         ("Unable to find image 'x:1' locally", "e2c-dl image build"),
         ("docker: Error response from daemon: Pool overlaps.\nSee 'docker run --help'.", "Pool overlaps."),
         ("fatal error: failed to reserve page summary memory\n\nruntime stack:\n\tpanic.go:1101", "summary memory"),
+        ('Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no such host', "the registry"),
+        ('error during connect: Get "http://x:2375/v1.24/info": dial tcp: lookup x: no such host', "no daemon answers"),
         ("", "no output"),
     ],
 )
