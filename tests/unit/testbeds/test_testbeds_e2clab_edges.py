@@ -71,6 +71,8 @@ def test_our_services_register_their_hosts_in_that_order(monkeypatch, repository
     monkeypatch.setattr(own_programs, "prepare", lambda hosts, *_, **__: [{"address": host.address} for host in hosts])
     spec = importlib.util.spec_from_file_location(name, repository / f"layers_services/{name}.py")
     module = importlib.util.module_from_spec(spec)
+    loaded = importlib.import_module("e2clab.services").Service.get_loaded_subservices()
+    monkeypatch.setitem(loaded, name, None)  # afterwards it is as it was: E2Clab keeps every service that is imported
     spec.loader.exec_module(module)
     told: list[dict] = []
     service = SimpleNamespace(
