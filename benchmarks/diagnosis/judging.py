@@ -82,7 +82,7 @@ def judged(drawn: Drawn, truth: Truth, report: Report, rules: Mapping[str, tuple
     """What ``report`` says of ``drawn`` beside ``truth``."""
     named = frozenset(name for finding in report.culprits for name in names_of(finding))
     culprits = tuple(_culprit(cost, report) for cost in truth.costs)
-    allowed = {name for one in culprits if one.material or one.edge for name in one.names}
+    allowed = {name for cost in truth.costs if cost.material or cost.edge for name in cost.injection.names}
     falsely = named - allowed
     right = not falsely and all(one.named and one.part_right for one in culprits if one.material and not one.edge)
     training = drawn.system.scenario.training
@@ -151,5 +151,5 @@ def _findings(cost: Cost, report: Report) -> list[Finding]:
 
 def _predicted_s(cost: Cost, own: Sequence[Finding]) -> float | None:
     """What restoring all of the injection, and nothing else, is said to save; None if no one finding says it."""
-    whole = [finding for finding in own if set(names_of(finding)) == set(cost.names)]
+    whole = [finding for finding in own if set(cost.names) <= set(names_of(finding)) <= set(cost.injection.names)]
     return whole[0].saved_s if whole else None

@@ -61,7 +61,7 @@ def analyse(
     choosing = choices(observed, again) if again is not None and again.in_step else None
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
-        (*hosts.departures, *links.departures), {**hosts.judged, **links.judged},
+        (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts},
     )  # fmt: skip
     few = too_few(observed)

@@ -45,6 +45,7 @@ class Judgement:
     """What departs, what could not be judged, and how slow each of those judged must have been to be seen."""
 
     departures: tuple[Departure, ...] = ()
+    untold: tuple[Departure, ...] = ()  # may be the opening of TCP's window, unless all around them depart as they do
     limitations: tuple[Limitation, ...] = ()
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
     judged: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -2,7 +2,8 @@
 
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
 others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
-LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group.
+LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group. One that
+may be late for another reason is of the group if it departs as the others do.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ Key = tuple[ElementKind, str, str]
 
 
 def grouped(
-    departures: Sequence[Departure], judged: Mapping[Element, float], layers: Mapping[str, str]
-) -> tuple[Departure, ...]:
-    """``departures``, those of whole layers as one each.
+    departures: Sequence[Departure], untold: Sequence[Departure], judged: Mapping[Element, float],
+    layers: Mapping[str, str],
+) -> tuple[Departure, ...]:  # fmt: skip
+    """``departures``, those of whole layers as one each, with those of ``untold`` that are of them.
 
     ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts.
     """
@@ -51,7 +53,11 @@ def grouped(
     for key, own in found.items():
         least = min(each.slowdown for each in own)
         is_group = len(own) > 1 and min(seen_at.get(key, ()), default=np.inf) > least and _are_alike(own)
-        made += [_group(key, own)] if is_group else own
+        if is_group:
+            others = [each for each in untold if _key(each.element, layers) == key and _are_alike([*own, each])]
+            made.append(_group(key, [*own, *others]))
+        else:
+            made += own
     return (*made, *alone)
 
 

@@ -132,7 +132,9 @@ def link_departures(
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
-    slow = [each for each in judged if each.departs and each.judged.excess_s > 0 and _is_told(each)]
+    longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
+    slow = [each for each in longer if _is_told(each)]
+    untold = [each for each in longer if not any(each is other for other in slow)]
     several = {line: links for line, links in _lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
@@ -141,9 +143,11 @@ def link_departures(
     departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
     visible = [each.judged.resolution for each in judged if not each.of.warming]
+    unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
-        departures=tuple(departures), limitations=tuple(limitations), least_visible=max(visible, default=None),
-        judged={each.link.element: each.judged.resolution for each in judged if each.link.pair not in together},
+        departures=tuple(departures), untold=tuple(_departure(each, _kind(each)) for each in untold),
+        limitations=tuple(limitations), least_visible=max(visible, default=None),
+        judged={each.link.element: each.judged.resolution for each in judged if each.link.pair not in unknown},
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from e2c_dl.diagnosis.departures import Departure
@@ -32,4 +34,13 @@ def departure(host: str, when: When, begin_s: float, end_s: float) -> Departure:
 def test_one_that_ends_training_early_may_be_of_the_group(when: When, end_s: float, groups: int) -> None:
     early = departure("edge-1", when, 19.0, end_s)
     others = [departure(host, When.SINCE, 19.0, 34.0) for host in ("edge-2", "edge-3")]
-    assert len(grouped([early, *others], {}, LAYERS)) == groups
+    assert len(grouped([early, *others], [], {}, LAYERS)) == groups
+
+
+@pytest.mark.parametrize(("slowdown", "members"), [(2.0, 3), (4.0, 2)])
+def test_one_that_may_be_late_for_another_reason_is_of_the_group_if_it_departs_alike(
+    slowdown: float, members: int
+) -> None:
+    *own, unsure = (departure(host, When.PERSISTENT, 0.0, 34.0) for host in LAYERS)
+    (group,) = grouped(own, [replace(unsure, slowdown=slowdown)], {}, LAYERS)
+    assert len(group.members) == members
