@@ -117,7 +117,7 @@ def local_problems(scenario: Scenario, *, elsewhere: bool) -> tuple[ScenarioErro
         for name in MANAGERS:
             if name in fields:
                 problem = "cannot be honoured here: E2Clab deploys it on its own testbeds only"
-                found.errors.append(fields[name].error(problem, f"remove '{name}:'"))
+                found.errors.append(fields[name].error(problem, f"remove '{name}:', or use plain 'e2clab deploy'"))
     workflow = found.attempt(read, path / WORKFLOW)
     if workflow is not None:
         check_worker_is_there(workflow, found)

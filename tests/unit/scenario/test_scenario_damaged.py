@@ -208,7 +208,7 @@ def test_what_only_e2clab_honours_is_valid_but_not_locally(write, manager):
     (problem,) = local_problems(load(path), elsewhere=False)
     name = manager.partition(":")[0]
     assert str(problem).startswith(f"layers_services.yaml:1: {name}: cannot be honoured here")
-    assert problem.remedy == f"remove '{name}:'"
+    assert problem.remedy == f"remove '{name}:', or use plain 'e2clab deploy'"
 
 
 def test_a_strategy_file_must_hold_one_strategy(monkeypatch):
