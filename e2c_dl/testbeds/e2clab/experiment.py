@@ -137,8 +137,15 @@ class Session:
 
 
 def ansible_in(folder: Path) -> dict[str, str]:
-    """Settings by which what Ansible leaves on this machine lies in ``folder``, and not in the user's home."""
-    return {"ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh", "ANSIBLE_LOCAL_TEMP": f"{folder}/ansible"}
+    """Settings by which what Ansible leaves on this machine lies in ``folder``, not in the user's home or /tmp.
+
+    A module that runs here, as ``synchronize`` does, unpacks itself in TMPDIR; killed, it leaves that there.
+    """
+    place = folder / "ansible"
+    place.mkdir(mode=0o700, exist_ok=True)
+    return {
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/ssh", "ANSIBLE_LOCAL_TEMP": str(place), "TMPDIR": str(place),
+    }  # fmt: skip
 
 
 @contextmanager

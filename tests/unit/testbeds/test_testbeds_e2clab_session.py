@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,10 @@ def test_a_session_that_succeeds_puts_all_back(session, tmp_path):
         assert "Trainer" in importlib.import_module("e2clab.config").get_available_services()
         assert inside["enoslib"]["ansible_forks"] == 9
         assert inside["environment"]["ANSIBLE_SSH_CONTROL_PATH_DIR"] == str(tmp_path / "ssh")
+        unpacked = subprocess.check_output(
+            [sys.executable, "-c", "import tempfile; print(tempfile.mkdtemp())"], text=True
+        )
+        assert Path(unpacked).is_relative_to(tmp_path)  # as Ansible's modules that run here do: none is left in /tmp
         assert [key for key in before if inside[key] == before[key]] == []
     assert state() == before
 
