@@ -120,7 +120,7 @@ def decides(scenario: Scenario) -> bool:
     if trained is None:
         return False
     strategy = strategies.load(trained.strategy)(**trained.strategy_settings)
-    return strategy.asynchronous or strategy.adapts_to_links
+    return strategy.asynchronous or strategy.adapts_to_links or strategy.divides_by_links
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

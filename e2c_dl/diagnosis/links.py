@@ -48,9 +48,14 @@ def services_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> np
 
     ``delay_ns``: one for all, or one for each.
     """
+    return np.asarray(np.maximum(0, after_delay_ns(rows, delay_ns)))
+
+
+def after_delay_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The same, below 0 of a message that arrived sooner than ``delay_ns`` lets it."""
     previous_ns = np.concatenate([rows["send_start_ns"][:1], rows["recv_end_ns"][:-1]])
     begin_ns = np.maximum(rows["send_start_ns"] + delay_ns, previous_ns)
-    return np.asarray(np.maximum(0, rows["recv_end_ns"] - begin_ns))
+    return np.asarray(rows["recv_end_ns"] - begin_ns)
 
 
 def few(stalled: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

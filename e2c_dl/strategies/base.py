@@ -60,6 +60,9 @@ class Strategy(ABC):
     """Whether what is computed depends on rates of links that ranks have measured, though they keep in step: then it is
     not the same in every run. ``__init__`` sets it where settings decide."""
 
+    divides_by_links: bool = False
+    """Whether measured rates decide who sends how much to whom, and nothing else: what is computed is the same."""
+
     hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
     former_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""

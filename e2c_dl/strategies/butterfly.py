@@ -46,6 +46,7 @@ class Butterfly(Strategy):
         if period < 0:
             raise InputError(f"strategy 'butterfly': period is {period}; write 0 or more iterations")
         self._period = period
+        self.divides_by_links = period > 0
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:

@@ -24,11 +24,11 @@ from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.ends import end_of
-from e2c_dl.diagnosis.detection.link_kinds import Kind, kind_of
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import SLOW_START, LinkSeries, carried_in_warm_up, link_series
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
-from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
@@ -65,6 +65,12 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @property
+    def resolution(self) -> float:
+        """How many times slower its rate must have been to be seen: GRAIN is no part of that."""
+        bare_ns = max(1.0, self.of.expected_ns - GRAIN_NS)
+        return max(1.0, (self.judged.resolution * (bare_ns + GRAIN_NS) - GRAIN_NS) / bare_ns)
 
 
 def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: Design) -> tuple[ObservedLink, ...]:
@@ -142,12 +148,12 @@ def link_departures(
     kinds = {each.link.pair: _kind(each) for each in slow if each.link.pair not in together}
     departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
-    visible = [each.judged.resolution for each in judged if not each.of.warming]
+    visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
         departures=tuple(departures), untold=tuple(_departure(each, _kind(each)) for each in untold),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
-        judged={each.link.element: each.judged.resolution for each in judged if each.link.pair not in unknown},
+        judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried
@@ -235,17 +241,13 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
 
 
 def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:
-    """``scale``, and before the first window that is judged what TCP's window, opening by round trips, takes less."""
-    link, first_s = each.link, float(each.of.series.begins_s[0])
-    early = ~each.of.judged & ((link.rows["send_start_ns"] - link.began_ns) / 1e9 < first_s)
-    took_ns = float(link.services_ns[early].sum())
-    opening_ns = took_ns - float(link.expected_ns[early].sum())
-    if not each.judged.departs[0] or opening_ns <= 0:
+    """``scale``, and before the first window that is judged what TCP's window takes less to open."""
+    first_s = float(each.of.series.begins_s[0])
+    early = ~each.of.judged & ((each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < first_s)
+    if not each.judged.departs[0] or not early.any():
         return scale
-    usual_ns = float(np.median(link.designed_delay_ns))
     starts_s = np.concatenate([[0.0, first_s], scale.starts_s[scale.starts_s > first_s]])
-    values = scale.at(starts_s)
-    values[0] = 1 - opening_ns / took_ns * delay_ns / (usual_ns + delay_ns)
+    values = np.append(opened_sooner(each.link, early, delay_ns), scale.at(starts_s)[1:])
     return Piecewise(starts_s=starts_s, values=values)
 
 

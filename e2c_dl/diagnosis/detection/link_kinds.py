@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
-from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
 
 AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
@@ -110,7 +110,7 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
         return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
     scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * fit.usual_ns + delay_ns)
-    if len(left_ns) >= LEAST_SCATTERED and rate > 1 and scatter >= SCATTER:
+    if len(left_ns) >= LEAST_SCATTERED and (rate > 1 or delay_ns > 0) and scatter >= SCATTER:
         return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
     return None
 
@@ -147,8 +147,9 @@ class _Fit:
         return max(1.0, float(ratios[order][np.searchsorted(weights, weights[-1] / 2)]))
 
     def left_ns(self, delay_ns: float, rate: float) -> Doubles:
-        """Of each message, what is left of its service."""
-        return np.asarray(self._services_ns(delay_ns) - rate * self.expected_ns)
+        """Of each message, what is left of its service; of one that is sooner than that delay, what it lacks."""
+        all_ns = after_delay_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
+        return np.asarray(all_ns[self._departs] - rate * self.expected_ns)
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
         """Mean distance of what is left from nothing, the latest messages left out."""

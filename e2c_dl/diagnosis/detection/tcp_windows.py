@@ -81,6 +81,13 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
     )
 
 
+def opened_sooner(link: ObservedLink, early: npt.NDArray[np.bool_], delay_ns: float) -> float:
+    """What ``link``'s messages ``early`` take without an added delay, as a part of what they took."""
+    took_ns, expected_ns = (float(each[early].sum()) for each in (link.services_ns, link.expected_ns))
+    part = delay_ns / (float(np.median(link.designed_delay_ns)) + delay_ns)  # of each round trip
+    return 1 - max(0.0, took_ns - expected_ns) / max(1.0, took_ns) * part
+
+
 def _shrinks(late_ns: npt.NDArray[np.float64]) -> bool:
     """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
     thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []

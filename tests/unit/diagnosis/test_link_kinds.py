@@ -122,3 +122,12 @@ def test_a_rate_that_comes_and_goes_within_windows_is_no_loss() -> None:
     rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(times * link.expected_ns)
     kind = kind_of(replace(link, rows=rows), np.ones(60, dtype=bool))
     assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(1.5, rel=0.01))
+
+
+def test_messages_that_come_sooner_than_an_added_delay_would_let_them_are_not_late_by_one() -> None:
+    late_s = [1.3, 0.9, 1.9, 1.1, 1.6, 0.7, 1.4, 2.1, 1.0, 1.2] * 3
+    link = served([100_000] * 30, 8e6, late_s)
+    rows = link.rows.copy()
+    rows["send_start_ns"] = rows["posted_ns"] = np.arange(30) * 4 * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + link.expected_ns + np.array(late_s) * 1e9
+    assert kind_of(replace(link, rows=rows), np.ones(30, dtype=bool)).part is Part.LOSS
