@@ -61,9 +61,10 @@ def made(folder: Path) -> Path:
     """An archive below ``folder`` that holds every kind of record, sealed; without the page, which is large."""
     archive = simulated(scenario(folder / "s", emulation=_EMULATION), shapes_only=True).path
     host = HostRecords(archive / layout.HOSTS / "edge-2")
-    facts, spans, _ = read_parquet(host.path / layout.SPANS)
+    table = archive / layout.TRACES / "edge-2.parquet"
+    facts, spans, _ = read_parquet(table)
     _write_raw(host.path / layout.SPANS_RAW, facts, spans)
-    (host.path / layout.SPANS).unlink()
+    table.unlink()
     first_ns = int(spans["start_ns"].min())
     rows = [f"{first_ns + second * 10**9},{second},{100 - second}.5" for second in range(5)]
     host.metrics_file.write_text("\n".join(["time_ns,cpu_percent,memory_bytes", *rows, ""]))

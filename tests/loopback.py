@@ -34,7 +34,7 @@ class Run:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def directory(self, rank: int) -> Path:
-        return self.path / self.scenario.topology.ranks[rank].name
+        return self.path / "hosts" / self.scenario.topology.ranks[rank].name
 
     def start(self, largest_file_bytes: dict[int, int] | None = None) -> None:
         """Start all workers. A rank in ``largest_file_bytes`` cannot make a file larger: like a disk that is full."""
@@ -123,7 +123,7 @@ def prepare(
     run = Run(path, scenario)
     for rank in range(len(entries)):
         directory = run.directory(rank)
-        directory.mkdir()
+        directory.mkdir(parents=True)
         (directory / "scenario").symlink_to(path / "scenario")
         (directory / "members.json").write_text(json.dumps(entries))
         write_key(directory)

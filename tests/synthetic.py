@@ -166,7 +166,7 @@ class Wire:
         header_s = max(start_s, world.now - 8 * nbytes / self.rate_bps)
         yield self._read_s - world.now
         message = {"src": self.src, "dst": self.dst, "seq": seq, "nbytes": nbytes}
-        self.run.span(self.dst, Phase.RECEIVE, header_s, **{**what, "task": -3, "posted_s": header_s}, **message)
+        self.run.span(self.dst, Phase.RECEIVE, header_s, **{**what, "task": -2, "posted_s": header_s}, **message)
         world.fire(self.signals(seq)[1])
 
 

@@ -64,11 +64,10 @@ class Deployment:
         said = [worker.communicate(timeout=TRAINED_WITHIN_S)[1] for worker in workers]
         if any(worker.returncode for worker in workers):
             raise RuntimeError(" | ".join(filter(None, said)))
-        hosts = self._bed.directory / f"run-{self._runs}"
-        hosts.mkdir()
+        archive = self._bed.directory / f"run-{self._runs}"
         for name, directory in directories.items():
-            shutil.copytree(directory, hosts / name, symlinks=True)  # not a link: nothing is read through one
-        trace = read_trace(hosts)
+            shutil.copytree(directory, archive / layout.HOSTS / name, symlinks=True)  # nothing is read through a link
+        trace = read_trace(archive)
         return trace, busy_share(directories[trace.ranks[0].host] / layout.METRICS, trace)
 
 

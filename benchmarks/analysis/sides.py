@@ -2,8 +2,8 @@
 
 ::
 
-    diagnosis   spans.parquet of all ranks --> Trace --> Report
-    polars      spans.parquet of all ranks --> seconds by rank and phase
+    diagnosis   traces/*.parquet --> Trace --> Report
+    polars      traces/*.parquet --> seconds by rank and phase
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ def _diagnosis(case: Case, folder: Path) -> int:
 def _polars(_case: Case, folder: Path) -> int:
     import polars as pl
 
+    from e2c_dl.trace.places import TRACES
+
     lasted = pl.col("end_ns") - pl.col("start_ns")
-    scanned = pl.scan_parquet(folder / "*" / "spans.parquet", include_file_paths="rank")
+    scanned = pl.scan_parquet(folder / TRACES, include_file_paths="rank")
     states = scanned.group_by("rank", "phase").agg(lasted.sum().alias("ns"), pl.len()).collect()
     return int(states["len"].sum())
 

@@ -2,7 +2,7 @@
 
 ::
 
-    TEMP/e2c_dl-analysis-USER/WORLD/allreduce-60x14/hosts/edge-1/spans.parquet, clock.json, outcome.json
+    TEMP/e2c_dl-analysis-USER/WORLD/allreduce-60x14/traces/edge-1.parquet, hosts/edge-1/clock.json, outcome.json
 
 WORLD is named by what stands in the rooms that make traces: a changed world makes new ones.
 """
@@ -25,7 +25,8 @@ from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.topology import Host, Link, Topology
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.trace.store import CLOCK, OUTCOME, RAW, convert
+from e2c_dl.trace.places import CLOCK, OUTCOME, recorded
+from e2c_dl.trace.store import convert
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes, HostModel, InFiles, LinkModel, simulate
 
 MADE_BY = ("e2c_dl/worlds/virtual", "e2c_dl/strategies", "e2c_dl/trace", "benchmarks/analysis/traces.py")
@@ -47,13 +48,13 @@ class Case:
         return f"{self.strategy}-{self.ranks}x{self.iterations}"
 
     def folder(self) -> Path:
-        """The hosts of this run, made if it is not there yet."""
-        folder = _kept() / self.name / "hosts"
+        """The archive of this run, made if it is not there yet."""
+        folder = _kept() / self.name
         if not folder.exists():
-            unfinished = folder.parent.with_suffix(".unfinished")
+            unfinished = folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            self._make(unfinished / "hosts")
-            unfinished.rename(folder.parent)
+            self._make(unfinished)
+            unfinished.rename(folder)
         return folder
 
     def reference(self, hosts: Sequence[str]) -> Reference:
@@ -73,21 +74,21 @@ class Case:
             batch_sizes=dict.fromkeys(hosts, 1),
         )
 
-    def _make(self, hosts: Path) -> None:
+    def _make(self, archive: Path) -> None:
         models = self._hosts()
-        folders = [hosts / model.name for model in models]
-        for folder in folders:
-            folder.mkdir(parents=True)
+        recordings = [recorded(archive, model.name) for model in models]
+        for own in recordings:
+            own.folder.path.mkdir(parents=True)
         strategy = Allreduce if self.strategy == "allreduce" else exchange.Exchange
         simulate(
             strategy, hosts=models, links=self._links(strategy.links(self.ranks)),
-            sink=InFiles([folder / RAW for folder in folders]), iterations=self.iterations, seed=1,
+            sink=InFiles([own.raw.path for own in recordings]), iterations=self.iterations, seed=1,
         )  # fmt: skip
-        for folder in folders:
-            write_alignment(folder / CLOCK, ClockAlignment())
-            (folder / OUTCOME).write_text('{"status": "finished"}')
-            convert(folder)
-            (folder / RAW).unlink()
+        for own in recordings:
+            write_alignment((own.folder / CLOCK).path, ClockAlignment())
+            (own.folder / OUTCOME).path.write_text('{"status": "finished"}')
+            convert(own)
+            own.raw.path.unlink()
 
     def _hosts(self) -> list[HostModel]:
         if self.strategy == "exchange":

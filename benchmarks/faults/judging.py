@@ -16,6 +16,7 @@ from benchmarks.faults.site import Site, known
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.places import recorded
 
 _LATE = ("collect", "release", "verify", "report")
 """What is done in any case: a signal that comes then finds a run that has trained."""
@@ -155,7 +156,8 @@ def _is_whole(site: Site) -> bool:
 
 
 def _has_trace(archive: Path, host: str) -> bool:
-    return any(path.stat().st_size for path in (archive / layout.HOSTS / host).glob("spans.*"))
+    own = recorded(archive, host)
+    return any(place.exists() and place.path.stat().st_size for place in (own.raw, own.table))
 
 
 def _either(codes: Collection[int]) -> str:

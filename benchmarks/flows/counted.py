@@ -30,7 +30,7 @@ class Counted:
 
 def counted(side: str, folder: Path, report: RelayReport) -> list[Counted]:
     """A row per link on which a socket was seen, and the relay carried anything."""
-    trace = read_trace(folder / "hosts")
+    trace = read_trace(folder)
     carried = {(link["src"], link["dst"]): _left_bytes(link) for link in report["links"] if link["segments"]}
     found = []
     for link in trace.connections.links:

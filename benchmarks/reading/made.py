@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from e2c_dl.trace.model import SPAN, Collective, Phase, Spans
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.recording import span_log
-from e2c_dl.trace.store import PARQUET, RAW, convert
+from e2c_dl.trace.store import convert
 
 BUCKETS = 8
 ITERATION_NS = 120_000_000
@@ -45,19 +46,19 @@ class Sizes:
 
 
 def make(folder: Path, *, spans: int, ranks: int) -> Sizes:
-    """Tables of ``ranks`` hosts below ``folder``, together of about ``spans`` spans."""
+    """An archive ``folder`` of the tables of ``ranks`` hosts, together of about ``spans`` spans."""
     iterations = max(3, spans // ranks // len(LAYOUT))
     count = raw_bytes = table_bytes = 0
     for rank in range(ranks):
-        host = folder / f"edge-{rank + 1}"
-        host.mkdir(parents=True)
+        own = recorded(folder, f"edge-{rank + 1}")
+        own.folder.path.mkdir(parents=True)
         made = _spans(rank, ranks, iterations)
-        opening = span_log.opening(rank, host.name, "edge")
-        (host / RAW).write_bytes(opening + span_log.frames(made.tobytes(), number=0, per_frame=32))
-        convert(host, 0)
-        raw_bytes += (host / RAW).stat().st_size
-        table_bytes += (host / PARQUET).stat().st_size
-        (host / RAW).unlink()
+        opening = span_log.opening(rank, own.host, "edge")
+        own.raw.path.write_bytes(opening + span_log.frames(made.tobytes(), number=0, per_frame=32))
+        table = convert(own, 0)
+        raw_bytes += own.raw.path.stat().st_size
+        table_bytes += table.stat().st_size
+        own.raw.path.unlink()
         count += len(made)
     return Sizes(spans=count, iterations=iterations * ranks, raw_bytes=raw_bytes, table_bytes=table_bytes)
 

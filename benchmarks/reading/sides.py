@@ -35,8 +35,9 @@ def _summary(folder: Path) -> dict[str, float]:
 def _pandas(folder: Path) -> dict[str, float]:
     import pandas as pd
 
-    files = [str(file) for file in folder.glob("*/spans.parquet")]
-    spans = pd.read_parquet(files, columns=["rank", "phase", "warm_up", "start_ns", "end_ns"])
+    from e2c_dl.trace.places import TRACES
+
+    spans = pd.read_parquet(folder / TRACES, columns=["rank", "phase", "warm_up", "start_ns", "end_ns"])
     spans["s"] = (spans["end_ns"] - spans["start_ns"]) / 1e9
     sums = spans[~spans["warm_up"]].groupby(["rank", "phase"], observed=True)["s"].sum()
     return {f"{rank} {phase}": s for (rank, phase), s in sums.items() if phase != "iteration"}

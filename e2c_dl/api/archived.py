@@ -18,10 +18,11 @@ from e2c_dl.archive.run import Run
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.model import Report
-from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.errors import InputError
 from e2c_dl.trace.columns import SCHEMA
 from e2c_dl.trace.model import Trace
-from e2c_dl.trace.store import training_began
+from e2c_dl.trace.places import all_recorded
+from e2c_dl.trace.store import those_traced, training_began
 from e2c_dl.trace.tables import table_of_host
 
 
@@ -77,12 +78,9 @@ class ArchivedRun:
         unknown = [name for name in columns or () if name not in SCHEMA.names]
         if unknown:
             raise InputError(f"spans have no column {unknown[0]}; write one of {', '.join(SCHEMA.names)}")
-        hosts = self.path / layout.HOSTS
-        began = training_began(hosts)
-        recorded = [name for name in self.archive.hosts if self.archive.host(name).recorded]
-        tables = [table_of_host(Place(self.path) / layout.HOSTS / name, columns, began) for name in recorded]
-        if not tables:
-            raise ArchiveError(f"{hosts}: no host has left a trace; the run ended before training: see its logs")
+        traced = those_traced(self.path, all_recorded(self.path))
+        began = training_began(self.path)
+        tables = [table_of_host(own, columns, began) for own in traced]
         alone = [table.replace_schema_metadata(None) for table in tables]  # what it says is of one host
         return self._made(pa.concat_tables(alone).unify_dictionaries())
 

@@ -47,7 +47,7 @@ FORMATS = {
 DESCRIPTIONS = {
     layout.RUN: "outcome, times, versions, seeds, what could not be honoured",
     layout.LINKS: "every link as designed, as requested of the emulator, as measured",
-    layout.SPANS: "spans of one worker, on its own clock",
+    layout.TRACES: "spans of one worker",
     layout.SPANS_RAW: "spans of one worker as they were recorded",
     layout.CONNECTIONS: "what one worker's sockets told: TCP_INFO as its kernel gave it",
     layout.METRICS: "CPU, memory and network of one host, once a second",
@@ -124,5 +124,6 @@ def _file(name: str, root: Path) -> dict[str, str]:
         "contentSize": str((root / name).lstat().st_size),
         "encodingFormat": FORMATS.get(path.suffix, "application/octet-stream"),
     }
-    description = DESCRIPTIONS.get(path.name)
+    whole_folder = path.parts[0] if len(path.parts) > 1 else ""
+    description = DESCRIPTIONS.get(whole_folder) or DESCRIPTIONS.get(path.name)
     return {**properties, "description": description} if description else properties

@@ -38,6 +38,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce, read_changes
 from e2c_dl.trace.clocks.clock import read_alignment, write_alignment
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.places import recorded
 
 ROWS_FORMAT = 2
 HEAT_COLUMNS = ("training_s", "temperature_c")  # those that are read
@@ -110,7 +111,7 @@ class HostRecords:
     @property
     def recorded(self) -> bool:
         """Whether it left a trace, as recorded or as Parquet."""
-        return self._place(layout.SPANS_RAW).exists() or self._place(layout.SPANS).exists()
+        return self.spans.exists() if self.archive is None else recorded(self.archive, self.path.name).exists
 
     def _place(self, name: str) -> Place:
         root = self.archive or self.path

@@ -9,11 +9,11 @@
       scenario/                    the scenario's files as they were run
       links.json                   emulation: every link as designed, as requested of the emulator, as measured
       bottlenecks.json             what each shared bottleneck carried, where that was measured
+      traces/HOST.parquet          spans of that host's worker as a table: docs/trace-format.md
+      connections/HOST.parquet     what its sockets told while it trained, as a table
       hosts/HOST/                  what that host's worker left:
-        spans.bin                    its trace as it was recorded, readable even if cut off
-        spans.parquet                the same as a table: docs/trace-format.md
-        connections.bin              what its sockets told while it trained, as it was recorded
-        connections.parquet          the same as a table
+        spans.bin                    its trace as it was recorded, readable even if cut off, until it is a table
+        connections.bin              what its sockets told while it trained, likewise
         metrics.csv                  CPU, memory, network, once a second
         facts.json                   hardware, kernel, versions
         clock.json                   alignment to the reference clock
@@ -36,20 +36,22 @@
 
 from __future__ import annotations
 
+from e2c_dl.trace import places
+
 RUN = "run.json"
 CRATE = "ro-crate-metadata.json"
 MANIFEST = "manifest-sha256.txt"
 SCENARIO = "scenario"
 LINKS = "links.json"
 BOTTLENECKS = "bottlenecks.json"
-HOSTS = "hosts"
-SPANS_RAW = "spans.bin"  # gone once SPANS was read back and compared
-SPANS = "spans.parquet"
-CONNECTIONS_RAW = "connections.bin"  # gone as SPANS_RAW is
-CONNECTIONS = "connections.parquet"
+HOSTS = places.HOSTS
+TRACES = places.TRACES
+CONNECTIONS = places.CONNECTIONS
+SPANS_RAW = places.RAW  # gone once its table was read back and compared
+CONNECTIONS_RAW = places.CONNECTIONS_RAW  # gone as SPANS_RAW is
 METRICS = "metrics.csv"
 FACTS = "facts.json"
-CLOCK = "clock.json"
+CLOCK = places.CLOCK
 TRACING = "tracing.json"
 HOST_LINKS = "links.json"  # in a host's folder
 PROGRESS = "progress.jsonl"
@@ -58,7 +60,7 @@ CHANGES = "changes.jsonl"
 WORKER_CHANGES = "changes-worker.jsonl"
 HEAT = "heat.csv"
 VERDICTS = "verdicts.jsonl"
-OUTCOME = "outcome.json"
+OUTCOME = places.OUTCOME
 ENDING = "ending.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"

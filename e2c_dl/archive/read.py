@@ -82,7 +82,8 @@ class ReadArchive:
     def trace(self) -> Trace:
         """Every rank's spans on one clock. Raises: ArchiveError if no rank left any."""
         run = {"run_id": self.run.run_id, "scenario": self.run.scenario, "started": self.run.started}
-        trace = read_trace(self._there(layout.HOSTS, "no worker left a trace"), {**run, **self.run.facts})
+        self._there(layout.HOSTS, "no worker left a trace")
+        trace = read_trace(self.path, {**run, **self.run.facts})
         return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks})
 
     def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:

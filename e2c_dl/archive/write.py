@@ -21,19 +21,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from e2c_dl.archive import crate, manifest
-from e2c_dl.archive.layout import CONNECTIONS, CONNECTIONS_RAW, CRATE, HOSTS, RUN, SPANS, SPANS_RAW
+from e2c_dl.archive.layout import CRATE, RUN
 from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveBusy, ArchiveError
 from e2c_dl.redaction import Redactor
+from e2c_dl.trace.places import Recorded, all_recorded
 from e2c_dl.trace.propagation.samples import convert_samples
 from e2c_dl.trace.store import convert as to_parquet
 from e2c_dl.trace.store import training_began
 
-Convert = Callable[[Path, int | None], Path]
-"""Takes hosts/HOST, when training began; its spans.parquet, read back and compared with spans.bin, or ArchiveError."""
+Convert = Callable[[Recorded, int | None], Path]
+"""Takes a host, when training began; the table of its spans, read back and compared with spans.bin, or ArchiveError."""
 
 SHORTEST_BYTES = 8  # fewer stand in many a file by accident
 LONG_LINE_BYTES = 40
@@ -180,11 +181,10 @@ class Archive:
         """
         _refuse_odd_files(self.path)  # before anything is changed
         _refuse_secrets(self.path, manifest.files(self.path), secrets)
-        began_ns = training_began(self.path / HOSTS)  # one origin for the tables of all hosts
-        for raw in sorted((self.path / HOSTS).glob(f"*/{SPANS_RAW}")):
-            self._replace(raw, SPANS, functools.partial(convert, raw.parent, began_ns))
-        for raw in sorted((self.path / HOSTS).glob(f"*/{CONNECTIONS_RAW}")):
-            self._replace(raw, CONNECTIONS, functools.partial(convert_samples, raw.parent, began_ns))
+        began_ns = training_began(self.path)  # one origin for the tables of all hosts
+        for own in all_recorded(self.path):
+            self._replace(own.raw, own.table, functools.partial(convert, own, began_ns))
+            self._replace(own.connections_raw, own.connections, functools.partial(convert_samples, own, began_ns))
         self._run_file.release()
         try:
             # The reserve is gone by now: the manifest would list it.
@@ -213,17 +213,19 @@ class Archive:
         except OSError:  # a file system without locks
             return
 
-    def _replace(self, raw: Path, by: str, convert: Callable[[], object]) -> None:
+    def _replace(self, raw: Place, table: Place, convert: Callable[[], object]) -> None:
+        if not raw.exists():
+            return
         try:
             convert()
         except ArchiveError as error:
-            # The Parquet file would be believed first: without a verified one there must be none.
-            (raw.parent / by).unlink(missing_ok=True)
-            sentence = f"{raw.relative_to(self.path).as_posix()} is kept as recorded: {error}"
+            # The table would be believed first: without a verified one there must be none.
+            table.path.unlink(missing_ok=True)
+            sentence = f"{raw.name} is kept as recorded: {error}"
             if sentence not in self.run.limitations:
                 self.limited(sentence)
         else:
-            raw.unlink()
+            raw.path.unlink()
 
 
 def amend(path: Path, names: Sequence[str]) -> None:

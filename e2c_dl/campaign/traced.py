@@ -27,6 +27,7 @@ from e2c_dl.report.words import verdict
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import described
+from e2c_dl.trace.places import recorded
 from e2c_dl.tracing.left import Told, told
 
 NO_REPORT = "there is no report"
@@ -90,6 +91,11 @@ def _copied(folders: Iterable[Path], target: Path) -> None:
     for folder in folders:
         for name in told(folder):
             shutil.copytree(folder / layout.HOSTS / name, target / layout.HOSTS / name)
+            own = recorded(folder, name)
+            for table in (own.table, own.connections):  # of one that was collected before
+                if table.exists():
+                    (target / table.name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(table.path, target / table.name)
 
 
 def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran) -> None:

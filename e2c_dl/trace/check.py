@@ -32,7 +32,7 @@ class RawFacts(SpansFacts, frozen=True, kw_only=True):
 
 
 class ParquetFacts(SpansFacts, frozen=True, kw_only=True):
-    """The metadata of a spans.parquet."""
+    """The metadata of a table of spans."""
 
     complete: bool
     version: int = 1

@@ -1,4 +1,4 @@
-"""The table of spans, version 2: one row per span, columns that explain themselves to any program that reads Parquet.
+"""The table of spans, version 3: one row per span, columns that explain themselves to any program that reads Parquet.
 
 ::
 
@@ -29,9 +29,12 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import NOTHING_LOST, SPAN, ClockAlignment, Collective, Lost, Phase, Spans
 from e2c_dl.trace.warm_up import warm_up
 
-VERSION = 2
+VERSION = 3
+EARLIER = 2
+"""In which tasks were numbered from -1, the thread that computes."""
 METADATA = b"e2c_dl"
 TIMES = ("posted_ns", "start_ns", "end_ns")
+TASKS = ("task", "peer_task")
 NAMES = pa.dictionary(pa.int32(), pa.string())
 _WITH_BYTES = (Phase.SEND, Phase.RECEIVE, Phase.COLLECTIVE, Phase.FLOW, Phase.COPY, Phase.CHECKPOINT)
 _WITH_KIND = (Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE)
@@ -70,7 +73,7 @@ COLUMNS = (
     Column("start_ns", pa.int64(), _SINCE, "when it began"),
     Column("end_ns", pa.int64(), _SINCE, "when it ended"),
     Column("posted_ns", pa.int64(), _SINCE, "when its task asked for it; orders the spans of one task"),
-    Column("task", pa.int32(), "", "0: main; -1: the thread that computes; above 0: others; null: no task", -2),
+    Column("task", pa.int32(), "", "0: the thread that computes; 1: main; above 1: others; null: no task", -2),
     Column("peer_task", pa.int32(), "", "spawn, await_task: the other task; collective: its group; or null", -2),
     Column("src", pa.int16(), "rank", "sender of the message, or whose update is applied; null: none", -1),
     Column("dst", pa.int16(), "rank", "receiver of the message; null: none", -1),
@@ -116,7 +119,7 @@ def to_table(
         if column.name not in values:
             raw = np.ascontiguousarray(spans[column.name])
             mask = None if column.none is None else raw == column.none
-            values[column.name] = pa.array(raw, mask=mask)
+            values[column.name] = pa.array(raw + 1 if column.name in TASKS else raw, mask=mask)
     known = {
         **facts, "complete": complete, "version": VERSION, "origin_ns": origin_ns,
         "clock": asdict(clock) if clock else None, "lost": asdict(lost),
@@ -125,8 +128,9 @@ def to_table(
     return pa.table([values[name] for name in SCHEMA.names], schema=schema)
 
 
-def from_table(table: pa.Table, where: str) -> Spans:
+def from_table(table: pa.Table, where: str, *, version: int = VERSION) -> Spans:
     """The spans (own clock) of a table: what :func:`to_table` was given, to the bit. Raises: ArchiveError."""
+    first = 0 if version == EARLIER else 1
     spans = np.empty(table.num_rows, dtype=SPAN)
     if table.schema.names != SCHEMA.names or table.schema.types != SCHEMA.types:
         raise ArchiveError(f"{where}: its columns are not those of a trace; {codec.DAMAGED}")
@@ -140,7 +144,9 @@ def from_table(table: pa.Table, where: str) -> Spans:
         if column.name in ("phase", "kind"):
             spans[target] = _numbers(values, PHASES if column.name == "phase" else COLLECTIVES, where)
         else:
-            spans[target] = (values if column.none is None else values.fill_null(column.none)).to_numpy()
+            shift = first if column.name in TASKS else 0
+            none = None if column.none is None else column.none + shift
+            spans[target] = (values if none is None else values.fill_null(none)).to_numpy() - shift
     return spans
 
 

@@ -2,14 +2,14 @@
 
 ::
 
-    hosts/HOST/spans.bin      as recorded            \\   one of them; the Parquet file is believed first
-    hosts/HOST/spans.parquet  the same, compressed   /
+    hosts/HOST/spans.bin      as recorded            \\   one of them; the table is believed first
+    traces/HOST.parquet       the same as a table    /
     hosts/HOST/clock.json     how HOST's clock maps to the reference
     hosts/HOST/outcome.json   how its worker ended
-    hosts/HOST/connections.*  what its sockets told, of which FLOW spans are made (``propagation/flows.py``)
+    connections/HOST.parquet  what its sockets told, of which FLOW spans are made (``propagation/flows.py``)
 
-What the table holds is said in :mod:`e2c_dl.trace.columns`; what is damaged in a file is left out and counted, group of
-rows by group of rows.
+:mod:`e2c_dl.trace.places` says where these are in archives of before, and :mod:`e2c_dl.trace.columns` what a table
+holds; what is damaged in a file is left out and counted, group of rows by group of rows.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace import columns, earlier
+from e2c_dl.trace import columns, earlier, places
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
 from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.places import HOSTS, Recorded
 from e2c_dl.trace.propagation.flows import with_flows
 from e2c_dl.trace.propagation.samples import Samples, read_samples
 from e2c_dl.trace.recording.growing import GrowingSpans
 from e2c_dl.trace.recording.span_log import read_spans
 
-RAW, PARQUET, CLOCK, OUTCOME = "spans.bin", "spans.parquet", "clock.json", "outcome.json"
 FINISHED = "finished"
 ROWS = 1 << 14  # in a group: what one flipped bit may cost
 _PIECE_BYTES = 1 << 16
@@ -59,6 +59,7 @@ def write_parquet(
     table = columns.to_table(spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=lost)
     names = [name for name in table.schema.names if name not in columns.DELTAS]
     try:
+        path.parent.mkdir(exist_ok=True)
         with whole(path) as place:
             pq.write_table(
                 table, place, compression="zstd", row_group_size=ROWS, write_page_checksum=True,
@@ -84,8 +85,10 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
-    read = earlier.table_spans if facts.version == earlier.VERSION else columns.from_table
-    spans = read(table, str(path))
+    if facts.version == earlier.VERSION:
+        spans = earlier.table_spans(table, str(path))
+    else:
+        spans = columns.from_table(table, str(path), version=facts.version)
     if lost:
         told = Lost(
             spans=facts.lost.spans + lost.spans, damaged_bytes=facts.lost.damaged_bytes + lost.damaged_bytes,
@@ -100,9 +103,9 @@ def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
     """Whose spans they are. Raises: ArchiveError."""
     text = (schema.metadata or {}).get(columns.METADATA)
     if text is None:
-        raise ArchiveError(f"{where}: not a trace of e2c-dl; name a spans.parquet of a run")
+        raise ArchiveError(f"{where}: not a trace of e2c-dl; name a table in traces/ of an archive")
     facts = codec.decode(text, ParquetFacts, f"{where}: the trace's metadata")
-    if facts.version not in (earlier.VERSION, columns.VERSION):
+    if facts.version not in range(earlier.VERSION, columns.VERSION + 1):
         raise ArchiveError(
             f"{where}: cannot read the trace: it is version {facts.version}, not {columns.VERSION}; "
             "read it with the program that wrote it"
@@ -129,41 +132,40 @@ def _groups(file: pq.ParquetFile) -> tuple[pa.Table, Lost]:
     return pa.concat_tables(tables), Lost(spans=spans, damaged_bytes=size_bytes)
 
 
-def convert(host_dir: Path, origin_ns: int | None = None) -> Path:
-    """Writes ``host_dir``/spans.parquet from its spans.bin, reads it back and compares; the raw file stays.
+def convert(own: Recorded, origin_ns: int | None = None) -> Path:
+    """Writes the table of ``own`` spans from what was recorded, reads it back and compares; the raw file stays.
 
     ``origin_ns``: what :func:`training_began` says of all hosts, so that their tables can be laid side by side.
     Raises: ArchiveError, if there is no raw file, or what was written is not what was read.
     """
-    found, spans, complete = read_spans(host_dir / RAW)
+    found, spans, complete = read_spans(own.raw)
     facts = {"rank": found.rank, "host": found.host, "layer": found.layer}
-    target, clock = host_dir / PARQUET, read_clock(host_dir)
-    check(spans, found, str(host_dir / RAW))  # before it is aligned, which takes times of a run only
+    target, clock = own.table.path, read_clock(own.folder)
+    check(spans, found, str(own.raw))  # before it is aligned, which takes times of a run only
     write_parquet(target, spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=found.lost)
     again_found, again, again_complete = read_parquet(target)
     same = (again_complete, again_found.lost) == (complete, found.lost) and again.tobytes() == spans.tobytes()
     if not same:
-        raise ArchiveError(f"{target}: differs from {RAW} after conversion; keep {RAW} and report this")
+        raise ArchiveError(f"{target}: differs from {own.raw} after conversion; keep that and report this")
     return target
 
 
-def training_began(hosts_dir: Path) -> int | None:
-    """When the first rank below ``hosts_dir`` began its first iteration, on the reference clock; None: nobody did.
+def training_began(archive: Path) -> int | None:
+    """When the first rank of ``archive`` began its first iteration, on the reference clock; None: nobody did.
 
     Where hosts were converted already, it is what they were told. Hosts that cannot be read are passed over.
     """
     began = []
-    for name in Place(hosts_dir).folders():
+    for own in places.all_recorded(archive):
         with contextlib.suppress(ArchiveError):
-            folder = Place(hosts_dir) / name
-            if (folder / PARQUET).exists():
-                with (folder / PARQUET).opened() as content:
-                    told = facts_of(pq.read_schema(content), str(folder)).origin_ns
+            if own.table.exists():
+                with own.table.opened() as content:
+                    told = facts_of(pq.read_schema(content), str(own.table)).origin_ns
                 if told is not None:
                     return told
-            own_ns = _first_iteration(folder / RAW)
+            own_ns = _first_iteration(own.raw)
             if own_ns is not None:
-                began.append(int((read_clock(folder) or ClockAlignment()).align(np.array([own_ns]))[0]))
+                began.append(int((read_clock(own.folder) or ClockAlignment()).align(np.array([own_ns]))[0]))
     return min(began, default=None)
 
 
@@ -176,8 +178,8 @@ def _first_iteration(place: Place) -> int | None:
     return grown.began_ns
 
 
-def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) -> Trace:
-    """The Trace of all hosts below ``hosts_dir``, times on the reference clock, ranks in order.
+def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) -> Trace:
+    """The Trace of all hosts of ``archive``, times on the reference clock, ranks in order.
 
     A rank is complete if its recording is and its worker said that it finished. Hosts without recording are named in
     ``facts["hosts_without_trace"]``, those whose recording cannot be read at all in ``facts["hosts_unreadable"]``, and
@@ -185,41 +187,43 @@ def read_trace(hosts_dir: Path | Place, facts: Mapping[str, Any] | None = None) 
 
     Raises: ArchiveError, if no host has a recording that can be read, or two have the same rank.
     """
-    hosts = hosts_dir if isinstance(hosts_dir, Place) else Place(hosts_dir)
-    if not hosts.is_folder():
-        raise ArchiveError(f"{hosts_dir}: there is no such directory; name the hosts/ of an archive")
-    names = hosts.folders()
-    recorded = [name for name in names if any((hosts / name / file).exists() for file in (PARQUET, RAW))]
-    if not recorded:
-        raise ArchiveError(f"{hosts_dir}: no host has left a trace; the run ended before training: see its logs")
-    readable, unreadable = _readable(hosts, recorded)
-    ranks = sorted((_rank(hosts / name, *found) for name, found in readable.items()), key=lambda rank: rank.rank)
+    hosts = places.all_recorded(archive)
+    traced = those_traced(archive, hosts)
+    readable, unreadable = _readable(traced)
+    ranks = sorted((_rank(own.folder, *found) for own, found in readable.items()), key=lambda rank: rank.rank)
     for one, other in itertools.pairwise(ranks):
         if one.rank == other.rank:
             raise ArchiveError(
-                f"{hosts_dir}: {one.host} and {other.host} both recorded rank {one.rank}; the archive mixes two runs"
+                f"{archive}: {one.host} and {other.host} both recorded rank {one.rank}; the archive mixes two runs"
             )
     times = [ends for rank in ranks if len(rank.spans) for name in columns.TIMES for ends in _ends(rank.spans[name])]
     if times and max(times) - min(times) > MOST_S * 1e9:
-        raise ArchiveError(
-            f"{hosts_dir}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}"
-        )
+        raise ArchiveError(f"{archive}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}")
     known = {
         **(facts or {}),
-        "hosts_without_trace": tuple(name for name in names if name not in recorded),
-        "hosts_without_clock": tuple(name for name in readable if not (hosts / name / CLOCK).exists()),
+        "hosts_without_trace": tuple(own.host for own in hosts if own not in traced),
+        "hosts_without_clock": tuple(own.host for own in readable if not (own.folder / places.CLOCK).exists()),
         "hosts_unreadable": tuple(unreadable),
         "unreadable": tuple(unreadable.values()),
     }
-    return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(hosts, recorded))
+    return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(traced))
 
 
-def _samples(hosts: Place, names: Sequence[str]) -> tuple[list[Samples], list[str]]:
+def those_traced(archive: Path | Place, hosts: Sequence[Recorded]) -> tuple[Recorded, ...]:
+    """Those of ``hosts`` that left a trace. Raises: ArchiveError, if none did."""
+    traced = tuple(own for own in hosts if own.exists)
+    if not traced:
+        where = (archive if isinstance(archive, Place) else Place(archive)) / HOSTS
+        raise ArchiveError(f"{where}: no host has left a trace; the run ended before training: see its logs")
+    return traced
+
+
+def _samples(hosts: Sequence[Recorded]) -> tuple[list[Samples], list[str]]:
     """What the hosts' sockets told, and why that of some cannot be read: it costs no more than what it holds."""
     found, problems = [], []
-    for name in names:
+    for own in hosts:
         try:
-            samples = read_samples(hosts / name)
+            samples = read_samples(own)
         except ArchiveError as error:
             problems.append(f"{error}; what its sockets told is left out")
         else:
@@ -227,33 +231,32 @@ def _samples(hosts: Place, names: Sequence[str]) -> tuple[list[Samples], list[st
     return found, problems
 
 
-def _readable(hosts: Place, names: Sequence[str]) -> tuple[dict[str, Recording], dict[str, str]]:
+def _readable(hosts: Sequence[Recorded]) -> tuple[dict[Recorded, Recording], dict[str, str]]:
     """(host -> what it recorded, host -> why that cannot be read). Raises: ArchiveError, if none can be."""
-    readable: dict[str, Recording] = {}
+    readable: dict[Recorded, Recording] = {}
     unreadable: dict[str, str] = {}
-    for name in names:
+    for own in hosts:
         try:
-            readable[name] = read_recording(hosts / name)
+            readable[own] = read_recording(own)
         except ArchiveError as error:
-            unreadable[name] = str(error)
+            unreadable[own.host] = str(error)
     if not readable:
         raise ArchiveError(next(iter(unreadable.values())))
     return readable, unreadable
 
 
-def read_recording(folder: Place) -> Recording:
-    """What the host of ``folder`` recorded, own clock: of its table, if that is damaged of the raw file.
+def read_recording(own: Recorded) -> Recording:
+    """What that host recorded, own clock: of its table, if that is damaged of the raw file.
 
     Raises: ArchiveError, if neither can be read, or what was read cannot be of a run.
     """
-    raw, parquet = folder / RAW, folder / PARQUET
     try:
-        found = read_parquet(parquet) if parquet.exists() else read_spans(raw)
+        found = read_parquet(own.table) if own.table.exists() else read_spans(own.raw)
     except ArchiveError:
-        if not (parquet.exists() and raw.exists()):
+        if not (own.table.exists() and own.raw.exists()):
             raise
-        found = read_spans(raw)
-    check(found[1], found[0], str(folder))
+        found = read_spans(own.raw)
+    check(found[1], found[0], str(own.folder))
     return found
 
 
@@ -267,14 +270,14 @@ def _rank(folder: Place, facts: SpansFacts, spans: Spans, complete: bool) -> Ran
         layer=facts.layer,
         spans=spans,
         clock=clock,
-        complete=complete and _finished(folder / OUTCOME),
+        complete=complete and _finished(folder / places.OUTCOME),
         lost=facts.lost,
     )
 
 
 def read_clock(folder: Path | Place) -> ClockAlignment | None:
     """The alignment that the host of ``folder`` left, None if there is no file. Raises: ArchiveError."""
-    place = (folder if isinstance(folder, Place) else Place(folder)) / CLOCK
+    place = (folder if isinstance(folder, Place) else Place(folder)) / places.CLOCK
     return read_alignment(place) if place.exists() else None
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    hosts/*/spans.parquet   four columns of each   -->  RankTimes: spans, iterations, seconds by phase
+    traces/*.parquet   four columns of each   -->  RankTimes: spans, iterations, seconds by phase
 
 Durations are summed, overlapping or not, so they are no wall time; iterations of the warm-up are left out of them.
 Nothing is aligned, joined or replayed: a summary is there in a second where a report takes many.
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from e2c_dl.beneath import LARGE_BYTES, Place
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace import columns, store
+from e2c_dl.trace import columns, places, store
 from e2c_dl.trace.check import SpansFacts
 from e2c_dl.trace.model import SPAN, Lost
 
@@ -46,17 +46,14 @@ class RankTimes:
     lost: Lost
 
 
-def summarize(hosts: Place) -> tuple[tuple[RankTimes, ...], tuple[str, ...]]:
-    """(every rank below ``hosts``, in order; why those of other hosts cannot be read).
+def summarize(archive: Place) -> tuple[tuple[RankTimes, ...], tuple[str, ...]]:
+    """(every rank of ``archive``, in order; why those of other hosts cannot be read).
 
     Raises: ArchiveError, if none has left a trace that can be read.
     """
-    names = hosts.folders()
-    found = [name for name in names if any((hosts / name / file).exists() for file in (store.PARQUET, store.RAW))]
-    if not found:
-        raise ArchiveError(f"{hosts}: no host has left a trace; the run ended before training: see its logs")
+    found = store.those_traced(archive, places.all_recorded(archive))
     with ThreadPoolExecutor(_READERS) as pool:
-        results = list(pool.map(lambda name: _tried(hosts / name), found))
+        results = list(pool.map(_tried, found))
     ranks = [one for one in results if isinstance(one, RankTimes)]
     problems = tuple(str(one) for one in results if isinstance(one, ArchiveError))
     if not ranks:
@@ -64,17 +61,17 @@ def summarize(hosts: Place) -> tuple[tuple[RankTimes, ...], tuple[str, ...]]:
     return tuple(sorted(ranks, key=lambda one: one.rank)), problems
 
 
-def _tried(folder: Place) -> RankTimes | ArchiveError:
+def _tried(own: places.Recorded) -> RankTimes | ArchiveError:
     try:
-        return _rank(folder)
+        return _rank(own)
     except ArchiveError as error:
         return error
 
 
-def _rank(folder: Place) -> RankTimes:
-    place = folder / store.PARQUET
+def _rank(own: places.Recorded) -> RankTimes:
+    place = own.table
     if not place.exists():
-        return _slowly(*store.read_recording(folder))
+        return _slowly(*store.read_recording(own))
     with place.opened() as content:
         try:
             file = pq.ParquetFile(content, page_checksum_verification=True)
@@ -85,7 +82,7 @@ def _rank(folder: Place) -> RankTimes:
                 return _times(table, facts, complete=facts.complete)
         except (OSError, ValueError, pa.ArrowException, MemoryError):
             pass  # damaged: what can be read of it is told by whoever reads all of it
-    return _slowly(*store.read_recording(folder))
+    return _slowly(*store.read_recording(own))
 
 
 def _slowly(facts: SpansFacts, spans: Any, complete: bool) -> RankTimes:

@@ -32,7 +32,7 @@ def test_ctrl_c(started, tmp_path):
     run = facts(tmp_path / "a")
     assert run["outcome"] == "interrupted"
     assert "SIGINT" in " ".join(run["what_happened"])
-    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    assert (tmp_path / "a/traces/edge-1.parquet").is_file()
     assert verify(tmp_path / "a") == ()
     nothing_left(started.run_id)
 

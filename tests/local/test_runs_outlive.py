@@ -79,7 +79,7 @@ def test_ctrl_c_that_takes_the_reader_along(tmp_path, arguments):
     assert process.wait(LIMIT_S) == 130
     run = facts(tmp_path / "a")
     assert run["outcome"] == "interrupted"
-    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    assert (tmp_path / "a/traces/edge-1.parquet").is_file()
     nothing_left(run["run_id"])
 
 
@@ -97,7 +97,7 @@ def test_a_real_terminal_that_is_closed(tmp_path, arguments):
     run = facts(tmp_path / "a")
     assert run["outcome"] == "interrupted"
     assert "SIGHUP" in " ".join(run["what_happened"])
-    assert (tmp_path / "a/hosts/edge-1/spans.parquet").is_file()
+    assert (tmp_path / "a/traces/edge-1.parquet").is_file()
     assert verify(tmp_path / "a") == ()
     nothing_left(run["run_id"])
 

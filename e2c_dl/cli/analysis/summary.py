@@ -30,14 +30,13 @@ def summary(archive: Path, as_json: bool) -> None:
 
     Durations are summed, overlapping or not; iterations of the warm-up are left out.
     """
-    from e2c_dl.archive import layout
     from e2c_dl.archive.read import open_archive
     from e2c_dl.beneath import Place
     from e2c_dl.formatting import visible
     from e2c_dl.trace.summary import summarize
 
     open_archive(archive)  # is one
-    ranks, problems = summarize(Place(archive) / layout.HOSTS)
+    ranks, problems = summarize(Place(archive))
     left_out = [visible(problem, breaks="") for problem in problems]
     if as_json:
         click.echo(json.dumps({"ranks": [_values(rank) for rank in ranks], "left_out": left_out}, indent=1))

@@ -2,8 +2,8 @@
 
 ::
 
-    hosts/HOST/connections.bin      a log of records             \\   one of them; the Parquet file is believed first
-    hosts/HOST/connections.parquet  the same, compressed         /
+    hosts/HOST/connections.bin    a log of records        \\   one of them; the table is believed first
+    connections/HOST.parquet      the same as a table     /
 
     kind 1, a sample       | time_ns i64 | cookie u64 | iteration i32 | family u16 | 0 u16 | length u32 | TCP_INFO |
     kind 2, a connection   JSON: cookie, local and remote (address, port), and the remote's rank and host, if known
@@ -35,10 +35,10 @@ from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clocks.clock import read_alignment
 from e2c_dl.trace.model import MOST_NS, ClockAlignment
+from e2c_dl.trace.places import CLOCK, Recorded
 from e2c_dl.trace.propagation import connection_columns
 from e2c_dl.trace.recording.log import read_log
 
-RAW, PARQUET, CLOCK = "connections.bin", "connections.parquet", "clock.json"
 SAMPLE_KIND, CONNECTION_KIND = 1, 2
 SAMPLE = struct.Struct("<qQiHHI")
 VERSION = 1
@@ -107,43 +107,43 @@ def packed(time_ns: int, cookie: int, iteration: int, family: int, raw: bytes) -
     return SAMPLE.pack(time_ns, cookie, iteration, family, 0, len(raw)) + raw
 
 
-def read_samples(folder: Place | Path) -> Samples | None:
-    """What the host of ``folder`` left of its sockets; None: nothing. Raises: ArchiveError, if it cannot be read."""
-    place = folder if isinstance(folder, Place) else Place(folder)
-    if (place / PARQUET).exists():
-        return _read_parquet(place / PARQUET)
-    return _read_raw(place / RAW) if (place / RAW).exists() else None
+def read_samples(own: Recorded) -> Samples | None:
+    """What that host left of its sockets; None: nothing. Raises: ArchiveError, if it cannot be read."""
+    if own.connections.exists():
+        return _read_parquet(own.connections)
+    return _read_raw(own.connections_raw) if own.connections_raw.exists() else None
 
 
-def convert_samples(host_dir: Path, origin_ns: int | None = None) -> Path:
-    """Writes ``host_dir``/connections.parquet from its connections.bin, reads it back and compares; the raw file stays.
+def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
+    """Writes the table of its connections from what was recorded, reads it back and compares; the raw file stays.
 
     ``origin_ns``: when the run's training began, on the reference clock; times are aligned by the host's clock.json.
     Raises: ArchiveError, if there is none, it cannot be read, or what was written is not what was read.
     """
-    samples = _read_raw(Place(host_dir) / RAW)
-    clock = read_alignment(Place(host_dir) / CLOCK) if (host_dir / CLOCK).exists() else None
+    samples, clock_file = _read_raw(own.connections_raw), own.folder / CLOCK
+    clock = read_alignment(clock_file) if clock_file.exists() else None
     facts = SamplesFacts(
         rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost,
         connections=tuple(samples.connections.values()), version=connection_columns.VERSION, origin_ns=origin_ns,
         clock=clock,
     )  # fmt: skip
-    own = {name: getattr(samples, name) for name in ("time_ns", "cookie", "iteration", "family", "raw")}
+    values = {name: getattr(samples, name) for name in ("time_ns", "cookie", "iteration", "family", "raw")}
     ends = [samples.connections[cookie] for cookie in samples.cookie.tolist()]
     try:
-        table = connection_columns.to_table(samples.rank, samples.host, own, ends, clock=clock, origin_ns=origin_ns)
+        table = connection_columns.to_table(samples.rank, samples.host, values, ends, clock=clock, origin_ns=origin_ns)
     except (pa.ArrowException, OverflowError) as error:  # a rank or a family that is none
-        raise ArchiveError(f"{host_dir / RAW}: cannot be a table: {error}; {codec.DAMAGED}") from error
+        raise ArchiveError(f"{own.connections_raw}: cannot be a table: {error}; {codec.DAMAGED}") from error
     table = table.replace_schema_metadata({_METADATA: msgspec.json.encode(facts)})
-    target = host_dir / PARQUET
+    target = own.connections.path
     try:
+        target.parent.mkdir(exist_ok=True)
         with whole(target) as place:
             pq.write_table(table, place, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
-    again = _read_parquet(Place(target.parent) / PARQUET)
+    again = _read_parquet(own.connections)
     if (again.raw, again.lost) != (samples.raw, samples.lost) or again.connections != samples.connections:
-        raise ArchiveError(f"{target}: differs from {RAW} after conversion; keep {RAW} and report this")
+        raise ArchiveError(f"{target}: differs from {own.connections_raw} after conversion; keep that and report this")
     return target
 
 

@@ -46,8 +46,7 @@ def run(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Regis
         work = found.directory / "hosts" / host / "work"
         work.mkdir(parents=True)
         for path in (archive / layout.HOSTS / host).iterdir():
-            if path.name != layout.SPANS:  # hosts record spans.bin, which a simulation does not
-                path.rename(work / path.name)
+            path.rename(work / path.name)
     hosts = tuple(access(host, found.directory / "hosts" / host / "work") for host in HOSTS)
     return registry.changed(found, controller_pid=NOBODY, hosts=hosts)
 
@@ -110,8 +109,7 @@ def test_hosts_that_are_no_more_are_read_where_their_files_are(run: RegisteredRu
 
 
 def test_a_run_that_left_no_trace_is_finished_all_the_same(run: RegisteredRun, archive: Path) -> None:
-    for path in (archive / layout.HOSTS).glob(f"*/{layout.SPANS}"):
-        path.unlink()
+    shutil.rmtree(archive / layout.TRACES)
     finish.finish(run.id, Quiet())
     assert verify(archive) == ()
     assert not (archive / layout.REPORT_JSON).exists()

@@ -14,6 +14,7 @@ from e2c_dl.archive.records import HostFacts
 from e2c_dl.archive.write import Archive
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment, Phase
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.store import write_parquet
 
 SLOW = Ddp(extra_s={(2, Phase.DATA): 0.1}, slow_links={0: 0.5}, counts=False)
@@ -24,7 +25,7 @@ def archived(ddp: Ddp, path: Path) -> Path:
         own = path / "hosts" / rank.host
         own.mkdir(parents=True)
         facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
-        write_parquet(own / "spans.parquet", rank.spans, facts, complete=True, clock=ClockAlignment())
+        write_parquet(recorded(path, rank.host).table.path, rank.spans, facts, complete=True, clock=ClockAlignment())
         write_alignment(own / "clock.json", ClockAlignment())
         HostRecords(own).write_facts(HostFacts(cpu_model="any", cores=2))
     archive = Archive.around(path, "0f0f0f0f", started="2025-01-31T10:00:00+00:00", testbed="traced")

@@ -23,6 +23,7 @@ from e2c_dl.report import colours, terminal
 from e2c_dl.report.page import html, schedules
 from e2c_dl.topology import Link
 from e2c_dl.trace.changes import Change, ChangeInForce
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.store import write_parquet
 
 EMULATION = """\
@@ -75,7 +76,7 @@ def written(folder: Path, changes=CHANGES, emulation=EMULATION) -> ReadArchive:
         left = folder / layout.HOSTS / host
         left.mkdir(parents=True)
         facts = {"rank": rank.rank, "host": host, "layer": host.split("-")[0]}
-        write_parquet(left / layout.SPANS, rank.spans, facts, complete=True)
+        write_parquet(recorded(folder, host).table.path, rank.spans, facts, complete=True)
         compute = {"agreed_s": [0.025, 0.05], "speed": 0.25}  # a host of factor 1: 0.15 s at 0.5 of a core
         (left / layout.FACTS).write_text(json.dumps({"compute": compute}))
         rows = [{**vars(each), "what": each.what.value} for each in changes if each.host == host or

@@ -1,4 +1,4 @@
-"""connections.parquet: what the kernel told, decoded, with units, on the spans' clock; the raw struct beside it."""
+"""The table of connections: what the kernel told, decoded, with units, on the clock of spans; the raw struct too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.connection_columns import COUNTERS, SCHEMA
 from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, convert_samples, header, packed, read_samples
@@ -24,13 +25,15 @@ def test_every_counter_is_decoded_and_explained(tmp_path: Path) -> None:
     assert COUNTERS.keys() == tcp_info.FIELDS.keys()
     raws = [bytes((7 * index + byte) % 256 for byte in range(length)) for index, length in enumerate((232, 104, 232))]
     ends = {"cookie": 5, "local": ["10.0.0.1", 40000], "remote": ["fe80::1", 29500], "rank": 2, "host": "edge-3"}
-    with Log(tmp_path / "connections.bin", header(1, "edge-2")) as log:
+    own = recorded(tmp_path, "edge-2")
+    own.folder.path.mkdir(parents=True)
+    with Log(own.connections_raw.path, header(1, "edge-2")) as log:
         log.append(CONNECTION_KIND, json.dumps(ends).encode())
         for number, raw in enumerate(raws):
             log.append(SAMPLE_KIND, packed(1000 * number, 5, number - 1, 2, raw))
-    (tmp_path / "clock.json").write_text(json.dumps(asdict(ClockAlignment(offset_ns=50))))
-    convert_samples(tmp_path, 20)
-    table = pq.read_table(tmp_path / "connections.parquet")
+    (own.folder / "clock.json").path.write_text(json.dumps(asdict(ClockAlignment(offset_ns=50))))
+    convert_samples(own, 20)
+    table = pq.read_table(own.connections.path)
     assert table.schema.equals(SCHEMA)
     for row, raw in zip(table.to_pylist(), raws, strict=True):
         assert {name: row[name] for name in tcp_info.FIELDS} == tcp_info.decode(raw)
@@ -41,21 +44,21 @@ def test_every_counter_is_decoded_and_explained(tmp_path: Path) -> None:
     row = table.to_pylist()[0]
     assert (row["local"], row["remote"]) == ("10.0.0.1:40000", "[fe80::1]:29500")
     assert (row["rank"], row["host"], row["peer_rank"], row["peer_host"]) == (1, "edge-2", 2, "edge-3")
-    for field in pq.read_schema(tmp_path / "connections.parquet"):
+    for field in pq.read_schema(own.connections.path):
         assert field.metadata[b"description"] and b"unit" in field.metadata, field.name
-    samples = read_samples(tmp_path)
+    samples = read_samples(own)
     assert samples is not None and samples.iteration.tolist() == [-1, 0, 1] and samples.raw == tuple(raws)
 
 
 def test_the_query_on_the_page_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "ARCHIVE/hosts/edge-2"
-    folder.mkdir(parents=True)
+    own = recorded(tmp_path / "ARCHIVE", "edge-2")
+    own.folder.path.mkdir(parents=True)
     offset = tcp_info.FIELDS["bytes_acked"][0]
-    with Log(folder / "connections.bin", header(1, "edge-2")) as log:
+    with Log(own.connections_raw.path, header(1, "edge-2")) as log:
         log.append(CONNECTION_KIND, b'{"cookie": 5, "local": ["10.0.0.1", 1], "remote": ["10.0.0.2", 2], "rank": 0}')
         for acked in (100, 700):
             log.append(SAMPLE_KIND, packed(acked, 5, 3, 2, bytes(offset) + acked.to_bytes(8, "little")))
-    convert_samples(folder, 0)
+    convert_samples(own, 0)
     monkeypatch.chdir(tmp_path)
     (query,) = re.findall(r"```sql\n(.*?)```", PAGE.partition("## Connections")[2].partition("\n## ")[0], re.DOTALL)
     assert duckdb.sql(query).fetchall() == [(1, 0, 3, 600)]

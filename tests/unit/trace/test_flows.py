@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.places import CONNECTIONS_RAW
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.counters import decoded, united
 from e2c_dl.trace.propagation.flows import with_flows
 from e2c_dl.trace.propagation.peers import peer_ranks
-from e2c_dl.trace.propagation.samples import RAW, Connection, Samples
+from e2c_dl.trace.propagation.samples import Connection, Samples
 from e2c_dl.trace.propagation.sockets import SocketSampler
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.trace.store import read_trace
@@ -267,12 +268,13 @@ def test_what_a_host_left_is_read_with_its_spans(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as first:
         second = server.accept()[0]
         for rank in (0, 1):
-            (tmp_path / f"h{rank}").mkdir()
+            (tmp_path / f"hosts/h{rank}").mkdir(parents=True)
         recorders = [
-            Recorder(tmp_path / f"h{rank}/spans.bin", rank=rank, host=f"h{rank}", layer="a") for rank in (0, 1)
+            Recorder(tmp_path / f"hosts/h{rank}/spans.bin", rank=rank, host=f"h{rank}", layer="a") for rank in (0, 1)
         ]
         samplers = [
-            SocketSampler(tmp_path / f"h{rank}" / RAW, rank=rank, host=f"h{rank}", rate_hz=0) for rank in (0, 1)
+            SocketSampler(tmp_path / f"hosts/h{rank}" / CONNECTIONS_RAW, rank=rank, host=f"h{rank}", rate_hz=0)
+            for rank in (0, 1)
         ]
         for iteration in (0, 1):
             start_ns = recorders[0].clock()
@@ -283,6 +285,6 @@ def test_what_a_host_left_is_read_with_its_spans(tmp_path: Path) -> None:
         for each in (*samplers, *recorders):
             each.close()
         second.close()
-    (tmp_path / "h1" / RAW).write_bytes(b"damaged")
+    (tmp_path / "hosts/h1" / CONNECTIONS_RAW).write_bytes(b"damaged")
     found = read_trace(tmp_path)
     assert any("h1/connections.bin" in text and "left out" in text for text in found.connections.limitations)

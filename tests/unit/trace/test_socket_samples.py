@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.places import CONNECTIONS_RAW, Recorded, recorded
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.samples import (
     CONNECTION_KIND,
-    RAW,
     SAMPLE_KIND,
     convert_samples,
     header,
@@ -31,6 +31,18 @@ from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
 from e2c_dl.trace.propagation.sockets.own import cookie_of
 from e2c_dl.trace.propagation.sockets.sampler import APART_S
 from e2c_dl.trace.recording.log import Log
+
+
+def own(archive: Path) -> Recorded:
+    """Its one host, which has a folder."""
+    found = recorded(archive, "a")
+    found.folder.path.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def raw(archive: Path) -> Path:
+    """What its host samples into."""
+    return own(archive).connections_raw.path
 
 
 @contextmanager
@@ -131,13 +143,13 @@ def test_small_connections_are_left_out_where_iterations_end() -> None:
 def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp_path: Path) -> None:
     with connected() as large, connected() as small:
         send(small, 100)
-        with SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=500.0, flush_every_s=0.001) as sampler:
+        with SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=500.0, flush_every_s=0.001) as sampler:
             slight, busy = {cookie(one) for one in small}, {cookie(one) for one in large}
             while not slight <= sampler._small or busy & sampler._small:  # a look may come while only one end has sent
                 send(large, 100_000)
             send(small, 100)
         of_small = cookie(small[0])
-    samples = read_samples(tmp_path)
+    samples = read_samples(own(tmp_path))
     assert samples is not None
     raws = [raw for raw, of in zip(samples.raw, samples.cookie.tolist(), strict=True) if of == of_small]
     assert tcp_info.field(raws[-1], "bytes_sent") == 200, "nothing of it is lost"
@@ -145,13 +157,13 @@ def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp
 
 def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
     with connected() as pair, connected():
-        with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:
+        with SocketSampler(raw(tmp_path), rank=3, host="edge-1", rate_hz=0) as sampler:
             for iteration in range(3):
                 time.sleep(APART_S)
                 sampler.iteration(iteration)
                 send(pair, 1000 * (iteration + 1))
         assert sampler.cpu_s > 0
-        samples = read_samples(tmp_path)
+        samples = read_samples(own(tmp_path))
         assert samples is not None
         assert (samples.rank, samples.host, samples.lost) == (3, "edge-1", 0)
         of_first = samples.cookie == cookie(pair[0])
@@ -160,30 +172,33 @@ def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
         assert dict(zip(samples.iteration[of_first].tolist(), sent, strict=True)) == {-1: 0, 0: 1000, 1: 3000, 2: 6000}
         assert list(samples.time_ns) == sorted(samples.time_ns)
         raw_content = samples.raw
-        convert_samples(tmp_path)
-        again = read_samples(tmp_path)
+        convert_samples(own(tmp_path))
+        again = read_samples(own(tmp_path))
         assert again is not None and again.raw == raw_content
         assert again.connections == samples.connections
 
 
 def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
-    with SocketSampler(tmp_path / RAW, rank=3, host="edge-1", rate_hz=0) as sampler:
+    with SocketSampler(raw(tmp_path), rank=3, host="edge-1", rate_hz=0) as sampler:
         for iteration in range(1000):
             sampler.iteration(iteration)
         assert sampler.rounds < 900
 
 
 def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:
-    with connected() as pair, SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=500.0) as sampler:
+    with (
+        connected() as pair,
+        SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=500.0) as sampler,
+    ):
         while sampler.rounds < 20:
             send(pair, 10)
-    samples = read_samples(tmp_path)
+    samples = read_samples(own(tmp_path))
     assert samples is not None and len(samples.raw) > 3
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_writes_nothing(tmp_path: Path) -> None:
-    with connected() as pair, SocketSampler(tmp_path / RAW, rank=0, host="a", rate_hz=0) as sampler:
+    with connected() as pair, SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=0) as sampler:
         child = os.fork()
         if not child:
             send(pair, 10)
@@ -191,20 +206,25 @@ def test_a_fork_writes_nothing(tmp_path: Path) -> None:
             sampler.close()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-    samples = read_samples(tmp_path)
+    samples = read_samples(own(tmp_path))
     assert samples is not None and 7 not in samples.iteration
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"no-folder/connections\.bin"):
-        SocketSampler(tmp_path / "no-folder" / RAW, rank=0, host="a")
+        SocketSampler(tmp_path / "no-folder" / CONNECTIONS_RAW, rank=0, host="a")
 
 
 def test_after_a_full_disk_nothing_is_looked_at_and_nothing_kept(tmp_path: Path) -> None:
     failures: list[TrainingError] = []
     with small_files(4096), connected() as pair:
         sampler = SocketSampler(
-            tmp_path / RAW, rank=0, host="a", rate_hz=0, flush_every_s=0.001, on_failure=failures.append
+            raw(tmp_path),
+            rank=0,
+            host="a",
+            rate_hz=0,
+            flush_every_s=0.001,
+            on_failure=failures.append,
         )
         while not failures:
             send(pair, 10)
@@ -231,25 +251,26 @@ record = st.tuples(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 @given(st.lists(record, max_size=6))
 def test_any_records_are_read_and_what_is_none_is_counted(tmp_path: Path, records: list[tuple[int, bytes]]) -> None:
-    with Log(tmp_path / RAW, header(0, "a"), flush_every_s=60) as log:
+    with Log(raw(tmp_path), header(0, "a"), flush_every_s=60) as log:
         for kind, payload in records:
             log.append(kind, payload)
-    samples = read_samples(tmp_path)
+    samples = read_samples(own(tmp_path))
     assert samples is not None
     assert len(samples.raw) + samples.lost <= len(records)
     if not samples.connections:
         assert len(samples.raw) == 0
-    convert_samples(tmp_path)
-    again = read_samples(tmp_path)
+    convert_samples(own(tmp_path))
+    again = read_samples(own(tmp_path))
     assert again is not None and (again.raw, again.lost) == (samples.raw, samples.lost)
-    (tmp_path / "connections.parquet").unlink()
+    own(tmp_path).connections.path.unlink()
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert read_samples(tmp_path) is None
-    (tmp_path / "connections.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ArchiveError, match=r"connections\.parquet"):
-        read_samples(tmp_path)
+    assert read_samples(own(tmp_path)) is None
+    (tmp_path / "connections").mkdir()
+    own(tmp_path).connections.path.write_bytes(b"PAR1")
+    with pytest.raises(ArchiveError, match=r"connections/a\.parquet"):
+        read_samples(own(tmp_path))
 
 
 @pytest.mark.parametrize("address", ["nowhere", "1.2.3", "::ffff:1.2.3"])

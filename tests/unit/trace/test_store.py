@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.trace.store import ROWS, convert, read_parquet, read_trace, write_parquet
 
@@ -25,8 +26,8 @@ def some_spans() -> Spans:
     return spans
 
 
-def host(hosts: Path, name: str, rank: int, clock: ClockAlignment, status: str | None = "finished") -> Path:
-    folder = hosts / name
+def host(archive: Path, name: str, rank: int, clock: ClockAlignment, status: str | None = "finished") -> Path:
+    folder = archive / "hosts" / name
     folder.mkdir(parents=True)
     with Recorder(folder / "spans.bin", rank=rank, host=name, layer="edge") as recorder:
         recorder.record(Phase.FORWARD, 1000, 1000, 2000, task=-1, iteration=0)
@@ -51,7 +52,7 @@ def test_parquet_gives_back_every_bit(tmp_path: Path) -> None:
 def test_converting_keeps_what_was_recorded(tmp_path: Path) -> None:
     folder = host(tmp_path, "edge-1", 0, ClockAlignment())
     before = read_trace(tmp_path)
-    assert convert(folder) == folder / "spans.parquet"
+    assert convert(recorded(tmp_path, "edge-1")) == tmp_path / "traces/edge-1.parquet"
     (folder / "spans.bin").unlink()
     after = read_trace(tmp_path)
     assert after.ranks[0].spans.tobytes() == before.ranks[0].spans.tobytes()
@@ -61,7 +62,7 @@ def test_converting_keeps_what_was_recorded(tmp_path: Path) -> None:
 def test_times_are_aligned_and_ranks_ordered(tmp_path: Path) -> None:
     host(tmp_path, "cloud-1", 1, ClockAlignment(offset_ns=500, uncertainty_ns=7))
     host(tmp_path, "edge-1", 0, ClockAlignment())
-    (tmp_path / "viewer").mkdir()
+    (tmp_path / "hosts/viewer").mkdir()
     trace = read_trace(tmp_path, {"strategy": "allreduce"})
     assert trace.hosts == ("edge-1", "cloud-1")
     assert trace.ranks[0].spans["start_ns"].tolist() == [1000, 0]
@@ -79,8 +80,6 @@ def test_a_worker_that_did_not_finish_is_incomplete(tmp_path: Path, status: str 
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="no such directory"):
-        read_trace(tmp_path / "hosts")
     with pytest.raises(ArchiveError, match="no host has left a trace"):
         read_trace(tmp_path)
     folder = host(tmp_path, "edge-1", 0, ClockAlignment())
@@ -90,9 +89,10 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / "clock.json").write_text("{")
     with pytest.raises(ArchiveError, match="is not valid JSON"):
         read_trace(tmp_path)
-    for file in ("spans.parquet", "spans.bin"):
-        (folder / file).write_bytes(b"PAR1 no")
-    shutil.rmtree(tmp_path / "edge-2")
+    for file in (tmp_path / "traces/edge-1.parquet", folder / "spans.bin"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"PAR1 no")
+    shutil.rmtree(tmp_path / "hosts/edge-2")
     with pytest.raises(ArchiveError, match=r"spans\.bin: not a trace") as caught:
         read_trace(tmp_path)
     assert "\n" not in str(caught.value)
@@ -101,8 +101,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_hosts_whose_trace_cannot_be_read_are_named_and_the_others_read(tmp_path: Path) -> None:
     for rank, name in enumerate(("edge-1", "edge-2", "edge-3")):
         host(tmp_path, name, rank, ClockAlignment())
-    (tmp_path / "edge-2/spans.bin").write_bytes(b"nothing")
-    (tmp_path / "edge-3/spans.parquet").write_bytes(b"PAR1 no")  # the recording is still there
+    (tmp_path / "hosts/edge-2/spans.bin").write_bytes(b"nothing")
+    (tmp_path / "hosts/edge-3/spans.parquet").write_bytes(b"PAR1 no")  # the recording is still there
     trace = read_trace(tmp_path)
     assert trace.hosts == ("edge-1", "edge-3")
     assert trace.facts["hosts_unreadable"] == ("edge-2",)

@@ -16,6 +16,7 @@ from e2c_dl.cli.analysis.summary import summary
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.places import recorded
 from e2c_dl.trace.recording import span_log
 from e2c_dl.trace.store import write_parquet
 from e2c_dl.trace.summary import summarize
@@ -38,12 +39,12 @@ def hosts(trace: Trace, tmp_path: Path) -> Path:
             records = span_log.frames(rank.spans.tobytes(), number=0, per_frame=4)
             (folder / "spans.bin").write_bytes(span_log.opening(rank.rank, rank.host, rank.layer) + records)
         else:
-            write_parquet(folder / "spans.parquet", rank.spans, facts, complete=True)
+            write_parquet(recorded(tmp_path, rank.host).table.path, rank.spans, facts, complete=True)
     return tmp_path / "hosts"
 
 
 def test_sums_are_those_of_the_spans(trace: Trace, hosts: Path) -> None:
-    for found, rank in zip(summarize(Place(hosts))[0], trace.ranks, strict=True):
+    for found, rank in zip(summarize(Place(hosts.parent))[0], trace.ranks, strict=True):
         spans = rank.spans
         assert (found.host, found.spans, found.iterations, found.judged) == (rank.host, len(spans), 6, 4)
         late = spans[(spans["iteration"] >= 2) | (spans["iteration"] < 0)]
@@ -61,18 +62,17 @@ def test_what_is_damaged_is_counted(hosts: Path) -> None:
     content = bytearray(raw.read_bytes())
     content[len(content) // 2] ^= 8
     raw.write_bytes(content)
-    assert 1 <= summarize(Place(hosts))[0][1].lost.spans <= 4
-    table = hosts / "edge-1/spans.parquet"
+    assert 1 <= summarize(Place(hosts.parent))[0][1].lost.spans <= 4
+    table = hosts.parent / "traces/edge-1.parquet"
     content = bytearray(table.read_bytes())
     content[300] ^= 8
     table.write_bytes(content)
-    ranks, (problem,) = summarize(Place(hosts))
+    ranks, (problem,) = summarize(Place(hosts.parent))
     assert [rank.host for rank in ranks] == ["edge-2"]
-    assert "spans.parquet: cannot read the trace" in problem
+    assert "traces/edge-1.parquet: cannot read the trace" in problem
     shutil.rmtree(hosts)
-    hosts.mkdir()
     with pytest.raises(ArchiveError, match="no host has left a trace"):
-        summarize(Place(hosts))
+        summarize(Place(hosts.parent))
 
 
 def test_the_command_prints_it(hosts: Path) -> None:
@@ -88,5 +88,5 @@ def test_the_command_prints_it(hosts: Path) -> None:
 def test_a_rank_without_an_iteration_has_no_mean(hosts: Path, trace: Trace) -> None:
     rank = trace.ranks[1]
     (hosts / "edge-2/spans.bin").write_bytes(span_log.opening(1, "edge-2", rank.layer))
-    found = summarize(Place(hosts))[0][1]
+    found = summarize(Place(hosts.parent))[0][1]
     assert math.isnan(found.iteration_s) and found.phase_s == {} and not found.complete

@@ -26,7 +26,7 @@ def test_the_documented_example_leaves_what_it_says(repository: Path, tmp_path: 
     script.write_text(example(repository))
     done = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    (rank,) = read_trace(tmp_path / "traces/mine/hosts").ranks
+    (rank,) = read_trace(tmp_path / "traces/mine").ranks
     found = Counter(Phase(phase).name for phase in rank.spans["phase"])
     assert (found["ITERATION"], found["COLLECTIVE"], found["TRAINING"], rank.complete) == (100, 100, 1, True)
     iterations = rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION]
