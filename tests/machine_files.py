@@ -91,7 +91,7 @@ def _marked(mark: bytes, since_s: float, besides: Path) -> Iterator[str]:
                 try:
                     entry = os.lstat(path)
                     changed = entry.st_ctime >= since_s and stat.S_ISREG(entry.st_mode)
-                    if mark in path.encode() or (changed and mark in _head(path)):
+                    if mark in os.fsencode(path) or (changed and mark in _head(path)):
                         yield path
                 except OSError:  # it is another program's, and is gone
                     continue

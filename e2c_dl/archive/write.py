@@ -175,8 +175,8 @@ class Archive:
     def seal(self, secrets: Sequence[bytes] = (), *, convert: Convert = to_parquet) -> None:
         """The archive is closed: no secret in it, traces as Parquet, RO-Crate metadata, checksums of every file.
 
-        Each hosts/HOST/spans.bin and connections.bin is removed once it was converted, the former by ``convert``; one
-        that cannot be (cut off in its header, no room) is kept as recorded, and ``limitations`` says so.
+        What was recorded is removed once it was converted, spans by ``convert``; what cannot be (cut off in its header,
+        no room) is kept, and ``limitations`` says so.
         Raises: ArchiveError; then the archive is as readable as before, and may be sealed again.
         """
         _refuse_odd_files(self.path)  # before anything is changed
@@ -219,8 +219,7 @@ class Archive:
         try:
             convert()
         except ArchiveError as error:
-            # The table would be believed first: without a verified one there must be none.
-            table.path.unlink(missing_ok=True)
+            table.path.unlink(missing_ok=True)  # it would be believed first, and is not verified
             sentence = f"{raw.name} is kept as recorded: {error}"
             if sentence not in self.run.limitations:
                 self.limited(sentence)
@@ -236,9 +235,7 @@ def amend(path: Path, names: Sequence[str]) -> None:
     """
     sealed = manifest.read(path)
     known = {**sealed, **dict.fromkeys(names, "")}
-    parts = sorted(
-        name for name in known if name != CRATE and (Place(path) / name).is_plain()
-    )  # a crate does not list itself
+    parts = sorted(name for name in known if name != CRATE and (Place(path) / name).is_plain())  # not itself
     crate.write(read_run(path), parts, path)
     manifest.write(path, {**sealed, **manifest.checksums(path, [*names, CRATE])})
 
