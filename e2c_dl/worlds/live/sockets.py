@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -76,29 +77,37 @@ class SegmentPace:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._told = b""  # TCP_INFO, when it was last asked for
+        self._known = b""  # TCP_INFO, when it last told what the link can
+        self._known_s = 0.0  # when that was
         self.segment_bytes = 0
         self._set(FIRST_BYTES)
 
     def update(self) -> None:
         """Ask the kernel what was delivered lately. Raises: OSError if the connection is gone."""
-        told = self._told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
+        told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
         rate = tcp_info.field(told, "delivery_rate_bytes_per_s")
         if not rate:
             return  # a kernel before 4.9 does not tell: the first size stays
         app_limited = (tcp_info.field(told, "rate_is_limited_by_sender") or 0) & 1
+        # what was tried, and carried faster than what filled the link before, is what it can, too
+        known = tcp_info.field(self._known, "delivery_rate_bytes_per_s")
+        if not app_limited or (known and rate > known):
+            self._known, self._known_s = told, time.monotonic()
         wanted = paced_bytes(rate)
         # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
         if (wanted > self.segment_bytes or not app_limited) and wanted != self.segment_bytes:
             self._set(wanted)
 
     def estimate(self) -> LinkEstimate | None:
-        """What the link does, by the last update; None, as long as its sender, not the link, was what limited it."""
-        rate, round_trip_us = (tcp_info.field(self._told, name) for name in ("delivery_rate_bytes_per_s", "srtt_us"))
-        if not rate or not round_trip_us or (tcp_info.field(self._told, "rate_is_limited_by_sender") or 0) & 1:
-            return None  # what was sent says how much was tried, not what the link can
-        age_ms = tcp_info.field(self._told, "last_ack_received_ms") or 0
-        return LinkEstimate(rate_bps=8.0 * rate, round_trip_s=round_trip_us / 1e6, age_s=age_ms / 1e3)
+        """What the link did when it was last seen full, or faster; None, as long as its sender was what limited it.
+
+        Otherwise a message that does not fill it says how much was tried, not what the link can: it changes nothing.
+        """
+        rate, round_trip_us = (tcp_info.field(self._known, name) for name in ("delivery_rate_bytes_per_s", "srtt_us"))
+        if not rate or not round_trip_us:
+            return None
+        age_s = (tcp_info.field(self._known, "last_ack_received_ms") or 0) / 1e3 + time.monotonic() - self._known_s
+        return LinkEstimate(rate_bps=8.0 * rate, round_trip_s=round_trip_us / 1e6, age_s=age_s)
 
     def _set(self, size_bytes: int) -> None:
         self.segment_bytes = size_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from virtual_world import scripted
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.base import LinkEstimate, Message, Strategy, Worker
 from e2c_dl.trace.model import Phase
+from e2c_dl.trace.propagation import tcp_info
+from e2c_dl.worlds.live.sockets import SegmentPace
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
 
 CUBIC = Tcp(congestion_control="cubic", slow_start_after_idle=False)
@@ -69,6 +72,41 @@ def test_a_live_link_is_known_by_its_sockets_counters(tmp_path: Path) -> None:
             await asyncio.gather(*(network.close() for network in opened))
 
     asyncio.run(scene())
+
+
+class Counted:
+    """A socket whose kernel tells what it is given."""
+
+    def __init__(self) -> None:
+        self.told = b""
+
+    def getsockopt(self, *_: int) -> bytes:
+        return self.told
+
+    def setsockopt(self, *_: int) -> None:
+        """Nothing is sent."""
+
+    def tells(self, rate_bytes_per_s: int, *, by_sender: bool) -> None:
+        values = {"delivery_rate_bytes_per_s": rate_bytes_per_s, "rate_is_limited_by_sender": by_sender, "srtt_us": 9}
+        raw = bytearray(tcp_info.LENGTH)
+        for name, value in values.items():
+            offset, kind = tcp_info.FIELDS[name]
+            raw[offset : offset + int(kind[1])] = int(value).to_bytes(int(kind[1]), sys.byteorder)
+        self.told = bytes(raw)
+
+
+def test_what_does_not_fill_a_live_link_does_not_lower_what_is_known_of_it() -> None:
+    kernel = Counted()
+    pace = SegmentPace(kernel)  # type: ignore[arg-type]
+    known = []
+    for rate, by_sender in ((10**7, True), (10**6, False), (10**5, True), (2 * 10**6, True), (10**6, False)):
+        kernel.tells(rate, by_sender=by_sender)
+        pace.update()
+        known.append(pace.estimate())
+    assert known[0] is None
+    assert [each and each.rate_bps for each in known[1:]] == [8e6, 8e6, 16e6, 8e6]
+    assert known[2] is not None
+    assert known[2].age_s >= 0
 
 
 class Skipping(Strategy):
