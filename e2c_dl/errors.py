@@ -10,7 +10,8 @@
     |   `-- FidelityError         3   emulated, but not as requested (``--strict``)
     |-- TrainingError             1   training failed
     |   `-- PeerLost              1   ... because another rank went away
-    |-- ArchiveError              1   an archive is missing, damaged or could not be written
+    |-- ArchiveError              1   an archive is damaged, or could not be written
+    |   |-- NoArchive             2   what was named is none
     |   `-- ArchiveBusy           1   ... because another process writes it, or has
     |-- AnalysisError             1   a trace cannot be analysed
     `-- Interrupted             130   the user asked to stop (Ctrl-C)
@@ -76,7 +77,13 @@ class PeerLost(TrainingError):
 
 
 class ArchiveError(E2cDlError):
-    """An archive is missing, damaged or could not be written."""
+    """An archive is damaged, or lacks something, or could not be written."""
+
+
+class NoArchive(ArchiveError):
+    """What was named as an archive is none."""
+
+    exit_code = 2
 
 
 class ArchiveBusy(ArchiveError):

@@ -20,7 +20,7 @@ import msgspec
 from e2c_dl.archive.layout import RUN
 from e2c_dl.beneath import Place
 from e2c_dl.codec import DAMAGED, convert
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, NoArchive
 
 RUN_FORMAT = 2
 RENAMED = {"could_not_honour": "limitations"}
@@ -145,7 +145,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     """
     file = Place(path) / RUN
     if not file.exists():
-        raise ArchiveError(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed")
+        raise NoArchive(f"{path}: is no archive (it has no {RUN}); name the directory that a run printed")
     try:
         # not by msgspec: file names that are not UTF-8 are lone surrogates here
         facts = json.loads(file.read(), parse_constant=_refused)

@@ -13,16 +13,16 @@ from urllib.parse import unquote
 from e2c_dl.archive import layout, manifest
 from e2c_dl.archive.run import read_run
 from e2c_dl.beneath import Place
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, NoArchive
 
 
 def verify(path: Path) -> tuple[str, ...]:
     """What is wrong with the archive at ``path``, one sentence each, sorted by file; empty if nothing.
 
-    Raises: ArchiveError if ``path`` is no archive at all.
+    Raises: NoArchive if ``path`` is no archive at all.
     """
     if not path.is_dir():
-        raise ArchiveError(f"{path}: is not a directory; name the directory that a run printed")
+        raise NoArchive(f"{path}: is not a directory; name the directory that a run printed")
     problems = []
     try:
         read_run(path)

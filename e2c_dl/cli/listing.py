@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from e2c_dl.archive.run import Run
     from e2c_dl.testbeds.registry import RegisteredRun
 
+_KEPT = Path("runs")
 _SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.argument("folder", type=options.PATH, default=Path("runs"))
+@click.argument("folder", type=options.PATH, default=_KEPT)
 @options.as_json("Print them as JSON: run, scenario, testbed, started, outcome, archive, up.")
 def runs(folder: Path, as_json: bool) -> None:
     """List the archives in FOLDER [default: runs, where runs are kept], newest first, and what is up on this machine.
 
     What cannot be read is named on standard error.
     """
+    from e2c_dl.errors import InputError
     from e2c_dl.testbeds import registry
 
+    if not folder.is_dir() and folder != _KEPT:
+        raise InputError(f"{folder}: there is no such directory; name the one that archives are in")
     up = {run.id: run for run in registry.runs()}
     found: dict[str, dict[str, object]] = {}
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():

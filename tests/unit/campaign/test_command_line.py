@@ -145,7 +145,7 @@ def test_a_damaged_archive_is_one_line(
     assert (error.count("\n"), code) == (1, 1)
     error, code = said(monkeypatch, capsys, "report", str(tmp_path / "run.json"))
     assert "is no archive" in error
-    assert (error.count("\n"), code) == (1, 1)
+    assert (error.count("\n"), code) == (1, 2)
 
 
 def test_logs_that_are_not_there(

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from e2c_dl.archive.write import Archive
 from e2c_dl.cli.main import COMPLETE_VARIABLE, cli
+from e2c_dl.errors import InputError
 from e2c_dl.scenario.folder import copies
 from e2c_dl.testbeds.registry import STATE_VARIABLE
 
@@ -41,8 +42,15 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     assert "2026-01-03 00:00" in said("runs", str(tmp_path / "runs"))
 
 
-def test_no_runs_is_said(tmp_path: Path) -> None:
-    assert said("runs", str(tmp_path / "nothing")).startswith("no archive in")
+def test_no_runs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said("runs", str(tmp_path)).startswith("no archive in")
+    monkeypatch.chdir(tmp_path)
+    assert said("runs").startswith("no archive in runs")
+
+
+def test_a_folder_that_is_not_there_holds_no_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing: there is no such directory"):
+        CliRunner().invoke(cli, ["runs", str(tmp_path / "nothing")], catch_exceptions=False, standalone_mode=False)
 
 
 def test_check_says_what_training_will_use(tmp_path: Path) -> None:

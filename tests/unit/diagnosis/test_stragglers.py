@@ -210,4 +210,4 @@ def test_the_command_on_an_archive(tmp_path: Path) -> None:
 
 
 def test_the_command_where_there_is_nothing(tmp_path: Path) -> None:
-    assert said("stragglers", tmp_path / "none") == (1, "", f"e2c-dl: {tmp_path}/none: is no archive (it has no run.json); name the directory that a run printed\n")  # fmt: skip  # noqa: E501
+    assert said("stragglers", tmp_path / "none") == (2, "", f"e2c-dl: {tmp_path}/none: is no archive (it has no run.json); name the directory that a run printed\n")  # fmt: skip  # noqa: E501
