@@ -15,6 +15,7 @@ import typed
 from click.testing import CliRunner
 from test_code_blocks import every
 
+from e2c_dl.archive import layout
 from e2c_dl.cli.analysis import advise
 from e2c_dl.cli.main import cli
 from e2c_dl.scenario.folder import copies
@@ -188,3 +189,10 @@ def test_what_is_shown_is_what_the_program_says(
 ) -> None:
     monkeypatch.chdir(scenario.parent)
     check(repository, summary, scenario)
+
+
+def test_every_file_of_an_archive_is_on_the_page_of_runs(repository: Path) -> None:
+    page = (repository / "docs/runs.md").read_text()
+    before_training = {layout.SETUP, layout.E2CLAB}
+    names = {value for name, value in vars(layout).items() if name.isupper()} - before_training
+    assert {name for name in names if not re.search(rf"[`/]{re.escape(name)}[`/]", page)} == set()
