@@ -68,7 +68,7 @@ class Session:
         self.begun_ns: int | None = None  # of this iteration
         self._first_ns: int | None = None
         self._last_ns = 0  # of the iterations that have ended
-        self._seqs: dict[int, int] = {}
+        self.seqs: dict[int, int] = {}  # group -> number of its next collective
         self._threads: dict[int, int] = {}
         self._samplers: list[Sampler] = []
         self._at_ends: tuple[Callable[[int], object], ...] = ()
@@ -214,8 +214,8 @@ class Session:
 
     def next_seq(self, group: int = -2, count: int = 1) -> int:
         """Number of the next collective in ``group``, the first of ``count``; -2: all ranks."""
-        seq = self._seqs.get(group, 0)
-        self._seqs[group] = seq + count
+        seq = self.seqs.get(group, 0)
+        self.seqs[group] = seq + count
         return seq
 
     def task(self) -> int:

@@ -50,26 +50,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     from e2c_dl.tracing.session import Session
 
-    steps, clock, step_phase = Steps(), Session.clock, Phase.STEP
-
-    def began(_optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        session = tracer.session
-        if session is None or session.preparing or get_ident() != session.main:
-            return
-        steps.depth += 1
-        if session.begun_ns is None:
-            session.active()
-        session.events.append((session.entered, clock(), step_phase))
-
-    def ended(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        session = tracer.session
-        if session is None or session.preparing or not steps.depth or get_ident() != session.main:
-            return
-        steps.depth -= 1
-        now_ns = clock()
-        session.events.append((session.left, now_ns))
-        if steps.depth == 0 and steps.ends_iteration(optimizer):
-            end_iteration(tracer, session, now_ns)
+    steps, clock = Steps(), Session.clock
+    began, ended = _around(tracer, steps)
 
     def made(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -95,6 +77,42 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(register_optimizer_step_post_hook(ended).remove)
     patches.wrap(Optimizer, "__init__", made)
     patches.wrap(grad_scaler.GradScaler, "step", scaled)
+
+
+def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What is called before a step, and after it."""
+    from e2c_dl.tracing.session import Session
+
+    clock, step_phase = Session.clock, Phase.STEP
+
+    def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        session = tracer.session
+        if session is None or session.preparing or get_ident() != session.main:
+            return
+        steps.depth += 1
+        if session.begun_ns is None:
+            session.active()
+        session.events.append((session.entered, clock(), step_phase))
+
+    def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        session = tracer.session
+        if session is None or session.preparing or not steps.depth or get_ident() != session.main:
+            return
+        steps.depth -= 1
+        now_ns = clock()
+        session.events.append((session.left, now_ns))
+        if steps.depth:
+            return
+        if steps.leading() is optimizer and not steps.others:  # as ends_iteration, a frame less: see Session
+            steps.count += 1
+        elif not steps.ends_iteration(optimizer):
+            return
+        if session.ranks is None or session.explicit:
+            end_iteration(tracer, session, now_ns)
+        else:
+            session.end_iteration(now_ns)
+
+    return began, ended
 
 
 def end_iteration(tracer: Tracer, session: Session, now_ns: int) -> None:

@@ -59,12 +59,14 @@ class Parallel:
     def ended(self, session: Session) -> Told:
         """Its forward has said whether this pass is reduced: what DDP itself goes by."""
         readiness, module = self.readiness, self._module()
-        at_ns = readiness.taken()
+        at_ns, readiness.at_ns = readiness.at_ns, {}
         if module is None or not module.require_forward_param_sync:
             return (at_ns,)
         self._passes += 1
-        nbytes = readiness.nbytes
-        return at_ns, nbytes, self._group, session.next_seq(self._group, len(nbytes))
+        nbytes, group, seqs = readiness.nbytes, self._group, session.seqs
+        seq = seqs.get(group, 0)
+        seqs[group] = seq + len(nbytes)  # as next_seq, a frame less: see Session
+        return at_ns, nbytes, group, seq
 
 
 def install(tracer: Tracer, patches: Patches) -> None:

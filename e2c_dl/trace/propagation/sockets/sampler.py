@@ -129,8 +129,13 @@ class SocketSampler:
         self._ended_ns, self._next_ns = now_ns, now_ns + _APART_NS
         if self._main_scans and time.monotonic() >= self._scan_due_s:
             self._rescan()
-        self._sample(now_ns, ends=True)
+        at_ns = now_ns if self._own_ns is None else self._own_ns(now_ns)
+        self._rounds.append((at_ns, self._iteration, True, self._source.read(ends=True)))  # as _sample, a frame less
         self._iteration = number
+        self.rounds += 1
+        self._used_ns += self._clock() - now_ns
+        if len(self._rounds) > _MOST_ROUNDS:
+            self._relieve()
 
     def rest(self, resting: bool) -> None:
         """No more rounds between iterations, or again some."""
@@ -180,9 +185,12 @@ class SocketSampler:
         self.rounds += 1
         self._used_ns += self._clock() - now_ns  # it waits for nothing
         if len(self._rounds) > _MOST_ROUNDS:
-            if os.getpid() != self._process:  # a fork's: nobody writes them
-                self._rounds.clear()
-            self._log.flush()
+            self._relieve()
+
+    def _relieve(self) -> None:
+        if os.getpid() != self._process:  # a fork's: nobody writes them
+            self._rounds.clear()
+        self._log.flush()
 
     def _decode(self) -> None:
         """Hand what rounds told to the log, in the order in which they were taken."""
