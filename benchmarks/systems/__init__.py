@@ -7,4 +7,5 @@
     trial.py          one system in one environment with one seed, simulated with real gradients: a Ran
     campaign.py       which trials there are, those done before, and the rest over processes or a cluster
     tables.py, figures.py    what came of them
+    live.py, ddp.py          a small environment for real, and torch DDP's script in it; beside.py: beside virtual
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,24 +11,26 @@ from pathlib import Path
 import click
 
 from benchmarks import written
-from benchmarks.systems import environments, figures, published, table, tables
+from benchmarks.launched import end_in_order
+from benchmarks.systems import beside, environments, figures, live, published, table, tables
 from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
 from benchmarks.systems.tables import Results
-from benchmarks.systems.trial import Ran
+from benchmarks.systems.trial import AFTER_S, Ran
 from e2c_dl.campaign.predicting.advice.workers import most_workers
 
 OTHERS = ("Ako", "Gaia", "Hop")
 TIMES = 2.0
 BAR = (
     "DLion 2 times as fast as full exchange where compute is unlike, and no slower than it, Ako, Gaia and Hop in any "
-    "of its environments"
+    "of its environments; live, systems come in the order of the virtual world by their accuracy after 20 s"
 )
 SIMULATED = Path("build") / "systems.jsonl"
 
 
 @click.command()
 @click.option("--seeds", default=5, show_default=True, help="Seeds, 1 to this, of each system in each environment.")
-@click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)), help="This part alone; repeatable.")
+@click.option("--part", "parts", multiple=True, type=click.Choice([*PARTS, live.PART]),
+              help="This part alone; repeatable [default: all; live as root only].")  # fmt: skip
 @click.option("--system", "only", multiple=True, help="This system alone, as the table calls it; repeatable.")
 @click.option("--environment", "where", multiple=True, type=click.Choice(list(environments.ALL)),
               help="This environment alone; repeatable.")  # fmt: skip
@@ -41,23 +44,46 @@ def main(
     scheduler: str | None, into: Path, write: bool,
 ) -> None:  # fmt: skip
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
-    trials, done = asked_for(parts or list(PARTS), seeds, only, where), Done(into)
-    announce(trials, done, workers or most_workers())
+    end_in_order()
+    chosen = parts or [*PARTS, *([live.PART] if os.geteuid() == 0 and not where else [])]
+    if live.PART in chosen and os.geteuid():
+        raise click.UsageError("--part live brings hosts up on this machine, as root; leave it out, or be root")
+    trials, done = asked_for([each for each in chosen if each in PARTS], seeds, only, where), Done(into)
+    if trials:
+        announce(trials, done, workers or most_workers())
     made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
     came = [done.trials[asked] for asked in trials]
-    results = Results(came)
-    text = page(results)
-    click.echo(f"\n{text}")
+    results, small = Results(came), trained_live(into, only) if live.PART in chosen else None
+    sections = [*([page(results)] if trials else []), *([f"## Live\n\n{beside.table(small)}"] if small else [])]
+    click.echo("\n" + "\n\n".join(sections))
     if write:
-        text = "\n\n".join([text, *(f"![]({each.name})" for each in figures.draw(results, written.RESULTS))])
+        drawn = [*figures.draw(results, written.RESULTS), *([beside.figure(small, written.RESULTS)] if small else [])]
         values = {
             "systems": [asdict(each) for each in results.tried()],
             "trials": [tables.recorded(each) for each in came],
+            "live": {} if small is None else small.recorded(),
         }
         written.write(
-            "systems", title="The systems side by side", text=text, values=values, repeats=seeds, missed=missed(results)
-        )
-    written.conclude(BAR, missed(results))
+            "systems", title="The systems side by side", values=values, repeats=seeds if trials else 1,
+            text="\n\n".join([*sections, *(f"![]({each.name})" for each in drawn)]),
+            part="" if trials else live.PART, missed=missed(results, small),
+        )  # fmt: skip
+    written.conclude(BAR, missed(results, small))
+
+
+def trained_live(into: Path, only: Sequence[str]) -> live.Beside:
+    """What the small environment has, all of it made."""
+    small = live.Beside(into, only)
+    about_s = sum(live.TOOK_S[world] for _, world in small.left)
+    click.echo(f"live: {len(small.left)} runs to do, about {minutes(about_s)}")
+    small.made(tell_live)
+    return small
+
+
+def tell_live(system: str, world: str, came: Ran) -> None:
+    """A line for a run of the small environment that has ended."""
+    found = came.problem or f"{came.accuracy:.0%} after {AFTER_S:g} s"
+    click.echo(f"{system}, {world}: {found} ({minutes(came.took_s)})")
 
 
 def announce(trials: Sequence[object], done: Done, workers: int) -> None:
@@ -84,14 +110,14 @@ def minutes(seconds: float) -> str:
 def page(results: Results) -> str:
     """All tables that these results are enough for."""
     sections = [tables.settings(results)]
-    for title, beside, chosen in (
+    for title, first, chosen in (
         ("DLion's environments", (), environments.DLION),
         ("Data centres", (environments.HOMOGENEOUS,), environments.WAN),
         ("Bandwidth", (), environments.BANDWIDTHS),
         ("Hop's and Prague's 16 workers", (), environments.PAPERS),
     ):
         if any(results.systems(each.name, parts=True) for each in chosen):
-            tried = [each for each in (*beside, *chosen) if results.systems(each.name, parts=True)]
+            tried = [each for each in (*first, *chosen) if results.systems(each.name, parts=True)]
             found = [tables.comparison(results, tried), tables.apart(results, tried), tables.evidence(results, tried)]
             sections += [f"## {title}", *found]
     if ratios := published.beside(results):
@@ -100,8 +126,14 @@ def page(results: Results) -> str:
     return "\n\n".join([*sections, *(["## Failed", "\n".join(f"* {each}" for each in problems)] if problems else [])])
 
 
-def missed(results: Results) -> list[str]:
-    """What of the bar does not hold, a sentence each."""
+def missed(results: Results, small: live.Beside | None = None) -> list[str]:
+    """What of the bar does not hold, a sentence each; ``small`` alone is judged alone."""
+    if small is None:
+        return _missed_virtual(results)
+    return [*(_missed_virtual(results) if results.tried() else []), *beside.missed(small)]
+
+
+def _missed_virtual(results: Results) -> list[str]:
     if not any(results.median_s("DLion", each.name) for each in environments.DLION):
         return ["DLion was not tried"]
     found = []

@@ -59,11 +59,11 @@ def _takes_part(system: table.System, part: str) -> bool:
 
 
 class Done:
-    """The trials that ``file`` has, of the code as it is."""
+    """The trials that ``file`` has, of the code as it is; ``code``: the files and folders that decide what comes."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, code: tuple[str, ...] = CODE) -> None:
         self._file = file
-        self._code = rooms.hashes(CODE)
+        self._code = rooms.hashes(code)
         self._files = experiment_files()
         self.of_other_code = 0
         self.trials: dict[Asked, Ran] = {}

@@ -6,7 +6,8 @@ Six workers in three layers of two, as experiments/dlion-micro-clouds has them; 
     compute, times slower   1     2      4     (24, 12 and 6 cores)
     network, Mbit/s        50    35     20     a link has the rate of the slower of its two ends
 
-Hop's and Prague's are 16 workers on a local network, of which one, or by chance any, is slow for a while.
+Hop's and Prague's are 16 workers on a local network, of which one, or by chance any, is slow for a while. The small one
+is three hosts, one per layer: what this machine can also train for real (live.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import yaml
 EXPERIMENT = Path(__file__).resolve().parents[2] / "experiments" / "dlion-micro-clouds"
 LAYERS = ("cloud", "fog", "edge")
 SIX: Mapping[str, int] = dict.fromkeys(LAYERS, 2)  # layer -> workers, as the experiment has them
+THREE: Mapping[str, int] = dict.fromkeys(LAYERS, 1)
 SIXTEEN: Mapping[str, int] = {"cloud": 8, "fog": 7, "edge": 1}
 LAN_MBPS = 600.0
 CORES = 0.16  # of one of this machine, that a host of factor 1 gets; as in the experiment
@@ -147,7 +149,8 @@ PAPERS: tuple[Environment, ...] = (
     replace(SIXTEEN_ALIKE, name="16, 6x slower by chance", now_and_then=6),
 )
 """One worker always slower: 4 times in Hop's (ASPLOS'19), 2 and 5 times in Prague's (ASPLOS'20); or any, Hop's."""
-ALL: Mapping[str, Environment] = {each.name: each for each in (*DLION, *WAN, *BANDWIDTHS, *PAPERS)}
+SMALL = Environment(name="network, three hosts", rates=UNLIKE_NETWORK, workers=THREE, within_s=40.0)
+ALL: Mapping[str, Environment] = {each.name: each for each in (*DLION, *WAN, *BANDWIDTHS, *PAPERS, SMALL)}
 
 
 def _role(layer: str, phase: int) -> str:

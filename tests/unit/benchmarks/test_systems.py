@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.systems import campaign, environments, table
+from benchmarks.systems import beside, campaign, environments, live, table
 from benchmarks.systems.__main__ import missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
 from benchmarks.systems.environments import DLION
 from benchmarks.systems.published import RATIOS
 from benchmarks.systems.tables import Results, comparison, fullest, recorded, told_apart
 from benchmarks.systems.trial import EXPERIMENT, Asked, Ran, experiment_files
+from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.predicting.advice.ground import Ground
+from e2c_dl.campaign.simulated import SimulationRequest
+from e2c_dl.campaign.simulated import run as simulated
+from e2c_dl.cli.telling.console import open_console
 from e2c_dl.scenario.load import load
 
 
@@ -181,3 +186,58 @@ def test_what_was_not_compared_is_missed_and_so_is_a_target_that_nobody_reached(
 
 def test_without_its_subject_the_bar_is_missed() -> None:
     assert missed(Results([came("all-reduce", 20.0)])) == ["DLion was not tried"]
+
+
+def small(folder: Path, monkeypatch: pytest.MonkeyPatch, **accuracies: tuple[float, float]) -> live.Beside:
+    """Of systems whose accuracies are (live, virtual), all made; DDP's is 0.2."""
+
+    def made(world: int) -> Callable[[Asked], Ran]:
+        def one(asked: Asked) -> Ran:
+            accuracy = accuracies.get(asked.system, (0.2, 0.2))[world]
+            return Ran(asked=asked, curve=((10.0, accuracy),), accuracy=accuracy, iterations=(20, 20, 20))
+
+        return one
+
+    monkeypatch.setattr(live, "_MADE", {world: made(place) for place, world in enumerate(live.WORLDS)})
+    found = live.Beside(folder / "trials.jsonl", list(accuracies))
+    found.made(lambda *_: None)
+    return found
+
+
+def test_live_and_virtual_stand_in_one_table_and_ddp_beside_what_stands_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come = small(tmp_path, monkeypatch, **{"Ako": (0.5, 0.6), "all-reduce": (0.3, 0.4)})
+    assert missed(Results([]), come) == []
+    assert "| torch DDP (gloo) | -, 20%, 2 /s | -, 40%, 2 /s |" in beside.table(come)
+    assert "| Ako | -, 50%, 2 /s | -, 60%, 2 /s |" in beside.table(come)
+    assert beside.figure(come, tmp_path).stat().st_size > 0
+    assert not live.Beside(tmp_path / "trials.jsonl", ["Ako"]).left
+
+
+def test_another_order_live_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    come = small(tmp_path, monkeypatch, **{"Ako": (0.2, 0.6), "all-reduce": (0.3, 0.4)})
+    assert missed(Results([]), come) == ["live: all-reduce, Ako; virtual: Ako, all-reduce"]
+
+
+def test_a_live_run_that_failed_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    come = small(tmp_path, monkeypatch, Ako=(0.5, 0.6))
+    failing = live.Beside(tmp_path / "others.jsonl", ["Ako"])
+    monkeypatch.setattr(live, "_MADE", dict.fromkeys(live.WORLDS, lambda asked: Ran(asked=asked, problem="no room")))
+    failing.made(lambda *_: None)
+    assert len(failing.left) == 3
+    assert missed(Results([]), failing)[0] == "torch DDP (gloo), live: no room"
+    assert not come.left
+
+
+def test_an_archive_is_read_as_a_trial_is(tmp_path: Path) -> None:
+    scenario = live.written(tmp_path / "scenario", table.system("all-reduce"), seconds=9.0)
+    request = SimulationRequest(scenario=scenario, archive=tmp_path / "archive")
+    asked = Asked(system="all-reduce", environment=environments.SMALL.name, seed=live.SEED)
+    told = live.told(asked, open_archive(simulated(request, open_console(quiet=True))))
+    ((at_s, accuracy),) = told.curve
+    assert 7 < at_s < 9
+    assert 0.05 < accuracy == told.accuracy < live.TARGET
+    assert told.bytes_to_target is None
+    assert len(set(told.iterations)) == 1
+    assert all(0.1 < share < 0.2 for share in told.computing)
