@@ -127,15 +127,13 @@ def page(results: Results) -> str:
 
 
 def missed(results: Results, small: live.Beside | None = None) -> list[str]:
-    """What of the bar does not hold, a sentence each; ``small`` alone is judged alone."""
-    if small is None:
-        return _missed_virtual(results)
-    return [*(_missed_virtual(results) if results.tried() else []), *beside.missed(small)]
+    """What of the bar does not hold, a sentence each; ``small``: the live side, if it was asked for."""
+    return [*_missed_simulated(results), *(beside.missed(small) if small else [])]
 
 
-def _missed_virtual(results: Results) -> list[str]:
+def _missed_simulated(results: Results) -> list[str]:
     if not any(results.median_s("DLion", each.name) for each in environments.DLION):
-        return ["DLion was not tried"]
+        return ["DLion was not tried in its environments"]
     found = []
     for environment in environments.DLION:
         own = results.median_s("DLion", environment.name)
