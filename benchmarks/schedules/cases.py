@@ -76,8 +76,11 @@ WHOLE = (
     grouped(4, 3, groups="static", group_size=2),
     grouped(4, 1, group_size=2),
     grouped(3, 1, groups="random", group_size=2, threshold=9),
+    hopping(4, 3, graph="directed-ring", max_ig=1, backup_workers=1),
+    grouped(4, 1, groups="random", group_size=2, threshold=9),
+    grouped(4, 2, group_size=2),
 )
-"""Of which every state is reached."""
+"""Of which every state is reached. Groups of two among four ranks: 2 to 4 at random, and 4 or more in two divisions."""
 
 DRAWN = (
     hopping(4, 5, graph="ring", max_ig=1),

@@ -7,7 +7,13 @@
     event     a task of a rank goes on; before, some of what is on its way to it arrives
 
 A message that nobody looks at might as well arrive later. So what arrives is chosen when a step looks at messages, of
-the kinds that it looks at, in every order and number.
+the kinds that it looks at, in every order and number; of those that are waited for by their key, that one alone, and
+what is before it on its way.
+
+Partial-order reduction: a rank whose one task goes on with a message by its key, looks at nothing else and begins no
+iteration, goes on alike whenever it does, and nothing that others do keeps it from going on, or gives it a choice. So
+it goes first: other orders come to the same states of all that laws look at (an ample set: Clarke, Grumberg and Peled,
+Model Checking, chapter 10; no state comes again, as histories only grow).
 
 States of the world are combinations of those of single ranks (ranks.py), so that exploring them runs no strategy.
 """
@@ -17,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.schedules.rank import Sent, Step, World, fits, kind_of
+from benchmarks.schedules.rank import Sent, Step, World, fits, matters_to
 from benchmarks.schedules.ranks import Node, Ranks
 
 DEADLOCK = "deadlock: these ranks wait for ever"
@@ -56,16 +62,21 @@ class Found:
 class Explorer:
     """States of ``world``. ``bounds[i, j]``: iterations that rank i may be ahead of rank j.
 
+    Without ``reducing``, every order is gone through, also of events that do not matter to each other.
+
     Raises, while it explores: Violated, of a bound, a deadlock, and messages that nobody takes.
     """
 
-    def __init__(self, world: World, bounds: Mapping[tuple[int, int], int], *, merging: bool = True) -> None:
+    def __init__(
+        self, world: World, bounds: Mapping[tuple[int, int], int], *, merging: bool = True, reducing: bool = True
+    ) -> None:
         self.ranks = Ranks(world, merging=merging)
+        self._reducing = reducing
         self._size, self._bounds = world.size, bounds
         self._nodes: list[Node] = []
         self._inboxes: list[Inbox] = [()]
         self._numbers: dict[Node | Inbox, int] = {(): 0}
-        self._moves: dict[tuple[int, int], list[Move]] = {}  # by node and inbox
+        self._moves: dict[tuple[int, int], tuple[list[Move], bool]] = {}  # by node and inbox; whether they go first
         self._posts: dict[tuple[int, int, tuple[Sent, ...]], int] = {}
         begin = [self._of_node(edge.node) for edge in self.ranks.begin]
         first: State = (*begin, *[0] * self._size)
@@ -112,14 +123,30 @@ class Explorer:
                 raise Violated(LEFT, self._way(before, state))
             found.ends += 1
 
-    def _next(self, state: State) -> Iterator[tuple[int, Move]]:
+    def _next(self, state: State) -> list[tuple[int, Move]]:
+        """Who may go on, and how; of those that may go first, one."""
+        found: list[tuple[int, Move]] = []
         for rank in range(self._size):
             key = state[rank], state[self._size + rank]
-            moves = self._moves.get(key)
-            if moves is None:
-                moves = self._moves[key] = list(self._steps(self._nodes[key[0]], dict(self._inboxes[key[1]])))
-            for move in moves:
-                yield rank, move
+            if key not in self._moves:
+                node = self._nodes[key[0]]
+                moves = list(self._steps(node, dict(self._inboxes[key[1]])))
+                self._moves[key] = moves, self._reducing and self._goes_first(node, moves)
+            moves, first = self._moves[key]
+            if first:
+                return [(rank, move) for move in moves]
+            found += [(rank, move) for move in moves]
+        return found
+
+    def _goes_first(self, node: Node, moves: Sequence[Move]) -> bool:
+        """Whether ``moves`` of a rank come to the same before and after whatever others do, and no law sees them."""
+        if not moves or len(node.waits) > 1:
+            return False
+        edges = [edge for step, *_ in moves for _, edge in self.ranks.edges(node, step.task, step.came)]
+        waits = node.waits[moves[0][0].task]
+        return (waits is None or waits[0] == "key") and not any(
+            edge.looked or edge.node.begun != node.begun for edge in edges
+        )
 
     def _moved(self, state: State, rank: int, move: Move) -> State:
         _, node, inbox, sent = move
@@ -147,15 +174,15 @@ class Explorer:
             while waiting:
                 came = waiting.pop()
                 kinds: set[str] = set()
+                still = waits
                 if waits is None or any(fits(waits, each) for each in came):
+                    still = None
                     for step, edge in self.ranks.edges(node, task, came):
                         kinds |= edge.looked
                         yield step, self._of_node(edge.node), self._left(links, came), _by_destination(edge.sent)
-                else:
-                    kinds = {kind_of(waits)}
                 for (src, kind), link in links.items():
                     count = sum(each.src == src and each.kind == kind for each in came)
-                    if kind in kinds and count < len(link):
+                    if count < len(link) and matters_to(still, kinds, src, kind):
                         waiting.append((*came, link[count]))
 
     def _left(self, links: Mapping[tuple[int, str], tuple[Sent, ...]], came: Sequence[Sent]) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import types
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -136,10 +136,12 @@ def fits(waits: Wait, sent: Sent) -> bool:
     return sent.kind == wanted[0] and sent.src in wanted[1:]
 
 
-def kind_of(waits: tuple[str, tuple[Any, ...]]) -> str:
-    """The kind of message that is waited for."""
-    how, wanted = waits
-    return str(wanted[1] if how == "key" else wanted[0])
+def matters_to(waits: Wait, looked: Collection[str], src: int, kind: str) -> bool:
+    """Whether a task that ``waits`` so, and then looks at what is ``looked``, can tell if more of ``kind`` came from
+    ``src``."""
+    if kind in looked:
+        return True
+    return waits is not None and (waits[1][:2] == (src, kind) if waits[0] == "key" else waits[1][0] == kind)
 
 
 @types.coroutine
@@ -152,7 +154,10 @@ def _values() -> Vector:
 
 
 class ExploredWorker:
-    """The verbs of e2c_dl.strategies.base.Worker that strategies over shapes use. ``looked``: at what has come."""
+    """The verbs of e2c_dl.strategies.base.Worker that strategies over shapes use.
+
+    ``looked``: at what has come, whichever it is; who waits for one message by its key looks at no other.
+    """
 
     def __init__(self, world: World, rank: int, tasks: Rank) -> None:
         self.rank, self.size, self.samples, self.total_samples = rank, world.size, 1, world.size
@@ -229,10 +234,11 @@ class ExploredWorker:
         return next((each for each in self.mail if fits(waits, each)), None)
 
     async def _taken(self, waits: tuple[str, tuple[Any, ...]]) -> Message:
-        self.looked.add(kind_of(waits))
+        any_of_them = {waits[1][0]} if waits[0] == "any" else set()
+        self.looked |= any_of_them
         if self._first(waits) is None:
             await _pause(waits)
-            self.looked.add(kind_of(waits))
+            self.looked |= any_of_them
         found = self._first(waits)
         assert found is not None
         self.mail.remove(found)
