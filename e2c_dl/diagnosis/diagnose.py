@@ -26,6 +26,7 @@ from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.recorded import as_recorded, told
 from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.diagnosis.shown.activity import Activity, from_trace
 from e2c_dl.diagnosis.shown.heat import Heat, heat_of
@@ -62,7 +63,7 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     trace, scenario, reference = read_run(archive)
     observed = observe(trace, reference)
     return Diagnosis(
-        report=analyse(trace, reference, retraining_of(archive, scenario), observed),
+        report=analyse(trace, reference, retraining_of(archive, scenario, trace), observed),
         activity=from_trace(observed.trace, observed.messages),
         heat=heat_of(observed),
         critical=observed.replay.critical.steps(),
@@ -102,7 +103,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
     return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
 
 
-def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining | None:
+def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace) -> Retraining | None:
     """What simulates ``archive``'s run again, if its strategy decided who sends what to whom; None of any other.
 
     Raises: ArchiveError, InputError.
@@ -111,7 +112,9 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None) -> Retraining
         return None
     facts = archive.host_facts
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
-    return Retraining.of(scenario, facts) if known and decides(scenario) else None
+    if not known or not decides(scenario):
+        return None
+    return Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
 
 
 def decides(scenario: Scenario) -> bool:

@@ -13,12 +13,14 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.recorded import as_recorded, told
 from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.emulation.compute import Method as Slowed
 from e2c_dl.errors import AnalysisError, InputError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
+from e2c_dl.strategies.base import Setting
 from e2c_dl.topology import Host, Pair
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair
@@ -33,6 +35,7 @@ class MeasuredRun:
     scenario: Scenario
     observed: Observed
     retraining: Retraining
+    recorded: Mapping[str, Setting]  # of the strategy, that the scenario leaves open
 
     @classmethod
     def of(cls, archive: ReadArchive, known: ReadRun | None = None) -> MeasuredRun:
@@ -46,8 +49,13 @@ class MeasuredRun:
                 f"{archive.path}: a script of its own trained there, whose strategy nobody can simulate again; "
                 "e2c-dl whatif replays it"
             )
+        recorded = told(scenario, trace, archive.host_facts)
+        scenario = as_recorded(scenario, recorded)
         retraining = Retraining.of(scenario, archive.host_facts, _seconds_of(scenario))
-        return cls(archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining)
+        return cls(
+            archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining,
+            recorded=recorded,
+        )  # fmt: skip
 
     @property
     def incomplete(self) -> str | None:

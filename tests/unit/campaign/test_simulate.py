@@ -20,6 +20,7 @@ from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
+from e2c_dl.campaign.predicting.measured import MeasuredRun
 from e2c_dl.campaign.simulated import SimulationRequest, run
 from e2c_dl.cli.main import cli
 from e2c_dl.diagnosis import diagnose
@@ -253,3 +254,15 @@ def test_what_depends_on_values_is_refused_before_a_run_of_shapes_alone_begins(t
     said = refused.output.splitlines()
     assert len(said) == 2  # one for each service
     assert all("env.strategy_settings: how much is significant depends on values" in line for line in said)
+
+
+@pytest.mark.parametrize("slack", [0, 1])
+def test_a_filter_of_values_is_simulated_again_by_what_it_let_through(tmp_path: Path, slack: int) -> None:
+    folder = scenario(tmp_path / "s", strategy="gaia", strategy_settings={"slack": slack})
+    archive = open_archive(run(SimulationRequest(scenario=folder, archive=tmp_path / "a"), Quiet()))
+    measured = MeasuredRun.of(archive)
+    assert 0 < float(measured.recorded["selectivity"]) < 1
+    assert abs(measured.observed.world(measured.retraining).error) < 0.15  # the part varies over the run
+    stated = scenario(tmp_path / "t", strategy="gaia", strategy_settings={"slack": slack, "selectivity": 0.5})
+    again = open_archive(run(SimulationRequest(scenario=stated, archive=tmp_path / "b"), Quiet()))
+    assert MeasuredRun.of(again).recorded == {}

@@ -17,6 +17,7 @@ from e2c_dl.campaign.predicting.advice.learning import need_torch
 from e2c_dl.campaign.predicting.advice.ranking import Objective, Ranking, ranking
 from e2c_dl.campaign.predicting.advice.trial import Tried, tried
 from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
+from e2c_dl.diagnosis.resimulation.recorded import as_recorded
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.folder import copies
@@ -55,7 +56,7 @@ def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranki
             remedy = "add prices: to its emulation.yaml, as docs/emulation.md shows"
             raise InputError(f"{scenario.name}: its scenario has no prices; {remedy}")
         layers = [host.layer for host in scenario.topology.ranks]
-        chosen = candidates(scenario.training, layers, request.more)
+        chosen = candidates(as_recorded(scenario, ground.recorded).training, layers, request.more)
     trials = [(candidate, seed) for seed in range(request.seeds) for candidate in chosen]
     done: list[Tried] = []
     with closing(_begun(request, ground, trials)) as ending:  # what is under way ends with whatever ends this

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from e2c_dl.archive.read import ReadArchive
@@ -23,7 +23,7 @@ from e2c_dl.scenario.folder.own_files import check_own
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
-from e2c_dl.strategies.base import any_pair
+from e2c_dl.strategies.base import Setting, any_pair
 
 MOST_BYTES = 1 << 22
 """Of one file: a scenario's are small, and what is larger beside them is none of it."""
@@ -38,6 +38,7 @@ class Ground:
     total_samples: int  # that every candidate trains on, all ranks together
     real: bool  # gradients are computed, so that there are losses
     measured: MeasuredWorld | None = None
+    recorded: Mapping[str, Setting] = field(default_factory=dict)  # of its strategy, that its run tells
 
     @contextmanager
     def unpacked(self) -> Iterator[tuple[Scenario, Path]]:
@@ -61,7 +62,7 @@ def of_archive(archive: ReadArchive, *, real: bool) -> Ground:
     return Ground(
         name=archive.run.scenario, files=_files(archive.scenario), real=real,
         total_samples=sum(samples for host in world.hosts for samples, _ in host.gradients),
-        measured=replace(world, links={**unused, **world.links}),
+        measured=replace(world, links={**unused, **world.links}), recorded=run.recorded,
     )  # fmt: skip
 
 
