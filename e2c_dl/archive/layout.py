@@ -28,6 +28,7 @@
         outcome.json                 how its worker ended; absent if it exited without an outcome
         ending.json                  how its first process ended; only of a host that ended before it was released
         worker.log
+      attempts/NUMBER/HOST/        of a traced script that torchrun began anew: what hosts/HOST was before
       model.npz                    final parameters of rank 0
       fetched/                     what else the workflow fetched into its working_dir, as it lay there
       logs/                        E2Clab's, the relay's, this program's; console.log: what the run told
@@ -64,6 +65,7 @@ OUTCOME = places.OUTCOME
 ENDING = "ending.json"
 WORKER_LOG = "worker.log"
 MODEL = "model.npz"
+ATTEMPTS = "attempts"
 LOGS = "logs"
 FETCHED = "fetched"
 E2CLAB = ".e2clab"  # while a run goes on: the copy of the scenario that E2Clab may write into

@@ -19,6 +19,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
+from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.scripts import TRACED, WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
@@ -96,6 +97,8 @@ def _copied(folders: Iterable[Path], target: Path) -> None:
                 if table.exists():
                     (target / table.name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(table.path, target / table.name)
+        if (folder / layout.ATTEMPTS).is_dir():
+            shutil.copytree(folder / layout.ATTEMPTS, target / layout.ATTEMPTS, dirs_exist_ok=True)
 
 
 def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran) -> None:
@@ -121,7 +124,7 @@ def noted(archive: Archive, found: Mapping[str, Told]) -> list[str]:
     versions = described.versions(each.versions for each in found.values())
     size = max(each.world_size for each in found.values())
     archive.record(versions={**versions, **archive.run.versions}, facts={TRACED: {WORLD_SIZE: size}})
-    for sentence in _limitations(found):
+    for sentence in (*_limitations(found), *_begun_anew(archive.path)):
         archive.limited(sentence)
     return _happened(archive.path, found)
 
@@ -134,6 +137,14 @@ def _limitations(found: Mapping[str, Told]) -> list[str]:
     return [
         sentence if len(hosts) == len(found) else f"{', '.join(hosts)}: {sentence}" for sentence, hosts in said.items()
     ]
+
+
+def _begun_anew(path: Path) -> list[str]:
+    attempts = Place(path) / layout.ATTEMPTS
+    times = len(attempts.folders())
+    kept = f"what ranks recorded before is kept in {layout.ATTEMPTS}/, and counted nowhere"
+    often = "once" if times == 1 else f"{times} times"
+    return [f"torchrun began all ranks anew {often}: {kept}"] if times else []
 
 
 def _happened(path: Path, found: Mapping[str, Told]) -> list[str]:

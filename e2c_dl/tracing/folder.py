@@ -33,7 +33,7 @@ def make(archive: Path, ranks: Ranks) -> Path:
     path = archive / layout.HOSTS / ranks.folder
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if attempt and path.is_dir():  # torchrun began all ranks anew: what the last attempt left is kept beside it
-        before = archive / "attempts" / str(attempt - 1) / ranks.folder
+        before = archive / layout.ATTEMPTS / str(attempt - 1) / ranks.folder
         before.parent.mkdir(parents=True, exist_ok=True)
         path.rename(before)
     try:

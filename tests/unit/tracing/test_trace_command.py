@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from e2c_dl.campaign.traced import Ran
+from e2c_dl.archive.read import open_archive
+from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
+from e2c_dl.tracing import folder
+from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
 
 
 @pytest.fixture
@@ -48,3 +51,15 @@ def test_where_no_archive_could_be_written_it_says_how_to_make_one(
 ) -> None:
     trace._conclude(place, place / "no-scenario", Ran(), made=False, begun_s=0.0)
     assert f"`e2c-dl collect {place} --archive NEW`, where there is room" in capsys.readouterr().err
+
+
+def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(
+    place: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    ranks = meet(own_peer(0, {}), 1, Alone())
+    (place / "hosts/h0").rename(place / "hosts" / ranks.folder)
+    folder.tell(folder.make(place, ranks), ranks, {})
+    both = collected([place], tmp_path_factory.mktemp("archives") / "both")
+    assert (both / "attempts/0" / ranks.folder / "tracing.json").is_file()
+    assert any("began all ranks anew once" in sentence for sentence in open_archive(both).run.limitations)
