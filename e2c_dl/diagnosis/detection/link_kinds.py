@@ -63,7 +63,7 @@ class Kind:
 
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
-    fit = _Fit(link, departs)
+    fit = _Fit(link, _from_first_to_last_late(link, departs))
     if fit.telling.sum() < LEAST_MESSAGES:
         untold = Part.RATE_OR_DELAY if link.sent_again == 0 else Part.RATE_DELAY_OR_LOSS
         return Kind(part=untold, rate=fit.rate(0.0))
@@ -86,6 +86,18 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
+
+
+def _from_first_to_last_late(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """``departs``, each row of messages without those at its ends that are on time: a window is not all of one kind."""
+    late = np.flatnonzero(departs & (link.services_ns > (1 + UNEVEN) * link.expected_ns + GRAIN_NS))
+    row = np.cumsum(~departs)  # a number for each row
+    first, last = np.full(len(departs) + 1, len(departs)), np.full(len(departs) + 1, -1)
+    np.minimum.at(first, row[late], late)
+    np.maximum.at(last, row[late], late)
+    places = np.arange(len(departs))
+    kept = departs & (places >= first[row]) & (places <= last[row])
+    return kept if kept.any() else departs
 
 
 def _least(function: Callable[[float], float], most: float) -> tuple[float, float]:
