@@ -65,8 +65,9 @@ class Watching(Wrapped):
         return super().send(dst, message, priority)
 
 
+@pytest.mark.parametrize("part", [0.2, 0.5])
 @pytest.mark.parametrize("real", [True, False])
-def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool) -> None:
+def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool, part: float) -> None:
     noise = np.random.default_rng(1).normal(size=(6, 2000)).astype(np.float32)
     seen: list[Watching] = []
 
@@ -76,7 +77,7 @@ def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool) -> None:
 
     links = {(src, dst): LinkModel(rate_bps=UPLINKS_BPS[src], delay_s=0.002) for src, dst in DLion.links(6)}
     run = virtual_world.run(
-        lambda: DLion(budget_part=0.2), size=6, iterations=8, links=links, wrapping=watched,
+        lambda: DLion(budget_part=part), size=6, iterations=8, links=links, wrapping=watched,
         of=virtual_world.profile((1500, 500), per_sample_s=1e-4, fixed_s=5e-4),
         computes=[
             Quadratic(lambda iteration, _, own=own: own + iteration, own, [slice(500, 2000), slice(0, 500)], 0.05)
@@ -88,7 +89,7 @@ def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool) -> None:
         spans = run.spans(worker.rank, Phase.SEND)
         for (dst, place), budget in worker.budgets.items():
             sent = spans["nbytes"][spans["dst"] == dst]
-            assert 0.9 * 0.2 * budget <= sent[place] <= 0.2 * budget
+            assert 0.9 * part * budget <= sent[place] <= part * budget
 
 
 @given(seed=st.integers(0, 10_000), part=st.floats(0.05, 0.9), rate=st.floats(1e5, 2e6))

@@ -3,6 +3,8 @@ together."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import virtual_world
@@ -124,6 +126,16 @@ def test_sent_and_accumulated_are_all_updates_and_the_rest_is_insignificant(
             elif message.payload is not None:
                 total += message.vector
         assert np.allclose(total, updates[rank], rtol=1e-5 if dtype is np.float32 else 1e-12, atol=1e-6)
+
+
+@given(size=st.integers(2, 4), seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.05, 1.0]))
+@settings(max_examples=12, deadline=None)
+def test_replicas_differ_by_what_is_insignificant_to_each_at_most(size: int, seed: int, threshold: float) -> None:
+    problem = Problem(size, seed)
+    held = trained(Gaia(threshold=threshold, decay="none"), problem, size, seed, size, 15)
+    models = [compute.parameters for compute in held]
+    for one, other in itertools.combinations(models, 2):  # what neither has told the other yet
+        assert np.all(np.abs(one - other) <= threshold * (np.abs(one) + np.abs(other)) * (1 + 1e-9) + 1e-12)
 
 
 @given(seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.01, 0.5, float("inf")]))
