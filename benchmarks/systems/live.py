@@ -6,8 +6,9 @@
                  --e2c-dl simulate, gradients included------> archive   } was sent, read from both alike
     torch DDP (gloo), ddp.py, on such hosts and links                     the same, as its ranks tell it
 
-The first rank evaluates its own parameters every EVALUATE_EVERY iterations, which takes time of it, in both worlds and
-in DDP. Nothing in the virtual world is DDP: the strategy ``allreduce`` is what stands for it there.
+Computing is paced live by what hosts measure themselves; the other two go by what ``e2c-dl calibrate`` measures here,
+just before. The first rank evaluates its own parameters every EVALUATE_EVERY iterations, which takes time of it, in all
+three. Nothing in the virtual world is DDP: the strategy ``allreduce`` is what stands for it there.
 """
 
 from __future__ import annotations
@@ -109,26 +110,31 @@ def live(asked: Asked) -> Ran:
 
 
 def virtual(asked: Asked) -> Ran:
-    """The same scenario simulated, with real gradients."""
-    return _by_command(asked, ["simulate", "{scenario}"])
+    """The same scenario simulated, with real gradients, by the pace of this machine."""
+    return _by_command(asked, ["calibrate", "{scenario}"], ["simulate", "{scenario}"])
 
 
 _MADE: Mapping[str, Callable[[Asked], Ran]] = {"live": live, "virtual": virtual}
 
 
-def _by_command(asked: Asked, words: Sequence[str]) -> Ran:
+def _by_command(asked: Asked, *commands: Sequence[str]) -> Ran:
+    """What comes of ``e2c-dl``'s commands, the last of which leaves an archive."""
     with tempfile.TemporaryDirectory(prefix="systems-") as name:
         folder = Path(name)
-        scenario = written(folder / "scenario", table.system(asked.system))
-        command = [word.format(scenario=scenario) for word in words]
-        argv = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", *command]
-        ended = subprocess.run(
-            [*argv, "--archive", str(folder / "archive")], capture_output=True, text=True, check=False,
-            timeout=_WITHIN_S, cwd=folder,
-        )  # fmt: skip
-        if ended.returncode:
-            return Ran(asked=asked, problem=ended.stderr.strip()[-500:] or f"exit status {ended.returncode}")
-        return told(asked, open_archive(folder / "archive"))
+        scenario, archive = written(folder / "scenario", table.system(asked.system)), folder / "archive"
+        for number, words in enumerate(commands, start=1):
+            more = ["--archive", str(archive)] if number == len(commands) else []
+            problem = _commanded([*(word.format(scenario=scenario) for word in words), *more], folder)
+            if problem:
+                return Ran(asked=asked, problem=problem)
+        return told(asked, open_archive(archive))
+
+
+def _commanded(words: Sequence[str], folder: Path) -> str:
+    """What the command complained of; empty if it succeeded."""
+    argv = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_WITHIN_S, cwd=folder)
+    return (ended.stderr.strip()[-500:] or f"exit status {ended.returncode}") if ended.returncode else ""
 
 
 def written(folder: Path, system: table.System, seconds: float = SMALL.within_s) -> Path:
@@ -179,7 +185,10 @@ def by_ddp(asked: Asked, seconds: float = SMALL.within_s) -> Ran:
     """DistributedDataParallel on hosts and links of the small environment."""
     with tempfile.TemporaryDirectory(prefix="systems-") as name:
         folder = Path(name)
-        scenario = load(written(folder / "scenario", table.system(STANDS_FOR_DDP), seconds))
+        path = written(folder / "scenario", table.system(STANDS_FOR_DDP), seconds)
+        if problem := _commanded(["calibrate", str(path)], folder):
+            return Ran(asked=asked, problem=problem)
+        scenario = load(path)
         topology = scenario.emulated_topology()
         with up(tuple(host.name for host in topology.ranks)) as bed:
             for access in bed.accesses:  # hosts see no other folder of this machine's /tmp
