@@ -46,6 +46,9 @@ def main(
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
     end_in_order()
     chosen = parts or [*PARTS, *([live.PART] if os.geteuid() == 0 and not where else [])]
+    if unknown := set(only) - {each.name for each in table.systems()}:
+        there = ", ".join(each.name for each in table.systems())
+        raise click.UsageError(f"--system {min(unknown)!r}: there is none of that name; write one of {there}")
     if live.PART in chosen and os.geteuid():
         raise click.UsageError("--part live brings hosts up on this machine, as root; leave it out, or be root")
     trials, done = asked_for([each for each in chosen if each in PARTS], seeds, only, where), Done(into)

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.systems import beside, campaign, environments, live, table
-from benchmarks.systems.__main__ import missed, page
+from benchmarks.systems.__main__ import main, missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
 from benchmarks.systems.environments import DLION
 from benchmarks.systems.published import RATIOS
@@ -241,3 +242,9 @@ def test_an_archive_is_read_as_a_trial_is(tmp_path: Path) -> None:
     assert told.bytes_to_target is None
     assert len(set(told.iterations)) == 1
     assert all(0.1 < share < 0.2 for share in told.computing)
+
+
+def test_a_system_that_is_not_there_is_told() -> None:
+    refused = CliRunner().invoke(main, ["--part", "live", "--system", "DLyon"])
+    assert refused.exit_code == 2
+    assert "--system 'DLyon': there is none of that name; write one of full exchange, DLion," in refused.output
