@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from itertools import pairwise
+from itertools import combinations, pairwise
+from operator import truediv
 from typing import Any, cast
 
 import pytest
@@ -44,6 +45,16 @@ def test_total_is_kept_and_shares_are_within_one_of_proportional(speeds: list[fl
         assert all(abs(share - quota) < 1 + 1e-6 for share, quota in zip(shares, quotas, strict=True))
     faster = sorted(range(len(speeds)), key=lambda rank: speeds[rank])
     assert all(shares[slow] <= shares[fast] + 1 for slow, fast in pairwise(faster))
+
+
+@given(speeds=st.lists(st.floats(0.1, 10), min_size=1, max_size=4), more=st.integers(0, 9))
+def test_no_division_is_faster_but_by_what_a_sample_takes_the_slowest(speeds: list[float], more: int) -> None:
+    total = len(speeds) + more
+    cuts = combinations(range(1, total), len(speeds) - 1)  # of a row of samples: every division, none below 1
+    divisions = [[end - begin for begin, end in pairwise((0, *cut, total))] for cut in cuts]
+    best = min(max(map(truediv, shares, speeds)) for shares in divisions)
+    took, speed = max(zip(map(truediv, divided(total, speeds), speeds), speeds, strict=True))
+    assert took <= (best + 1 / speed) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("speeds", [[1.0, 0.0], [1.0, -1.0], [1.0, math.inf], [1.0, math.nan], [1.0] * 11])
