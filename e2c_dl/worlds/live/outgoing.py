@@ -194,6 +194,7 @@ class Outgoing:
                     await self._send(self._queue.turn())
                 if self._closing:
                     break
+                self._pace.all_sent()
                 self._wake.clear()
                 await self._wake.wait()
             await self._transmit([memoryview(Header(type=FrameType.GOODBYE, kind="", seq=self._begun).pack())])

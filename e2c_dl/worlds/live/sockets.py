@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ _NAME_BYTES = 16  # TCP_CA_NAME_MAX of Linux
 
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 22  # a frame's header is 0.4 % of the smallest
 FIRST_BYTES = 1 << 16  # until something was delivered
+_LATELY_US = 400_000  # that estimates go back, of the time in which something was carried
 _HORIZON_S = 0.005  # what an urgent message waits behind what the kernel holds unsent
 
 
@@ -77,8 +79,10 @@ class SegmentPace:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._known = b""  # TCP_INFO, when it last told what the link can
-        self._known_s = 0.0  # when that was
+        self._filled = False  # whether the link, not its sender, was ever what limited it
+        self._carried: deque[tuple[int, int]] = deque([(0, 0)])  # (payload that the other end has, us that it took)
+        self._waits_us = 0  # for last acknowledgements, when there was nothing more to send
+        self._told, self._told_s = b"", 0.0  # TCP_INFO, and when it was asked for
         self.segment_bytes = 0
         self._set(FIRST_BYTES)
 
@@ -89,25 +93,36 @@ class SegmentPace:
         if not rate:
             return  # a kernel before 4.9 does not tell: the first size stays
         app_limited = (tcp_info.field(told, "rate_is_limited_by_sender") or 0) & 1
-        # what was tried, and carried faster than what filled the link before, is what it can, too
-        known = tcp_info.field(self._known, "delivery_rate_bytes_per_s")
-        if not app_limited or (known and rate > known):
-            self._known, self._known_s = told, time.monotonic()
+        self._filled = self._filled or not app_limited
+        self._told, self._told_s = told, time.monotonic()
+        acked, busy_us = (tcp_info.field(told, name) or 0 for name in ("bytes_acked", "busy_us"))
+        busy_us -= min(self._waits_us, busy_us // 2)
+        if busy_us > self._carried[-1][1]:
+            self._carried.append((acked, busy_us))
+        while len(self._carried) > 2 and busy_us - self._carried[1][1] >= _LATELY_US:
+            self._carried.popleft()
         wanted = paced_bytes(rate)
         # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
         if (wanted > self.segment_bytes or not app_limited) and wanted != self.segment_bytes:
             self._set(wanted)
 
-    def estimate(self) -> LinkEstimate | None:
-        """What the link did when it was last seen full, or faster; None, as long as its sender was what limited it.
+    def all_sent(self) -> None:
+        """Everything is in the kernel's hands: what it still waits for is no carrying."""
+        self._waits_us += tcp_info.field(self._told, "min_rtt_us") or 0
 
-        Otherwise a message that does not fill it says how much was tried, not what the link can: it changes nothing.
+    def estimate(self) -> LinkEstimate | None:
+        """What the link carried lately, while there was something to carry; None, as long as it was never full.
+
+        Not the kernel's delivery rate: of a message that is over before the window is, that is of a burst, or of what
+        was tried. A round trip is left out each time that all was sent: the last acknowledgement's.
         """
-        rate, round_trip_us = (tcp_info.field(self._known, name) for name in ("delivery_rate_bytes_per_s", "srtt_us"))
-        if not rate or not round_trip_us:
+        round_trip_us = tcp_info.field(self._told, "srtt_us")
+        (from_bytes, from_us), (to_bytes, to_us) = self._carried[0], self._carried[-1]
+        if not self._filled or not round_trip_us or to_us <= from_us:
             return None
-        age_s = (tcp_info.field(self._known, "last_ack_received_ms") or 0) / 1e3 + time.monotonic() - self._known_s
-        return LinkEstimate(rate_bps=8.0 * rate, round_trip_s=round_trip_us / 1e6, age_s=age_s)
+        age_s = (tcp_info.field(self._told, "last_ack_received_ms") or 0) / 1e3 + time.monotonic() - self._told_s
+        rate_bps = 8e6 * (to_bytes - from_bytes) / (to_us - from_us)
+        return LinkEstimate(rate_bps=rate_bps, round_trip_s=round_trip_us / 1e6, age_s=age_s)
 
     def _set(self, size_bytes: int) -> None:
         self.segment_bytes = size_bytes

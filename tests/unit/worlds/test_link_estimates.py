@@ -86,8 +86,11 @@ class Counted:
     def setsockopt(self, *_: int) -> None:
         """Nothing is sent."""
 
-    def tells(self, rate_bytes_per_s: int, *, by_sender: bool) -> None:
-        values = {"delivery_rate_bytes_per_s": rate_bytes_per_s, "rate_is_limited_by_sender": by_sender, "srtt_us": 9}
+    def tells(self, acked: int, busy_us: int, *, by_sender: bool) -> None:
+        values = {
+            "delivery_rate_bytes_per_s": 10**7, "rate_is_limited_by_sender": by_sender, "srtt_us": 20_000,
+            "min_rtt_us": 10_000, "bytes_acked": acked, "busy_us": busy_us,
+        }  # fmt: skip
         raw = bytearray(tcp_info.LENGTH)
         for name, value in values.items():
             offset, kind = tcp_info.FIELDS[name]
@@ -95,18 +98,28 @@ class Counted:
         self.told = bytes(raw)
 
 
-def test_what_does_not_fill_a_live_link_does_not_lower_what_is_known_of_it() -> None:
+def test_a_live_link_is_known_by_what_it_carried_while_there_was_something_to_carry() -> None:
     kernel = Counted()
     pace = SegmentPace(kernel)  # type: ignore[arg-type]
-    known = []
-    for rate, by_sender in ((10**7, True), (10**6, False), (10**5, True), (2 * 10**6, True), (10**6, False)):
-        kernel.tells(rate, by_sender=by_sender)
+
+    def estimate(acked: int, busy_us: int, *, by_sender: bool) -> LinkEstimate | None:
+        kernel.tells(acked, busy_us, by_sender=by_sender)
         pace.update()
-        known.append(pace.estimate())
-    assert known[0] is None
-    assert [each and each.rate_bps for each in known[1:]] == [8e6, 8e6, 16e6, 8e6]
-    assert known[2] is not None
-    assert known[2].age_s >= 0
+        return pace.estimate()
+
+    assert estimate(100, 10_000, by_sender=True) is None  # never full: who knows what it can
+    full = estimate(300_000, 300_000, by_sender=False)
+    assert full is not None
+    assert full.rate_bps == 8e6
+    assert full.age_s >= 0
+    for count in range(1, 6):  # messages that do not fill it, and each time the way of the last acknowledgement
+        pace.all_sent()
+        small = estimate(300_000 + count, 300_000 + count * 10_000, by_sender=True)
+        assert small is not None
+        assert small.rate_bps == pytest.approx(8e6, rel=0.04)
+    faster = estimate(10**7, 1_350_000, by_sender=True)  # it carries more now
+    assert faster is not None
+    assert faster.rate_bps > 6e7
 
 
 class Skipping(Strategy):
