@@ -25,6 +25,7 @@ from e2c_dl import formatting
 MOST_UNEVEN = 0.25
 """Of a period: distances that differ by more, relative to their median, are no period."""
 
+ALIKE = 3.0  # times the shortest: stretches that are no longer are described by one length
 LEAST_PERIODS = 3  # two distances: one says nothing of the next
 
 
@@ -63,8 +64,16 @@ class Stretches:
             When.SINCE: f"since {onset}",
             When.PERIODIC: f"every {formatting.seconds(self.period_s)} for {long}, first in {onset}",
             When.ONCE: f"once, for {long} from {onset} on",
-            When.AT_TIMES: f"{len(self.begins_s)} times, for {long} each, first in {onset}",
+            When.AT_TIMES: f"{len(self.begins_s)} times, {self._lengths()}, first in {onset}",
         }[self.when]
+
+    def _lengths(self) -> str:
+        """How long the stretches are: each, where they are about as long as each other; else from what to what."""
+        each_s = np.subtract(self.ends_s, self.begins_s)
+        if each_s.max() <= ALIKE * each_s.min():
+            return f"for {formatting.seconds(self.length_s)} each"
+        least, most, total = map(formatting.seconds, (each_s.min(), each_s.max(), self.total_s))
+        return f"for {least} to {most}, {total} in all"
 
     @property
     def total_s(self) -> float:

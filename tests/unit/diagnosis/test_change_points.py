@@ -42,6 +42,11 @@ def test_a_series_of_many_windows_is_pooled() -> None:
         ([(5, 7)], When.ONCE, "once, for 4.00 s from iteration 5 (second 10) on"),
         ([(5, 7), (15, 17), (25, 27)], When.PERIODIC, "every 20.0 s for 4.00 s, first in iteration 5 (second 10)"),
         ([(5, 7), (9, 11), (30, 32)], When.AT_TIMES, "3 times, for 4.00 s each, first in iteration 5 (second 10)"),
+        (
+            [(5, 6), (9, 19), (30, 32)],
+            When.AT_TIMES,
+            "3 times, for 2.00 s to 20.0 s, 26.0 s in all, first in iteration 5 (second 10)",
+        ),
     ],
 )
 def test_stretches_are_called_by_their_pattern(found: list[tuple[int, int]], when: When, said: str) -> None:
