@@ -1,76 +1,36 @@
-"""Links that are slower or later than designed: each against its design, less what the machine does to all of them.
+"""Links that are slower or later than designed: of which part, by what evidence, and what would restore them.
 
-A link departs where its series does (:mod:`.series`), and a message is late on average by more than LEAST_LATE, the
-uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. One that
-has messages of the warm-up alone must be later by more than TCP's slow start.
-
-Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
-nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
-machine.
-
-Links of one shared bottleneck that all depart are blamed together, as what they share. Links that are asked to lose
-segments have no rate that is known beforehand: no verdict on them.
+Which links depart :mod:`.judged_links` says. Those of one shared bottleneck that all depart are blamed together, as what
+they share. Links that are asked to lose segments have no rate that is known beforehand: no verdict on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.ends import end_of
+from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, lines
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, Kind, kind_of
-from e2c_dl.diagnosis.detection.link_series import SLOW_START, LinkSeries, carried_in_warm_up, link_series
-from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
+from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
-from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
-from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part, some
+from e2c_dl.diagnosis.model import Element, Limitation, Part, some
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
 
-LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
-LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there
-LEAST_FOR_COMMON = 3  # links: of two, neither tells which is normal
-COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by the machine
 COMMON_WORTH_SAYING = 1.2
-LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
-SPREADS = 5.0
-FLOOR_WARMING = float(np.log(1.5))  # of messages that wait for a process to wake, a library to make its plans
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JudgedLink:
-    """One link beside its design."""
-
-    of: LinkSeries
-    judged: Judged
-
-    @property
-    def link(self) -> ObservedLink:
-        return self.of.link
-
-    @property
-    def departs(self) -> bool:
-        return bool(self.judged.departs.any())
-
-    @property
-    def resolution(self) -> float:
-        """How many times slower its rate must have been to be seen: GRAIN is no part of that."""
-        bare_ns = max(1.0, self.of.expected_ns - GRAIN_NS)
-        return max(1.0, (self.judged.resolution * (bare_ns + GRAIN_NS) - GRAIN_NS) / bare_ns)
 
 
 def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: Design) -> tuple[ObservedLink, ...]:
@@ -88,39 +48,6 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
             )
         )  # fmt: skip
     return design.with_shares(found)
-
-
-def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
-    """Every link that can be judged, and how many times slower all of them are by the machine."""
-    series = [
-        made for link in carried if link.judgeable and (made := link_series(link, windows)) is not None
-    ]  # fmt: skip
-    layers = {host.name: host.layer for host in design.reference.topology.hosts}
-    between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
-    own = levelled_together([each.series for each in series], between)
-    references, apart, common = np.zeros(len(own)), 0.0, 1.0
-    modelled = design.reference.modelled
-    least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
-    warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
-    if not modelled and len(_lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:
-        group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
-        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in warm]
-        shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
-        each_ns = np.array([each.expected_ns for each in series])
-        references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
-        apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
-        if len(late_ns) >= LEAST_FOR_SPREAD:
-            spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
-            least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
-    found = []
-    for each, one, reference in zip(series, own, references.tolist(), strict=True):
-        late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
-        if each.warming:
-            late_ns_needed += SLOW_START * 2 * float(np.median(each.link.designed_delay_ns)) / int(each.judged.sum())
-        beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
-        least = FLOOR_WARMING if each.warming and not modelled else floor
-        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least)))
-    return found, common
 
 
 def link_departures(
@@ -141,7 +68,7 @@ def link_departures(
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
     slow = [each for each in longer if _is_told(each)]
     untold = [each for each in longer if not any(each is other for other in slow)]
-    several = {line: links for line, links in _lines([each.link for each in judged], design).items() if len(links) > 1}
+    several = {line: links for line, links in lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
     together = {pair for pairs in shared.values() for pair in pairs}
@@ -151,7 +78,7 @@ def link_departures(
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
-        departures=tuple(departures), untold=tuple(_departure(each, _kind(each)) for each in untold),
+        departures=tuple(departures), untold=tuple(map(_untold, untold)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
     )  # fmt: skip
@@ -168,17 +95,6 @@ def _is_told(each: JudgedLink) -> bool:
     return not (waits_for_window(each.link, departs) or opens_window(each.link, departs))
 
 
-def _lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
-    """Pairs by what limits them: those of one shared bottleneck together, the others each by itself."""
-    shared = {pair: each.name for each in design.bottlenecks for pair in each.links}
-    lines: dict[Element, list[tuple[str, str]]] = {}
-    for link in links:
-        name = shared.get(link.pair)
-        line = link.element if name is None else Element(kind=ElementKind.SHARED, src=name)
-        lines.setdefault(line, []).append(link.pair)
-    return lines
-
-
 def _kind(each: JudgedLink) -> Kind:
     if each.link.by_receiver:  # it does not tell a delay
         return Kind(part=Part.RATE, rate=each.judged.slowdown)
@@ -188,6 +104,8 @@ def _kind(each: JudgedLink) -> Kind:
     )  # it began in between
     chosen = each.of.messages(within if within.sum() * 2 > windows.sum() else windows)
     kind = kind_of(each.link, chosen)
+    if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
+        return replace(kind, rate=each.judged.slowdown)
     if kind.part is Part.LOSS:
         return kind
     end = end_of(each.link, each.of.messages(windows))
@@ -238,6 +156,16 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
         excess_s=judged.excess_s,
     )  # fmt: skip
+
+
+def _untold(each: JudgedLink) -> Departure:
+    """The same, which may be TCP's learning: of a layer that is slow it is slow by all that its messages took."""
+    found = _departure(each, _kind(each))
+    if not each.of.warming:
+        return found
+    took_ns, expected_ns = (float(of[each.of.judged].sum()) for of in (each.link.services_ns, each.link.expected_ns))
+    slowdown = max(1.0, took_ns / max(1.0, expected_ns))
+    return replace(found, slowdown=slowdown, restored=scaled(found.element, 1 / slowdown))
 
 
 def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:

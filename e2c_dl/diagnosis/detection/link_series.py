@@ -53,6 +53,8 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
         return None
     services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
     designed_ns = _sums(index[chosen], link.expected_ns[chosen], windows)
+    if warming:  # TCP learns by them how much it may send, whoever slows the link
+        designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * 2 * float(np.median(link.designed_delay_ns))
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
     there = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
     place = np.maximum(0, np.cumsum(there) - 1)

@@ -1,0 +1,100 @@
+"""Each link beside its design, less what the machine does to all of them: those that depart, and what would be seen.
+
+A link departs where its series does (:mod:`.series`), and a message is late on average by more than LEAST_LATE, the
+uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. One that
+has messages of the warm-up alone must be later by more than TCP's slow start (:mod:`.link_series`).
+
+Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
+nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
+machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.peers import peers
+from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
+from e2c_dl.diagnosis.detection.together import levelled_together
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind
+
+LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
+LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there
+LEAST_FOR_COMMON = 3  # links: of two, neither tells which is normal
+COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by the machine
+LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
+SPREADS = 5.0
+FLOOR_WARMING = float(np.log(1.5))  # of messages that wait for a process to wake, a library to make its plans
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedLink:
+    """One link beside its design."""
+
+    of: LinkSeries
+    judged: Judged
+
+    @property
+    def link(self) -> ObservedLink:
+        return self.of.link
+
+    @property
+    def departs(self) -> bool:
+        return bool(self.judged.departs.any())
+
+    @property
+    def resolution(self) -> float:
+        """How many times slower its rate must have been to be seen: GRAIN is no part of that."""
+        bare_ns = max(1.0, self.of.expected_ns - GRAIN_NS)
+        return max(1.0, (self.judged.resolution * (bare_ns + GRAIN_NS) - GRAIN_NS) / bare_ns)
+
+
+def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
+    """Every link that can be judged, and how many times slower all of them are by the machine."""
+    series = [
+        made for link in carried if link.judgeable and (made := link_series(link, windows)) is not None
+    ]  # fmt: skip
+    layers = {host.name: host.layer for host in design.reference.topology.hosts}
+    between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
+    own = levelled_together([each.series for each in series], between)
+    references, apart, common = np.zeros(len(own)), 0.0, 1.0
+    modelled = design.reference.modelled
+    least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
+    warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
+    if not modelled and len(lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:
+        group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
+        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in warm]
+        shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
+        each_ns = np.array([each.expected_ns for each in series])
+        references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
+        apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
+        if len(late_ns) >= LEAST_FOR_SPREAD:
+            spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
+            least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
+    found = []
+    for each, one, reference in zip(series, own, references.tolist(), strict=True):
+        late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
+        beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
+        least = FLOOR_WARMING if each.warming and not modelled else floor
+        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least)))
+    return found, common
+
+
+def lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
+    """Pairs by what limits them: those of one shared bottleneck together, the others each by itself."""
+    shared = {pair: each.name for each in design.bottlenecks for pair in each.links}
+    lines: dict[Element, list[tuple[str, str]]] = {}
+    for link in links:
+        name = shared.get(link.pair)
+        line = link.element if name is None else Element(kind=ElementKind.SHARED, src=name)
+        lines.setdefault(line, []).append(link.pair)
+    return lines
