@@ -1,6 +1,6 @@
 """Links that are slower or later than designed: of which part, by what evidence, and what would restore them.
 
-Which links depart :mod:`.judged_links` says. Those of one shared bottleneck that all depart are blamed together, as what
+Which depart :mod:`.judged_links` says. Those of one shared bottleneck that all depart are blamed together, as what
 they share. Links that are asked to lose segments have no rate that is known beforehand: no verdict on them.
 """
 
