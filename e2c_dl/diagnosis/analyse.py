@@ -36,6 +36,7 @@ WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share their machi
 MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
 MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05
+MOST_WORLD_ERROR = 0.5  # a world that is further off says nothing of this run
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
@@ -55,7 +56,8 @@ def analyse(
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
     again = None if retraining is None or retraining.problem(trace) else retraining
-    world = None if again is None or again.in_step else observed.world(again)
+    made = None if again is None or again.in_step else observed.world(again)
+    world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
     laps = None if world is None else averaged(world)
     predictor: Predictor = laps or world or replay
     choosing = choices(observed, again) if again is not None and again.in_step else None
@@ -79,7 +81,8 @@ def analyse(
         *observed.untrusted.limitations,
         *hosts.limitations,
         *links.limitations,
-        *(_about_replay(replay, half_error) if world is None else _about_world(world)),
+        *(_about_replay(replay, half_error) if world is None else ()),
+        *_about_world(made, is_used=world is not None),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(None if laps is None else laps.chance),
         *_about_clocks(trace, carried),
@@ -221,10 +224,11 @@ def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
         yield Limitation(sentence=f"{replay.early} messages arrive before they are sent, as the clocks have it.")
 
 
-def _about_world(world: MeasuredWorld) -> Iterator[Limitation]:
-    if abs(world.error) > MAX_WORLD_ERROR:
+def _about_world(world: MeasuredWorld | None, *, is_used: bool) -> Iterator[Limitation]:
+    if world is not None and abs(world.error) > MAX_WORLD_ERROR:
         off = f"Simulated again as it was, the run is {world.error:+.1%} off"
-        yield Limitation(sentence=f"{off}: savings and bottlenecks may be as far off.")
+        replayed = "savings and bottlenecks are of a replay, in which nobody decides otherwise"
+        yield Limitation(sentence=f"{off}: {'savings and bottlenecks may be as far off' if is_used else replayed}.")
 
 
 def _about_chance(chance: Chance | None) -> Iterator[Limitation]:

@@ -95,6 +95,13 @@ def test_what_is_later_by_less_than_it_takes_to_send_again_is_not_lost() -> None
     assert (kind.part, kind.delay_ns) == (Part.DELAY, pytest.approx(80e6, rel=0.02))
 
 
+def test_messages_on_time_at_the_ends_of_what_departs_are_no_part_of_it() -> None:
+    late_s = [0.0, 0.0, 0.0, *[0.08] * 30, 0.0, 0.0, 0.0, 0.0, 0.0, *[0.08] * 4]
+    departs = np.arange(42) < 38  # a window begins and ends beside the delay, and another episode follows
+    kind = kind_of(served([5_000, 9_000] * 21, 8e6, late_s), departs)
+    assert (kind.part, kind.delay_ns) == (Part.DELAY, pytest.approx(80e6, rel=0.02))
+
+
 def queued(paces: list[float]) -> ObservedLink:
     """A link of 8 Mbit/s and 2 ms: six messages at a time leave and arrive at ``paces``, 3 s later."""
     link = served([100_000] * len(paces), 8e6, [0.0] * len(paces))

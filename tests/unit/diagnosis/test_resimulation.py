@@ -195,6 +195,19 @@ def test_a_report_on_ranks_that_go_at_their_own_pace_says_what_a_restored_link_s
     assert report.culprits[0].saved_s == pytest.approx(run.end_s - healthy.end_s, rel=0.05)
 
 
+def test_a_world_that_is_far_off_predicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ran("asyncparameterserver", factors=[1.0] * 4)
+    retraining = Retraining(
+        strategy=strategies.load("asyncparameterserver"), samples=[8] * 4, allotment=partial(Equal, 12), seed=1,
+        layout=Layout(dtype="float32", buckets=BUCKETS),
+    )  # fmt: skip
+    monkeypatch.setattr(MeasuredWorld, "error", 4.0)
+    reference = replace(run, links=vw.everywhere(4, USUAL)).reference()
+    far, replayed = analyse(run.trace, reference, retraining), analyse(run.trace, reference)
+    assert any("+400.0% off: savings and bottlenecks are of a replay" in each for each in far.limitations)
+    assert [each.saved_s for each in far.findings] == [each.saved_s for each in replayed.findings]
+
+
 def test_what_a_change_can_save_at_most_is_how_much_less_its_parts_then_take() -> None:
     run = ran("asyncparameterserver")
     world = world_of(run, "asyncparameterserver")

@@ -78,6 +78,7 @@ def late_in(late_s: dict[int, float]) -> ObservedLink:
     [
         ({0: 4 * TRIP_S, 1: TRIP_S, 2: 0.9 * TRIP_S}, True),  # it doubles, overshoots, and goes on slowly
         ({0: TRIP_S, 1: 2 * TRIP_S, 2: 3 * TRIP_S, 3: 4 * TRIP_S}, False),  # later and later: no learning
+        ({0: TRIP_S, 4: TRIP_S, 8: TRIP_S}, False),  # it had learned, and is late again and again
         ({0: 20 * TRIP_S}, False),  # more than all doublings take
         ({4: TRIP_S, 5: TRIP_S}, False),  # in the middle of its life
         ({place: 30 * TRIP_S * 0.5**place for place in range(8)}, True),  # an overshoot that it gets over slowly
