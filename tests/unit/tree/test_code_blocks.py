@@ -2,9 +2,10 @@
 
 ::
 
-    yaml  json  sql       loaded
+    yaml  json  sql       loaded; what Trainers' env takes, networks and inventories as a scenario's own are
     python                compiled; what it imports of this project is there, and no name is undefined
-    (none)                typed into a shell: bash reads it, and whoever is called takes what is typed after his name
+    (none)                typed into a shell: bash reads it, and whoever is called takes what is typed after his name,
+                          values, too, where they are no stand-ins
     console               the same, of lines that begin with a prompt; what is shown of their output: as for text
     text                  known to test_shown_text.py, one by one; tutorials are typed instead (tests/unit/site)
 
@@ -30,14 +31,20 @@ import duckdb
 import pytest
 import typed
 import yaml
+from small_scenario import LAYERS, writer
 
 from e2c_dl.cli.main import cli
+from e2c_dl.scenario.folder import copies
+from e2c_dl.scenario.load import problems
+from e2c_dl.testbeds.machines import inventory
 
 LANGUAGES = {"", "console", "json", "python", "sql", "text", "yaml"}
 FENCED = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "experiments/*/README.md", "benchmarks/README.md",
           "benchmarks/*/README.md")  # fmt: skip
 OTHERS = {"e2clab", "git", "cat", "sed", "mkdir", "rm", "tensorboard", "torchrun", "jq", ".venv-lint/bin/twine"}
 """Programs that are not this project's: bash reads the line, and that is all that is checked."""
+OF_ENV = {"strategy", "compression", "device", "batching"}
+"""Keys of which one stands in a block that belongs into the env of a Trainer."""
 _OF_THE_SHELL = {"for", "do", "done", "if", "then", "fi", "echo", "cd"}
 ASSUMED = {"worker": "object()", "k": "0", "indices": "()", "values": "()", "run": "object()"}
 """Names that a page has from the sentence before a block."""
@@ -190,10 +197,19 @@ def _parsed(command: click.Command, words: list[str], parent: click.Context) -> 
             name, inner, rest = command.resolve_command(parent, words)
             assert inner is not None
             return _parsed(inner, rest, click.Context(inner, parent=parent, info_name=name))
-        command.make_parser(parent).parse_args(list(words))
+        values, _, _ = command.make_parser(parent).parse_args(list(words))
+        for each in command.params:
+            given = values.get(each.name or "")
+            if isinstance(each, click.Option) and isinstance(given, str) and not _stands_in(given):
+                each.type_cast_value(parent, given)
     except click.UsageError as error:
         return error.format_message()
     return ""
+
+
+def _stands_in(word: str) -> bool:
+    """Whether a user writes something else there: HOST, my-scenario, ARCHIVE/hosts."""
+    return word.isupper() or any(part in word for part in ("/", "my-", "...", "$"))
 
 
 @pytest.mark.parametrize(
@@ -215,6 +231,8 @@ def _parsed(command: click.Command, words: list[str], parent: click.Context) -> 
         ("```\npython -m benchmarks.relay --writ\n```\n", "No such option '--writ'"),
         ("```\npython -m benchmarks.relais\n```\n", "no module benchmarks.relais"),
         ("```\nfrobnicate --now\n```\n", "nobody knows it"),
+        ("```\ne2c-dl advise ARCHIVE --objective speed\n```\n", "'speed' is not one of"),
+        ("```\ne2c-dl advise ARCHIVE --objective WHICH\n```\n", ""),
     ],
 )
 def test_what_is_wrong_with_a_block_is_found(block: str, why: str, repository: Path) -> None:
@@ -226,6 +244,37 @@ def test_every_block_loads_compiles_or_can_be_typed(repository: Path) -> None:
     found = every(repository)
     assert sum(1 for _, block in found for _ in typed.commands(block)) > 90
     assert [f"{where}: {why}" for where, block in found if (why := wrong(block, repository))] == []
+
+
+def test_what_env_takes_is_taken(repository: Path, tmp_path: Path) -> None:
+    blocks = [(where, yaml.safe_load(block.text)) for where, block in every(repository) if block.language == "yaml"]
+    found = {where: text for where, text in blocks if isinstance(text, dict) and OF_ENV & set(text)}
+    assert len(found) >= 4
+    for number, (where, env) in enumerate(found.items()):
+        (tmp_path / str(number)).mkdir()
+        layers = LAYERS.replace("{strategy: allreduce}", json.dumps({"strategy": "allreduce"} | env))
+        folder = writer(tmp_path / str(number))(layers)
+        wrong = [str(each) for each in problems(folder, frozenset({"Trainer", "Default"}))]
+        assert [each for each in wrong if "without CUDA" not in each] == [], where
+
+
+def test_networks_are_read_as_a_scenarios_are(repository: Path, tmp_path: Path) -> None:
+    blocks = [(where, block) for where, block in every(repository) if block.text.startswith("networks:")]
+    for number, (where, block) in enumerate(blocks):
+        folder = tmp_path / str(number)
+        copies.example("first-light", folder)
+        (folder / "network.yaml").write_text(block.text)
+        (folder / "emulation.yaml").unlink()
+        assert [str(each) for each in problems(folder, frozenset({"Trainer"}))] == [], where
+
+
+def test_the_inventory_is_read_as_any_is(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/id_ed25519").touch(mode=0o600)
+    (block,) = (block for _, block in every(repository) if block.text.startswith("defaults: {user"))
+    (tmp_path / "inventory.yaml").write_text(block.text)
+    assert len(inventory.load(tmp_path / "inventory.yaml").machines) == 3
 
 
 def test_every_block_is_of_a_kind_that_is_checked(repository: Path) -> None:
