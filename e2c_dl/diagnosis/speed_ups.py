@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.references import UNKNOWN
-from e2c_dl.diagnosis.replay.whatif import Change, Predictor, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import Change, Line, Predictor, WhatIf, scaled
 from e2c_dl.topology import Host
 from e2c_dl.trace.model import COMPUTE
 
@@ -101,7 +101,8 @@ def _twice_as_fast(replay: Predictor, carried: Sequence[ObservedLink], design: D
         users = {link: each for link, each in links.items() if each.pair in left}
         if users:  # one that training never used would save nothing
             scales = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
-            whatif = WhatIf.together(scaled(link, scale) for link, scale in scales.items())
+            line = WhatIf(lines=(Line(links=frozenset(users), scale=Piecewise.constant(1 / TWICE)),))
+            whatif = WhatIf.together([*(scaled(link, scale) for link, scale in scales.items()), line])
             yield _Asked(element=Element(kind=ElementKind.SHARED, src=shared.name), whatif=whatif)
 
 

@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, Limitation, Part, some
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import Change, Line, WhatIf, scaled
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
@@ -222,6 +222,9 @@ def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design
         observed=expected_bps / slowdown, expected=expected_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow, "
         f"{most.judged.stretches.described()}.",
-        restored=WhatIf(changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links)),
+        restored=WhatIf(
+            changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links),
+            lines=(Line(links=frozenset(each.link.element for each in links), scale=most.judged.scale()),),
+        ),
         excess_s=sum(each.judged.excess_s for each in links),
     )  # fmt: skip

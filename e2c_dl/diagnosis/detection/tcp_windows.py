@@ -69,7 +69,10 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
     late_ns = link.services_ns - link.expected_ns
     on_time = large & (late_ns <= np.expm1(FLOOR) * link.expected_ns + GRAIN_NS)
     first_late, *_, last_late = np.flatnonzero(telling)[[0, -1]]
-    if on_time[:first_late].sum() > WARM_UP_ITERATIONS or on_time[:last_late].sum() > telling.sum():
+    if (
+        on_time[:first_late].sum() > WARM_UP_ITERATIONS
+        or on_time[:last_late].sum() > telling.sum() + WARM_UP_ITERATIONS
+    ):
         return False  # it had learned already, and is late again
     if _shrinks(late_ns[telling]):
         return True

@@ -45,10 +45,19 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Line:
+    """What links share, made faster or slower, for a world in which they share it; a replay goes by their changes."""
+
+    links: frozenset[Element]
+    scale: Piecewise  # over seconds of training: times as long as observed
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """All that is changed at once. Several changes of one element multiply their scales and add what they take off."""
 
     changes: tuple[Change, ...] = ()
+    lines: tuple[Line, ...] = ()  # whose links are among the changes
     moving: frozenset[Element] = field(default_factory=frozenset)  # these never stall
 
     @classmethod
@@ -57,6 +66,7 @@ class WhatIf:
         chosen = tuple(several)
         return cls(
             changes=tuple(change for each in chosen for change in each.changes),
+            lines=tuple(line for each in chosen for line in each.lines),
             moving=frozenset(element for each in chosen for element in each.moving),
         )
 

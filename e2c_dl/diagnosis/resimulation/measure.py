@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
@@ -23,7 +25,7 @@ from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent
-from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, at_rates
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
 from e2c_dl.ethernet import wire_bits_of
@@ -107,7 +109,7 @@ class Retraining:
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
             links=self._links(messages, origin_ns, delays_ns, edges_s),
-            bottlenecks=tuple(_measured(each, messages) for each in self.bottlenecks),
+            bottlenecks=tuple(_measured(each, messages, origin_ns, edges_s) for each in self.bottlenecks),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
@@ -138,11 +140,31 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     )
 
 
-def _measured(designed: SharedRate, messages: Messages) -> SharedRate:
-    """``designed`` at the rate at which it was measured where two of its links had something to send."""
+def _measured(
+    designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]]
+) -> SharedRate:
+    """``designed`` at the rate at which it was measured where two of its links had something to send.
+
+    Between ``edges_s``, at which its rate is known to have changed; where no two had anything, as measured in all.
+    """
+    if designed.rates is not None:
+        return designed
     by_link = messages.by_link()
     rows = [by_link[pair] for pair in designed.links if pair in by_link]
-    return replace(designed, rate_bps=_together_bps(rows) or designed.rate_bps)
+    usual_bps = _together_bps(rows) or designed.rate_bps
+    known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
+    starts_s = np.array(sorted(known))
+    rates_bps = []
+    for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
+        within = [each[_begun(each, origin_ns, begin_s, end_s)] for each in rows]
+        rates_bps.append(_together_bps([each for each in within if len(each)]) or usual_bps)
+    return at_rates(designed, starts_s.tolist(), rates_bps)
+
+
+def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:
+    """Which messages began to arrive within."""
+    at_s = (rows["recv_start_ns"] - origin_ns) / 1e9
+    return np.asarray((at_s >= begin_s) & (at_s < end_s))
 
 
 def _together_bps(links: Sequence[MessageArray]) -> float | None:

@@ -24,6 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, OneLuck, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
@@ -104,7 +105,8 @@ class MeasuredWorld(OneLuck):
         try:
             simulate(
                 self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
-                bottlenecks=self.bottlenecks, sink=sink, iterations=NO_TIMES, allotment=self.allotment(),
+                bottlenecks=[self._shared(each, change) for each in self.bottlenecks], sink=sink,
+                iterations=NO_TIMES, allotment=self.allotment(),
                 seed=self.seed + lap, evaluate_every=self.evaluate_every, checked=False, computes=computes,
                 on_progress=on_progress, as_seen=self.wrapping,
             )  # fmt: skip
@@ -197,8 +199,9 @@ class MeasuredWorld(OneLuck):
 
     def _links(self, change: WhatIf) -> Mapping[RankPair, LinkModel]:
         changes: dict[RankPair, list[Change]] = {}
+        shared = {link for line in change.lines for link in line.links}  # their own rates are as designed
         for each in change.changes:
-            if each.element.kind is ElementKind.LINK:
+            if each.element.kind is ElementKind.LINK and each.element not in shared:
                 changes.setdefault(self._pair(each.element), []).append(each)
         moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
         return {
@@ -206,11 +209,30 @@ class MeasuredWorld(OneLuck):
             for pair, link in self.links.items()
         }
 
+    def _shared(self, bottleneck: SharedRate, change: WhatIf) -> SharedRate:
+        """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""
+        scales = [
+            each.scale for each in change.lines if {self._pair(link) for link in each.links} <= {*bottleneck.links}
+        ]
+        if not scales:
+            return bottleneck
+        steps = [*bottleneck.rates()] if bottleneck.rates is not None else [(0.0, bottleneck.rate_bps)]
+        measured = Piecewise(starts_s=np.array([at_s for at_s, _ in steps]), values=np.array([bps for _, bps in steps]))
+        starts_s = np.unique(np.concatenate([measured.starts_s, *(each.starts_s for each in scales)]))
+        rates_bps = measured.at(starts_s) / np.prod([each.at(starts_s) for each in scales], axis=0)
+        return at_rates(bottleneck, starts_s.tolist(), rates_bps.tolist())
+
     def _pair(self, element: Element) -> RankPair:
         pair = self._rank[element.src], self._rank[element.dst or ""]
         if pair not in self.links:
             raise KeyError(element)
         return pair
+
+
+def at_rates(bottleneck: SharedRate, starts_s: Sequence[float], rates_bps: Sequence[float]) -> SharedRate:
+    """``bottleneck`` at each of ``rates_bps``, from the second on that ``starts_s`` has for it: 0 for the first."""
+    steps = tuple(zip(starts_s, rates_bps, strict=True))
+    return replace(bottleneck, rate_bps=rates_bps[0], rates=partial(iter, steps) if len(steps) > 1 else None)
 
 
 def of_host(change: WhatIf, host: str) -> tuple[Change, ...]:

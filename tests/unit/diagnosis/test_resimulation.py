@@ -17,7 +17,7 @@ from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import Change, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import Change, Line, WhatIf, scaled
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -132,6 +132,12 @@ def test_links_of_a_bottleneck_share_what_was_measured_of_it() -> None:
     world = world_of(run, "allreduce", bottlenecks=designed, own_bps={(0, 1): 50e6, (2, 3): 50e6})
     assert world.bottlenecks[0].rate_bps == pytest.approx(20e6, rel=0.05)
     assert world.error == pytest.approx(0.0, abs=0.03)
+    healthy = ran("allreduce", links=vw.everywhere(4, USUAL), bottlenecks=designed)
+    line = Line(links=frozenset({link(0, 1), link(2, 3)}), scale=Piecewise.constant(0.5))
+    restored = WhatIf.together([scaled(link(0, 1), 0.5), scaled(link(2, 3), 0.5), WhatIf(lines=(line,))])
+    assert world.run_ns(restored) / 1e9 == pytest.approx(healthy.end_s, rel=0.03)
+    late = WhatIf(lines=(replace(line, scale=Piecewise(starts_s=np.array([0.0, 0.5]), values=np.array([1.0, 0.5]))),))
+    assert world.run_ns(restored) < world.run_ns(late) < world.replayed_ns
 
 
 def test_batches_of_a_controller_are_found_again() -> None:
