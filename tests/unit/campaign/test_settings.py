@@ -31,6 +31,7 @@ def said(*argv: str) -> str:
 def test_the_file_the_environment_and_the_command_line_win_in_turn(
     file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "none").mkdir()
     archives = str(tmp_path / "none")
     assert said("runs", archives).startswith("no archive")
     file.write_text("runs: {json: true}\n")
@@ -80,6 +81,7 @@ def test_variables_have_the_words_that_are_typed(file: Path, monkeypatch: pytest
     monkeypatch.setenv("E2CDL_RUNS_JSON", "1")
     monkeypatch.setenv("E2CDL_EMULATE_SHOW_RUN", "abc")
     file.write_text("image: {list: {json: true}}")
+    (tmp_path / "none").mkdir()
     assert json.loads(said("runs", str(tmp_path / "none"))) == []
     rows = {
         (row["command"], row["option"], str(row["value"])) for row in json.loads(said("config", "--json"))["defaults"]
