@@ -42,6 +42,7 @@ from typing import IO
 from e2c_dl.errors import TestbedError
 from e2c_dl.testbeds.this_machine.addresses import DATA_DEVICE, MANAGEMENT_DEVICE, gateway, uplink
 
+_FOLLOWS_WITHIN_S = 2.0
 _TIMEOUT_S = 30.0  # 16 hosts take half a second on an idle machine
 
 # The pid that the controller knows stands in the machine's /proc, which the host still has at this point. Sysctls are
@@ -146,8 +147,14 @@ class Holder:
                 pipe.close()
 
     def ended(self) -> int | None:
-        """Its exit status, negative: the signal that killed it; None while it is there, or if that is not known yet."""
-        return self._process.poll()
+        """The exit status of what held it, which has ended; negative: a signal killed it. None: that is not known.
+
+        Who started it ends after it, on a busy machine a while.
+        """
+        try:
+            return self._process.wait(_FOLLOWS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            return None
 
     @property
     def killed(self) -> bool:
