@@ -31,17 +31,31 @@ LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed"
 def make(archive: Path, ranks: Ranks) -> Path:
     """A new folder for this rank. Raises: TrainingError if another process has it."""
     path = archive / layout.HOSTS / ranks.folder
-    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    if attempt and path.is_dir():  # torchrun began all ranks anew: what the last attempt left is kept beside it
-        before = archive / layout.ATTEMPTS / str(attempt - 1) / ranks.folder
-        before.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(before)
+    if path.is_dir() and (before := _attempt_of(path)) < _attempt():  # torchrun began all ranks anew
+        kept = archive / layout.ATTEMPTS / str(before) / ranks.folder
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(kept)
     try:
         path.mkdir(parents=True)
     except FileExistsError as error:
         remedy = "trace it into an --archive of its own, or set E2CDL_RANK and E2CDL_WORLD_SIZE"
         raise TrainingError(f"{path}: another process has traced rank {ranks.own.rank} there; {remedy}") from error
     return path
+
+
+def _attempt() -> int:
+    """How often torchrun has begun this training anew; 0 where no torchrun says so."""
+    said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(said) if said.isascii() and said.isdecimal() else 0
+
+
+def _attempt_of(path: Path) -> int:
+    """Of which attempt the folder of a rank is; 0, if it does not say."""
+    try:
+        said = json.loads((path / layout.TRACING).read_text()).get("attempt", 0)
+    except (OSError, ValueError, AttributeError):
+        return 0
+    return said if isinstance(said, int) else 0
 
 
 def begin(path: Path, ranks: Ranks, layer: str) -> None:
@@ -74,6 +88,7 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "world_size": ranks.world_size,
         "pid": ranks.own.pid,
         "boot": ranks.own.boot,
+        "attempt": _attempt(),
         "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
         "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
         "directory": os.getcwd(),

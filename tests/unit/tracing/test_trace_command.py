@@ -13,6 +13,7 @@ import pytest
 from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
+from e2c_dl.errors import TrainingError
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
 
@@ -63,3 +64,14 @@ def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(
     both = collected([place], tmp_path_factory.mktemp("archives") / "both")
     assert (both / "attempts/0" / ranks.folder / "tracing.json").is_file()
     assert any("began all ranks anew once" in sentence for sentence in open_archive(both).run.limitations)
+
+
+@pytest.mark.parametrize("attempt", ["1", "", "once"])
+def test_a_second_process_of_a_rank_never_takes_the_firsts_folder(
+    attempt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
+    ranks = meet(own_peer(0, {}), 1, Alone())
+    folder.tell(folder.make(tmp_path, ranks), ranks, {})
+    with pytest.raises(TrainingError, match="another process has traced rank 0 there"):
+        folder.make(tmp_path, ranks)
