@@ -34,7 +34,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles, Segments, noise_of, segments
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, PENALTY, Doubles, Segments, noise_of, segments
 from e2c_dl.diagnosis.detection.recurrence import recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
@@ -46,6 +46,7 @@ WORTH = 0.01
 LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
 POOLED_AS = 20  # windows: as much as the noise of comparable series counts beside a series' own
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
+RECURRENCE = 2  # change points: period, phase, length and level, of which one has two
 CLIPPED = 3.0  # sigma: beyond it a window counts as that far, for one late read must not make a level
 
 
@@ -82,6 +83,11 @@ class Levelled:
     @cached_property
     def lengths(self) -> Doubles:
         return np.array([stop - start for start, stop in self.found], dtype=np.float64)
+
+    def cost(self, noise: float, parameters: int) -> float:
+        """Squares about its levels in units of ``noise``, and PENALTY for ``parameters``, as change points cost."""
+        left = (self.series.values - np.repeat(self.levels, self.lengths.astype(np.int64))) / noise
+        return float((left**2).sum() + PENALTY * np.log(len(left)) * parameters)
 
     @cached_property
     def _fast(self) -> npt.NDArray[np.intp]:
@@ -189,12 +195,22 @@ def levelled(several: Sequence[Series]) -> list[Levelled]:
 
 def _levelled(series: Series, noise: float) -> Levelled:
     found = segments(series.values, noise)
-    touched = recurring(series.begins_s, series.values) if len(found) == 1 else None
-    if touched is not None:
-        return told_apart(series, touched)
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
     lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
-    return Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
+    own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
+    touched = recurring(series.begins_s, series.values)
+    return own if touched is None else told_better(own, touched, RECURRENCE)
+
+
+def told_better(own: Levelled, touched: npt.NDArray[np.bool_], parameters: int) -> Levelled:
+    """``own``, or two levels, of the windows that are ``touched`` (some, not all) and of the others, if they tell more.
+
+    ``parameters``: what else had to be found for them, in change points.
+    """
+    apart = told_apart(own.series, touched)
+    if len(own.found) == 1:
+        return apart
+    return min(own, apart, key=lambda each: each.cost(own.noise, len(own.found) - 1 if each is own else parameters))
 
 
 def told_apart(series: Series, touched: npt.NDArray[np.bool_]) -> Levelled:

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_apart
+from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_better
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 
@@ -28,14 +28,13 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable]) -> 
     found = levelled(several)
     for group in dict.fromkeys(groups):
         places = [place for place, each in enumerate(groups) if each == group]
-        plain = [place for place in places if len(found[place].found) == 1]
-        touched = _touched([several[place] for place in places]) if len(places) > 1 and plain else None
+        touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:
             continue
-        for place in plain:
+        for place in places:
             own = touched.of(several[place])
             if min(own.sum(), (~own).sum()) >= LEAST_WINDOWS:
-                found[place] = told_apart(several[place], own)
+                found[place] = told_better(found[place], own, 1)
     return found
 
 

@@ -62,3 +62,21 @@ def test_a_member_of_few_windows_is_judged_by_those_it_has() -> None:
     short = series(layer[2].values[:5])
     found = levelled_together([*layer[:2], short], ["edge"] * 3)
     assert len(found[2].found) == 1  # two of its windows are touched: that tells nothing
+
+
+def test_a_member_that_shows_part_of_it_by_itself_is_asked_of_the_rest() -> None:
+    layer = members((0.32, 0.32, 0.32), seed=3)
+    plain = levelled(layer)[0]
+    assert len(plain.found) == 1
+    loud = layer[0].values.copy()
+    loud[SLOW & (np.arange(WINDOWS) < 10)] += 0.6
+    layer[0] = series(loud)
+    assert len(levelled(layer)[0].found) > 1, "it has levels of its own"
+    assert (departs(levelled_together(layer, ["edge"] * 3)[0]) == SLOW).all()
+
+
+def test_a_member_whose_own_change_explains_it_better_keeps_it() -> None:
+    layer = members((0.6, 0.6, 0.6))
+    since = np.random.default_rng(5).normal(0.0, 0.02, WINDOWS) + 2.0 * (np.arange(WINDOWS) >= 12)
+    found = levelled_together([*layer, series(since)], ["edge"] * 4)[-1]
+    assert (departs(found) == (np.arange(WINDOWS) >= 12)).all()
