@@ -16,7 +16,7 @@ from typing import Any
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.window import BEGAN
 from e2c_dl.dynamics.speed import HostSpeed
-from e2c_dl.scenario.model import Scenario, Schedules
+from e2c_dl.scenario.model import Scenario, Schedules, Tcp
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Topology
@@ -47,6 +47,7 @@ class Reference:
     modelled: bool = False  # in a virtual world, where nothing but what departs slows anybody
     compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
+    tcp: Tcp | None = None  # what sends over the links; None: nobody knows
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
 
 
@@ -72,7 +73,7 @@ def reference_of(
         normal_s=_normal_s(scenario, emulation, host_facts),
         modelled=str(emulation.get("backend", "")).startswith(VIRTUAL),
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
-        network_emulated=emulation.get("backend", "none") != "none",
+        tcp=scenario.tcp, network_emulated=emulation.get("backend", "none") != "none",
     )  # fmt: skip
 
 

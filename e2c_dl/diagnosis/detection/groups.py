@@ -1,9 +1,11 @@
 """Groups: all hosts of a layer, or all links from one layer to another, that depart alike, as one departure.
 
-What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
-others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
-LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group. One that
-may be late for another reason is of the group if it departs as the others do.
+What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while
+the others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
+LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group; nor
+unless all that depart are alike: of MANY links, MOST. Then one of them that departs by less, or at other times, is of
+the group, too, for its messages are few. One that departs by more has a cause of its own; one that may be late for
+another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from e2c_dl.diagnosis.stretches import Stretches, When
 
 ALIKE = 1.3
 LAPSE = 0.4
+MANY, MOST = 6, 2 / 3
+_TRIED = 3  # that others may be alike with: those of middling slow-down
 _UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 _ALIKE_PARTS = (
     _UNTOLD | {Part.RATE},
@@ -52,24 +56,61 @@ def grouped(
     made = []
     for key, own in found.items():
         least = min(each.slowdown for each in own)
-        is_group = len(own) > 1 and min(seen_at.get(key, ()), default=np.inf) > least and _are_alike(own)
-        if is_group:
-            others = [each for each in untold if _key(each.element, layers) == key and _are_alike([*own, each])]
-            made.append(_group(key, [*own, *others]))
+        typical = _typical(own)
+        enough = MOST if key[0] is ElementKind.LINK and len(own) >= MANY else 1
+        is_group = len(own) > 1 and len(typical) >= enough * len(own)
+        if is_group and min(seen_at.get(key, ()), default=np.inf) > least:
+            most = ALIKE * min(each.slowdown for each in typical)
+            of_it = [each for each in own if each.slowdown <= most]
+            others = [
+                each for each in untold
+                if _key(each.element, layers) == key and _may_be_of(each, typical, judged.get(each.element, 0.0))
+            ]  # fmt: skip
+            made.append(_group(key, typical, [*of_it, *others]))
+            made += [each for each in own if each.slowdown > most]
         else:
             made += own
     return (*made, *alone)
+
+
+def _typical(own: Sequence[Departure]) -> list[Departure]:
+    """Those of ``own``, at least one, that are alike with one of middling slow-down: of those tried, most."""
+    by_slowdown = sorted(own, key=lambda each: each.slowdown)
+    middle = by_slowdown[(len(own) - 1) // 2].slowdown
+    near = sorted(by_slowdown, key=lambda each: abs(np.log(each.slowdown / middle)))
+    found: list[Departure] = []
+    for first in near[:_TRIED]:
+        alike = [first]
+        for each in near:
+            if each is not first and _are_alike(first, each) and _one_part([*alike, each]):
+                alike.append(each)
+        found = max(found, alike, key=len)
+    return found
 
 
 def _key(element: Element, layers: Mapping[str, str]) -> Key:
     return element.kind, layers[element.src], "" if element.dst is None else layers[element.dst]
 
 
-def _are_alike(own: Sequence[Departure]) -> bool:
+def _are_alike(one: Departure, other: Departure) -> bool:
+    return _are_as_slow([one, other]) and _at_one_time([one.when, other.when])
+
+
+def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:
+    """Whether it is as slow as ``typical``, by a part that it may share; or is slow, and so much could not be seen."""
+    middle = float(np.median([each.slowdown for each in typical]))
+    as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE
+    return (as_slow or seen_at > middle) and _one_part([*typical, one])
+
+
+def _one_part(own: Sequence[Departure]) -> bool:
     parts = {each.part for each in own}
+    return len(parts) == 1 or any(parts <= each for each in _ALIKE_PARTS)
+
+
+def _are_as_slow(own: Sequence[Departure]) -> bool:
     slowdowns = [each.slowdown for each in own]
-    same = len(parts) == 1 or any(parts <= each for each in _ALIKE_PARTS)
-    return same and max(slowdowns) <= ALIKE * min(slowdowns) and _at_one_time([each.when for each in own])
+    return max(slowdowns) <= ALIKE * min(slowdowns)
 
 
 def _at_one_time(several: Sequence[Stretches]) -> bool:
@@ -89,10 +130,11 @@ def _ends_s(one: Stretches, last_s: float) -> Sequence[float]:
     return (*one.ends_s[:-1], last_s) if one.when is When.SINCE else one.ends_s
 
 
-def _group(key: Key, own: Sequence[Departure]) -> Departure:
+def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> Departure:
+    """``own`` as one, of which ``typical`` tell the part and when."""
     kind, src, dst = key
     what = f"{len(own)} hosts of {src}" if kind is ElementKind.HOST else f"{len(own)} links {src} -> {dst}"
-    most = max(own, key=lambda each: each.excess_s)
+    most = max(typical, key=lambda each: each.excess_s)
     slowdowns = [each.slowdown for each in own]
     span = f"{min(slowdowns):.2f} to {max(slowdowns):.2f} x"
     evidence = f"All {what} that can be judged depart alike, {span}: {most.evidence}"

@@ -18,6 +18,7 @@ from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, lines
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
+from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
@@ -30,6 +31,7 @@ from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
+BLIND = 2.0  # times slower that a link must have been to be seen
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
@@ -66,7 +68,8 @@ def link_departures(
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
-    slow = [each for each in longer if _is_told(each)]
+    as_designed = AsDesigned(carried, design)
+    slow = [each for each in longer if _is_told(each, as_designed)]
     untold = [each for each in longer if not any(each is other for other in slow)]
     several = {line: links for line, links in lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
@@ -78,7 +81,7 @@ def link_departures(
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
-        departures=tuple(departures), untold=tuple(map(_untold, untold)),
+        departures=tuple(departures), untold=(*map(_untold, untold), *_unseen(judged)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
     )  # fmt: skip
@@ -87,12 +90,23 @@ def link_departures(
     )
 
 
-def _is_told(each: JudgedLink) -> bool:
+def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     """Whether it may not be the clock's, one of which steps within a window or two, nor the wait for TCP's window."""
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
     departs = each.of.messages(each.judged.windows)
-    return not (waits_for_window(each.link, departs) or opens_window(each.link, departs))
+    if waits_for_window(each.link, departs) or opens_window(each.link, departs):
+        return False
+    return not as_designed.explains(each.link, departs)
+
+
+def _unseen(judged: Sequence[JudgedLink]) -> list[Departure]:
+    """Those of ``judged`` of which little would have been seen, as if all of their messages departed."""
+    blind = [each for each in judged if not each.departs and each.resolution > BLIND]
+    everywhere = [replace(each.judged, departs=np.ones_like(each.judged.departs)) for each in blind]
+    found = [replace(each, judged=all_of_it) for each, all_of_it in zip(blind, everywhere, strict=True)]
+    few = Kind(part=Part.RATE_DELAY_OR_LOSS)
+    return [_departure(each, replace(few, rate=each.judged.slowdown)) for each in found if each.judged.excess_s > 0]
 
 
 def _kind(each: JudgedLink) -> Kind:
@@ -188,9 +202,10 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
     longer = f"each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay"
     match kind.part:
-        case Part.LOSS if kind.scatter:
+        case Part.LOSS if kind.recovers or kind.scatter:
             uneven = f"each {formatting.percent(kind.scatter)} more or less"
-            return f"{carried} at {rate}, {uneven}: as TCP carries what it has to send again."
+            how = "each later by less than the one before" if kind.recovers else uneven
+            return f"{carried} at {rate}, {how}: as TCP carries what it has to send again."
         case Part.LOSS:
             late = f"{formatting.percent(kind.late_share)} of them {formatting.seconds(kind.late_ns / 1e9)} later"
             return f"{carried}, {late} than the others, as lost segments are that are sent again."

@@ -18,14 +18,16 @@ than half, and they are why the link is slow: LATE_PART of all the time that is 
 rate serves alike messages alike: a read that is a little late now and then is the receiver's. One whose lower rate
 comes and goes serves ALIKE of them as slowly as the slowest, and others as designed, or in between where it changed
 meanwhile. An added delay keeps no message at its sender: where they wait there, unevenly long, for the one before to
-leave, they are not late by a delay. Where the sender's socket was looked at and sent nothing again, nothing was lost,
-however the messages scatter.
+leave, they are not late by a delay. And each may be late by less than the one before, clearly and for long: a window
+that was halved grows again, a rate or a delay stays as it is. Where the sender's socket was looked at and sent nothing
+again, nothing was lost, however the messages scatter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +49,7 @@ SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
+SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,7 @@ class Kind:
     late_share: float = 0.0  # of LOSS: of the messages
     late_ns: float = 0.0  # of LOSS: by how much, median
     scatter: float = 0.0  # of LOSS, where no few messages are why: of what one takes
+    recovers: bool = False  # of LOSS, where each is late by less than the one before
 
 
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
@@ -75,6 +79,8 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     slowest = None if is_delay and not is_rate else fit.comes_and_goes()
     if slowest is not None:
         return Kind(part=Part.RATE, rate=slowest)
+    if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
+        return Kind(part=Part.LOSS, rate=fit.rate(0.0), recovers=True)
     lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
@@ -86,6 +92,13 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
+
+
+def shrinks(late_ns: Doubles) -> bool:
+    """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
+    thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
+    steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
+    return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
 
 
 def _from_first_to_last_late(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

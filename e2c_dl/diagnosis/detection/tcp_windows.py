@@ -23,12 +23,10 @@ Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window g
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, shrinks
 from e2c_dl.diagnosis.detection.series import FLOOR
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import wire_bits_of
@@ -37,7 +35,6 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 INITIAL_BITS = 10 * 1448 * 8.0  # ten segments, Source: RFC 6928
 LEARNING = 7  # messages that may be no more than the beginning of a connection, though none on time follows
 LEAST_SHARE = 0.5  # of the bursts: so many must have had to wait
-SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
 
 def waits_for_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
@@ -74,7 +71,7 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
         or on_time[:last_late].sum() > telling.sum() + WARM_UP_ITERATIONS
     ):
         return False  # it had learned already, and is late again
-    if _shrinks(late_ns[telling]):
+    if shrinks(late_ns[telling]):
         return True
     is_over = telling.sum() <= large.sum() / 2 or large.sum() <= LEARNING
     first, last = np.array_split(late_ns[telling], 2)
@@ -90,13 +87,6 @@ def opened_sooner(link: ObservedLink, early: npt.NDArray[np.bool_], delay_ns: fl
     took_ns, expected_ns = (float(each[early].sum()) for each in (link.services_ns, link.expected_ns))
     part = delay_ns / (float(np.median(link.designed_delay_ns)) + delay_ns)  # of each round trip
     return 1 - max(0.0, took_ns - expected_ns) / max(1.0, took_ns) * part
-
-
-def _shrinks(late_ns: npt.NDArray[np.float64]) -> bool:
-    """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
-    thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
-    steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
-    return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
 
 
 def _is_large(link: ObservedLink) -> npt.NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.topology import BurstLoss, Discipline, Distribution, Link, Topology, default_queue_bytes
+from e2c_dl.topology import Bottleneck, BurstLoss, Discipline, Distribution, Link, Topology, default_queue_bytes
 
 RankPair = tuple[int, int]
 """(source rank, destination rank)."""
@@ -136,14 +136,18 @@ def link_models(topology: Topology, tcp: Tcp | None) -> Mapping[RankPair, LinkMo
 
 def bottlenecks(topology: Topology) -> tuple[SharedRate, ...]:
     """What ``topology``'s links between ranks share, in its order; those without such a link are left out."""
+    found = (shared_rate(each, topology) for each in topology.bottlenecks)
+    return tuple(each for each in found if each.links)  # what only hosts that do not train go through limits nobody
+
+
+def shared_rate(bottleneck: Bottleneck, topology: Topology) -> SharedRate:
+    """``bottleneck`` of ``topology`` as a model, of its links between ranks."""
     ranks = {host.name: host.rank for host in topology.ranks}
-    found = []
-    for each in topology.bottlenecks:
-        pairs = [(ranks.get(src), ranks.get(dst)) for src, dst in each.links]
-        between = tuple((src, dst) for src, dst in pairs if src is not None and dst is not None)
-        if not between:  # what only hosts that do not train go through limits nobody here
-            continue
-        longest_s = max(topology.link(*pair).delay_s for pair in each.links)
-        waiting = default_queue_bytes(each.rate_bps, longest_s) if each.queue_bytes is None else each.queue_bytes
-        found.append(SharedRate(rate_bps=each.rate_bps, links=between, queue_bytes=waiting, discipline=each.discipline))
-    return tuple(found)
+    pairs = [(ranks.get(src), ranks.get(dst)) for src, dst in bottleneck.links]
+    between = tuple((src, dst) for src, dst in pairs if src is not None and dst is not None)
+    longest_s = max(topology.link(*pair).delay_s for pair in bottleneck.links)
+    designed_bytes = default_queue_bytes(bottleneck.rate_bps, longest_s)
+    waiting = designed_bytes if bottleneck.queue_bytes is None else bottleneck.queue_bytes
+    return SharedRate(
+        rate_bps=bottleneck.rate_bps, links=between, queue_bytes=waiting, discipline=bottleneck.discipline
+    )

@@ -44,3 +44,40 @@ def test_one_that_may_be_late_for_another_reason_is_of_the_group_if_it_departs_a
     *own, unsure = (departure(host, When.PERSISTENT, 0.0, 34.0) for host in LAYERS)
     (group,) = grouped(own, [replace(unsure, slowdown=slowdown)], {}, LAYERS)
     assert len(group.members) == members
+
+
+def slow_link(dst: int, slowdown: float, part: Part = Part.RATE, when: When = When.PERSISTENT) -> Departure:
+    whole = departure("edge-1", when, 0.0, 34.0 if when is When.PERSISTENT else 3.0)
+    return replace(
+        whole, element=Element(kind=ElementKind.LINK, src="edge-1", dst=f"fog-{dst}"), part=part, slowdown=slowdown
+    )
+
+
+FOG = {"edge-1": "edge", **{f"fog-{number}": "fog" for number in range(1, 10)}}
+
+
+@pytest.mark.parametrize(
+    ("odd", "members"),
+    [
+        (slow_link(7, 1.5), 7),  # its messages are few
+        (slow_link(7, 3.0, Part.LOSS), 7),
+        (slow_link(7, 3.0, when=When.ONCE), 7),
+        (slow_link(7, 9.0), 6),  # it has a cause of its own
+    ],
+)
+def test_one_of_many_links_that_are_slow_together_may_show_less_of_it(odd: Departure, members: int) -> None:
+    group, *others = grouped([*(slow_link(number, 3.0) for number in range(1, 7)), odd], [], {}, FOG)
+    assert (len(group.members), group.part, len(others)) == (members, Part.RATE, 7 - members)
+
+
+def test_one_of_few_links_that_is_unlike_leaves_each_by_itself() -> None:
+    assert len(grouped([slow_link(1, 3.0), slow_link(2, 3.0), slow_link(3, 9.0)], [], {}, FOG)) == 3
+
+
+@pytest.mark.parametrize(("seen_at", "members"), [(20.0, 3), (1.5, 2)])
+def test_a_link_of_which_so_little_could_be_seen_is_of_the_group(seen_at: float, members: int) -> None:
+    blind = slow_link(3, 7.0, Part.RATE_DELAY_OR_LOSS)
+    own = [slow_link(1, 3.0), slow_link(2, 3.0)]
+    found = grouped(own, [blind], {blind.element: seen_at}, FOG)
+    assert len(found) == (1 if members == 3 else 2)
+    assert len(found[0].members) == (members if members == 3 else 0)

@@ -138,3 +138,11 @@ def test_messages_that_come_sooner_than_an_added_delay_would_let_them_are_not_la
     rows["send_start_ns"] = rows["posted_ns"] = np.arange(30) * 4 * 10**9
     rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + link.expected_ns + np.array(late_s) * 1e9
     assert kind_of(replace(link, rows=rows), np.ones(30, dtype=bool)).part is Part.LOSS
+
+
+@pytest.mark.parametrize(("halved", "part"), [(30, Part.LOSS), (10**9, Part.RATE_OR_DELAY)])
+def test_a_window_that_grows_again_is_a_loss_and_what_stays_slow_is_none(halved: float, part: Part) -> None:
+    late_s = [0.3 * 0.5 ** (place / halved * 4) for place in range(30)]
+    rows = served([400_000] * 60, 8e6, [each for late in late_s for each in (late, 0.0)]).rows[::2]
+    link = replace(served([400_000] * 60, 8e6, [0.0] * 60), rows=rows)
+    assert kind_of(link, np.ones(30, dtype=bool)).part is part

@@ -1,0 +1,78 @@
+"""Links as designed, simulated: what their messages, sent when they were sent, take by what TCP makes of it.
+
+::
+
+    sent at  | |    |          observed   |==|  |=====|      |=====|    beyond that: the link departs
+             as it was         simulated  |==|  |====|       |====|     windows that open, a queue that is full
+
+A message that is held up by TCP is late over a link that is as designed. What the simulated link would have taken as
+long for is nobody's departure. Simulated are links by themselves, and those of one shared bottleneck together; not
+those that change by design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.series import FLOOR
+from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.topology import Bottleneck, Pair
+from e2c_dl.worlds.virtual.alone import Sent, arrivals_ns
+from e2c_dl.worlds.virtual.links import link_model, shared_rate
+
+MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
+
+
+class AsDesigned:
+    """The links ``carried`` as they are designed, each simulated once if it is asked for."""
+
+    def __init__(self, carried: Sequence[ObservedLink], design: Design) -> None:
+        self._links, self._design = {each.pair: each for each in carried}, design
+        self._known: dict[Pair, Doubles | None] = {}
+
+    def explains(self, link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
+        """Whether ``link``'s messages ``departs``, shape (messages,), take hardly longer than as designed."""
+        if link.pair not in self._known:
+            shared = next((each for each in self._design.bottlenecks if link.pair in each.links), None)
+            self._known |= self._simulated([link.pair] if shared is None else shared.links, shared)
+        would_ns = self._known[link.pair]
+        if would_ns is None or link.by_receiver:
+            return False
+        took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
+        return bool(took_ns < np.exp(FLOOR) * most_ns)
+
+    def _simulated(self, pairs: Sequence[Pair], shared: Bottleneck | None) -> dict[Pair, Doubles | None]:
+        """Pair -> what each message takes, shape (messages,); None where that cannot be told."""
+        links = [self._links[pair] for pair in pairs if pair in self._links]
+        unknown: dict[Pair, Doubles | None] = dict.fromkeys(pairs)
+        if self._design.reference.tcp is None or sum(len(each.rows) for each in links) > MOST_MESSAGES:
+            return unknown
+        steady = shared is None or len(self._design.capacity(shared).values) == 1
+        if not (steady and all(map(self._steady, links))):
+            return unknown
+        began_ns = min(int(each.rows["send_start_ns"][0]) for each in links)
+        queue = None if shared is None else shared_rate(shared, self._design.reference.topology)
+        arrived_ns = arrivals_ns([self._sent(each, began_ns) for each in links], queue)
+        for link, there_ns in zip(links, arrived_ns, strict=True):
+            simulated = link.rows.copy()
+            simulated["recv_end_ns"] = began_ns + there_ns
+            unknown[link.pair] = services_ns(simulated, link.designed_delay_ns).astype(np.float64)
+        return unknown
+
+    def _steady(self, link: ObservedLink) -> bool:
+        of = self._design.alone(link.pair)
+        return len(of.delay_s.values) == 1 and (of.own is None or len(of.own.values) == 1)
+
+    def _sent(self, link: ObservedLink, began_ns: int) -> Sent:
+        topology = self._design.reference.topology
+        return Sent(
+            model=link_model(topology.link(*link.pair), self._design.reference.tcp),
+            back_s=topology.link(link.dst, link.src).delay_s,
+            at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
+        )  # fmt: skip

@@ -1,0 +1,58 @@
+"""What TCP makes of a link that is as designed is nobody's departure, and what is slower than that is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.virtual import LinkModel
+
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+WIDE = LinkModel(rate_bps=400e6, delay_s=0.01, tcp=TCP)  # a message is a small part of what it holds
+SIZE = 3
+PROFILE = vw.profile((120_000, 60_000), per_sample_s=5e-3)
+
+
+def ran(links) -> vw.Run:
+    return vw.run(Allreduce, size=SIZE, seed=1, links=links, on_hosts=vw.hosts(SIZE, of=PROFILE), iterations=6)
+
+
+def told(links, reference_links=None) -> tuple[list[bool], Reference]:
+    """Whether each link of a ring that carried its messages over ``links`` is as TCP makes it, all of them asked."""
+    run = ran(links)
+    designed = replace(run, links=reference_links or links).reference()
+    reference = replace(designed, tcp=TCP, modelled=True)
+    observed = observe(run.trace, reference)
+    as_designed = AsDesigned(observed.carried, observed.design)
+    return [as_designed.explains(link, np.ones(len(link.rows), dtype=bool)) for link in observed.carried], reference
+
+
+def test_windows_that_open_are_as_designed() -> None:
+    explained, reference = told(vw.everywhere(SIZE, WIDE))
+    assert explained == [True] * len(explained)
+    run = ran(vw.everywhere(SIZE, WIDE))
+    observed = observe(run.trace, reference)
+    late = [float(link.services_ns.sum() / link.expected_ns.sum()) for link in observed.carried]
+    assert min(late) > 1.5, "their rate alone would not tell"
+
+
+@pytest.mark.parametrize("slow", [replace(WIDE, rate_bps=20e6), replace(WIDE, delay_s=0.04)], ids=["rate", "delay"])
+def test_a_link_that_is_slower_than_designed_is_not(slow: LinkModel) -> None:
+    links = vw.everywhere(SIZE, WIDE)
+    explained, _ = told({**links, (0, 1): slow}, links)
+    assert explained.count(False) == 1
+
+
+def test_where_it_is_not_known_what_sends_nothing_is_explained() -> None:
+    run = ran(vw.everywhere(SIZE, WIDE))
+    observed = observe(run.trace, replace(run.reference(), tcp=None))
+    as_designed = AsDesigned(observed.carried, observed.design)
+    assert not any(as_designed.explains(link, np.ones(len(link.rows), dtype=bool)) for link in observed.carried)
