@@ -35,7 +35,7 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 EDGE = 0.01
 """Of a run's time: how near the bar nothing is counted."""
-LAPS, FIRST, STEADY = 7, 3, 0.01  # of the mean, from the least to the most
+LAPS, FIRST, STEADY = 15, 3, 0.01  # of the mean, from the least to the most
 SILENT = 0.01
 """Of a layer's links, those that carry so little beside the busiest: what a barrier sends shows no rate."""
 

@@ -56,11 +56,6 @@ def analyse(
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
     hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
     again = None if retraining is None or retraining.problem(trace) else retraining
-    made = None if again is None or again.in_step else observed.world(again)
-    world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
-    laps = None if world is None else averaged(world)
-    predictor: Predictor = laps or world or replay
-    choosing = choices(observed, again) if again is not None and again.in_step else None
     half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
@@ -71,6 +66,11 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
+    made = None if again is None or again.in_step else observed.world(again)
+    world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
+    laps = None if world is None else averaged(world, 1 + 2 * len(worth))
+    predictor: Predictor = laps or world or replay
+    choosing = choices(observed, again) if again is not None and again.in_step else None
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.

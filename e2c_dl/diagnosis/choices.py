@@ -19,8 +19,8 @@ Among links that are alike, the least difference decides which are chosen, so th
 fast: what is material in the replay, where the choice stays, is material.
 
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
-is nearer to the run. What speeding up each element would bring the replay tells, too: simulating all of them would
-take minutes.
+is nearer to the run, unless the world takes the SAME time. What speeding up each element would bring the replay tells,
+too: simulating all of them would take minutes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
 
-CLOSE = 0.05
+CLOSE, SAME = 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
@@ -58,7 +58,7 @@ class Choices:
         replayed = findings(worth, self.replay)
         if abs(self.world.error) > CLOSE:
             kept = replayed
-        elif left_alone:
+        elif left_alone or abs(self.world.error) <= SAME:
             kept = ()  # jointly, with these restored, all of them may cost more than a replay knows
         else:
             kept = tuple(each for each in replayed if not _is_measured(each))

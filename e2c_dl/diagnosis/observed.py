@@ -16,7 +16,8 @@ from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_dep
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
-from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
@@ -29,6 +30,8 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
+
+MOST_UNUSED = 4096  # links: all of 64 hosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +91,32 @@ class Observed:
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
         if self.trace is self.whole:
-            return retraining.world(self.trace, self.messages, self.delays_ns, self._edges_s)
+            return retraining.world(
+                self.trace, self.messages, self.delays_ns, self._edges_s, self._as_designed(retraining)
+            )
         usual_ns = {pair: int(np.median(delay_ns)) for pair, delay_ns in self.delays_ns.items()}
         # Ranks go at their own pace: nothing is cut off.
-        return retraining.world(self.whole, join(self.whole), usual_ns, self._edges_s)
+        return retraining.world(self.whole, join(self.whole), usual_ns, self._edges_s, self._as_designed(retraining))
+
+    def _as_designed(self, retraining: Retraining) -> Mapping[tuple[int, int], Designed]:
+        """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it.
+
+        Those that carried something; and all others that the strategy may use, if they are not more than MOST_UNUSED.
+        """
+        names = {rank.rank: rank.host for rank in self.trace.ranks}
+        used = self.messages.by_link().keys()
+        may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
+        pairs = {*used, *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
+        shared = {pair for each in self.design.bottlenecks for pair in each.links}
+        departs = {each.element for one in self.links.departures for each in one.restored.changes}
+        found = {}
+        for src, dst in pairs:
+            pair = names[src], names[dst]
+            if pair not in shared and Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1]) not in departs:
+                designed = self.design.alone(pair)
+                if designed.own is not None and not designed.loses:
+                    found[src, dst] = designed
+        return found
 
     @property
     def _edges_s(self) -> Mapping[tuple[int, int], Sequence[float]]:

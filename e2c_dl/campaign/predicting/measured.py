@@ -9,9 +9,8 @@ from e2c_dl.archive.read import ReadArchive
 from e2c_dl.campaign.predicting.asked import asked
 from e2c_dl.diagnosis.diagnose import ReadRun, read_run
 from e2c_dl.diagnosis.observed import Observed, observe
-from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
-from e2c_dl.diagnosis.resimulation.links import MeasuredLink
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.recorded import as_recorded, told
 from e2c_dl.drivers.live.stored import read_profile
@@ -21,8 +20,7 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.strategies.base import Setting
-from e2c_dl.topology import Host, Pair
-from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.topology import Host
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
@@ -83,15 +81,9 @@ class MeasuredRun:
         for src, dst in used:
             pair = ranks[src].name, ranks[dst].name
             if pair not in self.observed.measured_links:
-                added[src, dst] = _designed(self.scenario, pair)
+                added[src, dst] = designed_link(self.observed.design.alone(pair), None)
                 names.append(f"{pair[0]} -> {pair[1]}")
         return added, names
-
-
-def _designed(scenario: Scenario, pair: Pair) -> MeasuredLink:
-    link = scenario.topology.link(*pair)
-    rate_bps = UNLIMITED_BPS if link.rate_bps is None else link.rate_bps
-    return MeasuredLink(rate_bps=Piecewise.constant(rate_bps), delay_s=Piecewise.constant(link.delay_s))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@
     measured    gradient 0 | data | forward | b0 | b1 |   gradient 1 | ...     as they were, gaps between them included
     taken       in order; once all were taken, drawn from those that are not outliers, again and again
 
-``lap`` 0 is the order of the run. In any other lap neighbours change places, so that the ranks' slow moments meet
-others: what comes of it says how far a prediction hangs on chance.
+``lap`` 0 is the order of the run. In any other lap each is drawn from its neighbours, as often as it comes, so that the
+ranks' slow moments are others, and meet others: what comes of it says how far a prediction hangs on chance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from e2c_dl.worlds.virtual.pace import Segment
 T = TypeVar("T")
 
 NEIGHBOURS = 8
-"""Gradients that change places in a lap: far enough for chance, near enough for what changed during the run."""
+"""Gradients that are drawn from together: enough for chance, near enough for what changed during the run."""
 OUTLIER = 3.0
 """Beyond a quartile by so many distances between both: one stop of seconds is not drawn again and again."""
 
@@ -156,12 +156,12 @@ def _gradient_ns(measured: tuple[int, Gradient]) -> float:
 
 
 def _taken(measured: Sequence[T], length: Callable[[T], float], draw: random.Random, lap: int) -> Iterator[T]:
-    """``measured`` in order, or with neighbours in other places; then drawn from those that are no outliers."""
+    """``measured`` in order, or each drawn from its neighbours; then from those that are no outliers."""
     ordered = list(measured)
     if lap:
         for first in range(0, len(ordered), NEIGHBOURS):
             near = ordered[first : first + NEIGHBOURS]
-            ordered[first : first + NEIGHBOURS] = draw.sample(near, len(near))
+            ordered[first : first + NEIGHBOURS] = draw.choices(near, k=len(near))
     yield from ordered
     usual = _usual(ordered, length)
     while True:

@@ -17,17 +17,19 @@ section 2, for the cost), its noise taken from differences of neighbours, so tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.links import in_service_order, services_ns
+from e2c_dl.diagnosis.links import Designed, in_service_order, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.trace.messages import MessageArray
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 
 LEAST_MESSAGES = 5  # of a stretch
 LEAST_CHANGE = 0.1  # of a rate, for a stretch of its own
@@ -36,6 +38,7 @@ STALLED = 10.0  # times its stretch's usual service, and at least:
 STALLED_NS = 50e6
 LARGE = 0.25  # of the largest message: smaller ones say little of the rate
 SHORTEST_NS = 1
+NEARLY = 0.9  # of its designed rate: what carries as much shows its rate
 
 
 Doubles = npt.NDArray[np.float64]
@@ -50,6 +53,22 @@ class MeasuredLink:
     stalls: tuple[tuple[float, float], ...] = ()  # from when until when it carried nothing; rising
     messages: int = 0
     busy_ns: float = 0.0  # services of all messages
+    tcp: Tcp | None = None  # whose windows limit it beside its rate; None: they are in the rate that was measured
+
+    def or_designed(self, designed: MeasuredLink) -> MeasuredLink:
+        """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
+
+        How long they took to open says nothing of what it carries once they are.
+        """
+        if self.rate_bps.values.max() >= NEARLY * designed.rate_bps.values.max():
+            return self
+        return replace(designed, messages=self.messages, busy_ns=self.busy_ns)
+
+
+def designed_link(designed: Designed, tcp: Tcp | None) -> MeasuredLink:
+    """The link that ``designed`` tells of, by itself, when ``tcp`` sends over it; None: nothing but its rate counts."""
+    rate = designed.own or Piecewise.constant(UNLIMITED_BPS)
+    return MeasuredLink(rate_bps=rate, delay_s=designed.delay_s, tcp=tcp)
 
 
 def measured_link(

@@ -24,7 +24,8 @@ from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Predictor, WhatIf
 
 FIRST = 3
 STEADY = 0.01  # of the mean: from the least to the most of the first laps
-LAPS = 5
+LAPS, MOST_LAPS = 5, 20
+PATIENCE = 4  # times what is simulated without a thought: so much may laps cost
 LEAST_CHEAP = 4  # changes that are simulated in all laps
 
 
@@ -73,9 +74,15 @@ class Laps:
         return self.one.most_saved_ns(whatif)
 
 
-def averaged(one: RunTimes) -> Laps | None:
-    """The run times of ``one`` over LAPS laps; None, if they do not hang on chance."""
+def averaged(one: RunTimes, asked: int = 1) -> Laps | None:
+    """The run times of ``one`` over several laps; None, if they do not hang on chance.
+
+    As many laps, up to MOST_LAPS, as PATIENCE has for one and ``asked`` changes in each of them, but at least LAPS, or
+    of very many changes FIRST.
+    """
     first_ns = (one.replayed_ns, *(one.run_ns(lap=lap) for lap in range(1, FIRST)))
     if max(first_ns) - min(first_ns) <= STEADY * float(np.mean(first_ns)):
         return None
-    return Laps(one, (*first_ns, *(one.run_ns(lap=lap) for lap in range(FIRST, LAPS))))
+    least = LAPS if asked <= one.cheap else FIRST
+    laps = min(MOST_LAPS, max(least, PATIENCE * one.cheap // (1 + asked)))
+    return Laps(one, (*first_ns, *(one.run_ns(lap=lap) for lap in range(FIRST, laps))))

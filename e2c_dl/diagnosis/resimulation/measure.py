@@ -20,16 +20,17 @@ import numpy.typing as npt
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
+from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
-from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, at_rates
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
 from e2c_dl.ethernet import wire_bits_of
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.strategies.base import Strategy
 from e2c_dl.strategies.wrappers import Wrapping
 from e2c_dl.trace.messages import MessageArray, Messages
@@ -54,6 +55,7 @@ class Retraining:
     bottlenecks: tuple[SharedRate, ...] = ()  # as designed
     own_bps: Mapping[RankPair, float] = field(default_factory=dict)  # of links that pass one, as designed
     seconds_of: SecondsOf = float  # what a gradient of so many samples takes, in any unit
+    tcp: Tcp | None = None  # what sends over links that are as designed; None: nothing but their rates count
     in_step: bool = False  # who sends to whom hangs on measured rates alone, not on who is faster
 
     @classmethod
@@ -67,7 +69,7 @@ class Retraining:
             strategy=strategy, in_step=not strategy().asynchronous,
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
-            bottlenecks=bottlenecks(topology),
+            bottlenecks=bottlenecks(topology), tcp=scenario.tcp,
             own_bps={(rank[src], rank[dst]): topology.link(src, dst).rate_bps or UNLIMITED_BPS for src, dst in shared},
             seconds_of=seconds_of,
         )  # fmt: skip
@@ -90,11 +92,13 @@ class Retraining:
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
         edges_s: Mapping[RankPair, Sequence[float]] = MappingProxyType({}),
+        designed: Mapping[RankPair, Designed] = MappingProxyType({}),
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
         ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
-        ``edges_s``: seconds at which a link's rate is known to have changed.
+        ``edges_s``: seconds at which a link's rate is known to have changed. ``designed``: links that are as designed,
+        as far as anybody knows, and have a rate: what carried too little to show that, and what carried nothing.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -108,7 +112,7 @@ class Retraining:
                 replace(MeasuredHost.of(rank, samples), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(messages, origin_ns, delays_ns, edges_s),
+            links=self._links(messages, origin_ns, delays_ns, edges_s, designed),
             bottlenecks=tuple(_measured(each, messages, origin_ns, edges_s) for each in self.bottlenecks),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
@@ -118,14 +122,16 @@ class Retraining:
 
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
-        edges_s: Mapping[RankPair, Sequence[float]],
+        edges_s: Mapping[RankPair, Sequence[float]], designed: Mapping[RankPair, Designed],
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
-        """Every link that carried something; one that passes a shared bottleneck has its own designed rate."""
-        found = {}
+        """Every link that is known; one that passes a shared bottleneck has its own designed rate."""
+        found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
         for pair, rows in messages.by_link().items():
             link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()))
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 link = replace(link, rate_bps=Piecewise.constant(self.own_bps[pair]), stalls=())
+            if pair in designed:
+                link = link.or_designed(found[pair])
             found[pair] = link
         return found
 

@@ -175,7 +175,8 @@ class MeasuredWorld(OneLuck):
     def elements(self) -> tuple[Element, ...]:
         """Hosts in rank order, then links that carried messages."""
         names = [host.name for host in self.hosts]
-        links = (Element(kind=ElementKind.LINK, src=names[src], dst=names[dst]) for src, dst in sorted(self.links))
+        used = sorted(pair for pair, link in self.links.items() if link.messages)
+        links = (Element(kind=ElementKind.LINK, src=names[src], dst=names[dst]) for src, dst in used)
         return (*map(_host, names), *links)
 
     @property
@@ -258,7 +259,7 @@ def link_model(link: MeasuredLink, changes: Sequence[Change], like: LinkModel, *
         delays_s = delays_s - each.less_s.at(starts_s)
     down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
     steps = [
-        (at_s, replace(like, rate_bps=rate_bps, delay_s=max(0.0, delay_s), down=stalled))
+        (at_s, replace(like, rate_bps=rate_bps, delay_s=max(0.0, delay_s), down=stalled, tcp=link.tcp or like.tcp))
         for at_s, rate_bps, delay_s, stalled in zip(
             starts_s.tolist(), rates_bps.tolist(), delays_s.tolist(), down, strict=True
         )

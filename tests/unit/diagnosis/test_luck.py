@@ -13,7 +13,7 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.departures import Departure, findings
 from e2c_dl.diagnosis.model import Chance, Element, Part, Report
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf, scaled
-from e2c_dl.diagnosis.resimulation.luck import LAPS, averaged
+from e2c_dl.diagnosis.resimulation.luck import LAPS, MOST_LAPS, averaged
 from e2c_dl.diagnosis.stretches import throughout
 
 SECOND = 10**9
@@ -26,7 +26,7 @@ class Known:
     was_s: Sequence[float]
     changed_s: Sequence[float]
     elements: tuple[Element, ...] = (host(0),)
-    cheap: int = 20
+    cheap: int = 4
 
     @property
     def replayed_ns(self) -> int:
@@ -58,7 +58,7 @@ def departure() -> Departure:
 
 def test_savings_are_means_over_laps_and_say_how_far_apart_they_are() -> None:
     known = Known(was_s=[100, 140, 90, 120, 100], changed_s=[100, 100, 90, 100, 80])
-    laps = averaged(known)
+    laps = averaged(known, known.cheap)
     assert laps is not None
     assert (laps.chance.runs, laps.chance.least_s, laps.chance.most_s) == (5, 90.0, 140.0)
     (found,) = findings([departure()], laps)
@@ -81,8 +81,17 @@ def test_other_laps_of_a_run_in_groups_by_chance_have_other_groups() -> None:
     assert world.run_ns(lap=2) == laps_ns[2], "each is a function of its lap"
     laps = averaged(world)
     assert laps is not None
-    assert laps.as_it_was_ns == tuple(laps_ns)
-    assert laps.replayed_ns == pytest.approx(np.mean(laps_ns), rel=1e-9)
+    assert len(laps) == MOST_LAPS, "a small world's are cheap"
+    assert laps.as_it_was_ns[:LAPS] == tuple(laps_ns)
+    assert laps.replayed_ns == pytest.approx(np.mean(laps.as_it_was_ns), rel=1e-9)
+
+
+@pytest.mark.parametrize(("asked", "laps"), [(1, 20), (7, 10), (15, 5), (20, 5), (21, 3)])
+def test_there_are_as_many_laps_as_the_changes_leave_patience_for(asked: int, laps: int) -> None:
+    was_s = [100.0, 140.0, 90.0, 120.0, 100.0] * 4
+    found = averaged(Known(was_s=was_s, changed_s=[], cheap=20), asked)
+    assert found is not None
+    assert len(found) == laps
 
 
 @pytest.mark.parametrize("chance", [None, Chance(runs=5, least_s=178.0, most_s=289.0)])
