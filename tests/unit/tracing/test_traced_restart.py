@@ -1,0 +1,55 @@
+"""A script that torchrun begins anew after a failure: what was recorded before is kept, and the archive tells of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_traced_script import phases, torchrun, traced
+
+from e2c_dl.archive.read import open_archive
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recording.span_log import read_spans
+
+pytest.importorskip("torch")
+
+FAILS_ONCE = """
+import os, torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+distributed.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(6):
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and number == 3 and distributed.get_rank() == 1:
+        raise ValueError("the link is down")
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(FAILS_ONCE)
+    # Standalone: a store of its own for each attempt; else gloo may find addresses of the attempt before, and wait.
+    done = traced(tmp_path / "archive", *torchrun("--standalone", "--max-restarts", "1", str(script)))
+    assert done.returncode == 0, done.stderr
+    archive = open_archive(tmp_path / "archive")
+    assert [phases(rank)["ITERATION"] for rank in archive.trace().ranks] == [6, 6]
+    assert not archive.run.what_happened, "it ended well"
+    assert any("began all ranks anew once" in sentence for sentence in archive.run.limitations)
+    assert (archive.path / "report.html").is_file()
+    (failed,) = (
+        path.parent
+        for path in archive.path.glob("attempts/0/*/tracing.json")
+        if json.loads(path.read_text())["rank"] == 1
+    )
+    outcome = json.loads((failed / "outcome.json").read_text())
+    assert (outcome["reason"], outcome["iterations_done"]) == ("ValueError: the link is down", 3)
+    _, spans, complete = read_spans(failed / "spans.bin")
+    assert complete
+    assert (spans["phase"] == Phase.ITERATION).sum() == 3
