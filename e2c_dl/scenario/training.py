@@ -19,7 +19,7 @@ from e2c_dl.scenario.documents.field import Field, Findings, described
 from e2c_dl.scenario.documents.keys import integer, number, one_of
 from e2c_dl.scenario.model import REAL, SHAPES, Training
 from e2c_dl.strategies import batching
-from e2c_dl.strategies.base import Setting
+from e2c_dl.strategies.base import Setting, Strategy
 from e2c_dl.strategies.compression import COMPRESSORS, NONE
 from e2c_dl.strategies.seam import settings_of
 
@@ -68,17 +68,22 @@ def _budgeted(training: Training, env: Field, key: str) -> Training:
     if budget.amount < sum(budget.costs(sizes)):
         problem = f"an iteration of each of the {len(sizes)} ranks takes {sum(budget.costs(sizes))} {key}"
         raise field.error(problem, "write at least that many")
+    if budget.unit is Unit.SAMPLES and _of(training).grows_batches:  # nobody knows beforehand how many iterations
+        raise field.error(f"batches of {training.strategy} grow", "write iterations or seconds instead")
     training = replace(training, budget=budget)
     return replace(training, iterations=iterations_of(training))
 
 
 def iterations_of(training: Training) -> int:
     """How many each rank has; where its budget ends ``training``, the most that one rank may come to."""
-    strategy = strategies.load(training.strategy)(**training.strategy_settings)
-    own_pace = batching.own_pace(strategy, training.batching)
+    own_pace = batching.own_pace(_of(training), training.batching)
     sizes = training.batch_sizes
     most = training.ends.most(sizes) if own_pace else training.ends.in_step(sizes)
     return MAX_ITERATIONS if most is None else most
+
+
+def _of(training: Training) -> Strategy:
+    return strategies.load(training.strategy)(**training.strategy_settings)
 
 
 def default_training(strategy: str) -> Training:
@@ -201,7 +206,7 @@ def _check_together(fields: Mapping[str, Field], values: Mapping[str, Any]) -> N
 def _check_strategy(fields: Mapping[str, Field], values: Mapping[str, Any]) -> None:
     """Raises: ScenarioError, where the strategy cannot train with its batches divided so, or by shapes alone."""
     name, shapes = values["batching"], values["mathematics"] == SHAPES
-    if name == DEFAULTS["batching"] and not shapes:
+    if name == DEFAULTS["batching"] and not shapes and not values["strategy_settings"]:
         return  # as most scenarios have it: the strategy's file need not be imported
     strategy = strategies.load(values["strategy"])(**values["strategy_settings"])
     with _at(fields["batching"], f"batching {name!r}: "):

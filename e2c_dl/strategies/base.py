@@ -56,6 +56,10 @@ class Strategy(ABC):
     """Whether batches must stay as they are: ranks that wait for each other in an order of the strategy's own cannot
     wait for each other's speeds, too. ``__init__`` sets it where settings decide."""
 
+    grows_batches: bool = False
+    """Whether the samples of all ranks together become more as training goes on. ``__init__`` sets it where settings
+    decide."""
+
     adapts_to_links: bool = False
     """Whether what is computed depends on rates of links that ranks have measured, though they keep in step: then it is
     not the same in every run. ``__init__`` sets it where settings decide."""

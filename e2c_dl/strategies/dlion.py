@@ -4,7 +4,9 @@ Source: Hong and Chandra, "DLion: Decentralized Distributed Deep Learning in Mic
 ranks and links are unlike, so each rank trains on as much, and each link carries as much, as it can in the same time.
 
 1. Weighted dynamic batching: batches by speed, which any strategy has by the scenario's ``batching: dynamic``
-   (e2c_dl/strategies/batching); gradients count by their samples (``weighting``).
+   (e2c_dl/strategies/batching); gradients count by their samples (``weighting``). Every ``growth_period`` iterations
+   (0: never) the samples of all ranks together become more: by ``growth_step`` up to ``growth_slow_until`` of
+   ``growth_samples``, those of the training set, then times ``growth_factor`` up to ``growth_until`` of them.
 2. Per-link prioritized exchange (``max_n``): for each receiver, add the gradient to what is owed to it, choose the
    entries with |g| >= (1 - N/100) max|g|, N as large as the link's budget allows, and send them, (index, value);
    the rest stays owed (``residuals``). Budget: the link's measured rate times the time of this rank's last gradient,
@@ -19,10 +21,14 @@ off is the full exchange summed in rank order, to the bit.
 Weighting ``safe`` is the mean by samples, sum_j b_j g_j / sum(b). ``printed`` is the paper's (1/n) sum_j (b_j/b_k) g_j
 at rank k: an effective learning rate of its own, sum(b) / (n b_k) times the safe one, so that replicas drift apart.
 
-Differences from the paper: the global batch stays as it is (the paper lets it grow to 1 %, then 10 % of the data). The
-maximum is each bucket's, not each tensor's (``bucket_bytes`` of 1 makes them the same). Gradients are sent when they
-are complete. Ranks go in step, and wait for every message of an iteration. ``transfer_period`` 100, ``transfer_rate``
-0.75 and LOSSES are not verified against the paper's text. ``least_n`` is the floor of N, whatever the budget.
+The learning rate stays while batches grow: what is applied is a mean, less noisy the more samples it is of, as it would
+be if the rate fell instead (Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", ICLR 2018).
+
+Differences from the paper: the global batch grows only where ``growth_period`` says so. How often, by how much, and the
+bounds of 1 % and 10 % of the training set are not verified against the paper's text. The maximum is each bucket's, not
+each tensor's (``bucket_bytes`` of 1 makes them the same). Gradients are sent when they are complete. Ranks go in step,
+and wait for every message of an iteration. ``transfer_period`` 100, ``transfer_rate`` 0.75 and LOSSES are not verified
+against the paper's text. ``least_n`` is the floor of N, whatever the budget.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from typing import ClassVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Message, Payload, Setting, Sparse, Strategy, Vector, Worker, any_pair
+from e2c_dl.strategies.batching.growth import Growth, grow
 from e2c_dl.strategies.collectives import Tag, gather
 from e2c_dl.strategies.sparse import SELECTING, add_sparse, max_n, most_entries
 
@@ -51,9 +58,11 @@ class DLion(Strategy):
 
     def __init__(
         self, *, max_n: bool = True, least_n: float = 0.0, budget_part: float = 1.0, residuals: bool = True,
-        weighting: str = "safe", transfer_period: int = 100, transfer_rate: float = 0.75,
+        weighting: str = "safe", transfer_period: int = 100, transfer_rate: float = 0.75, growth_period: int = 0,
+        growth_samples: int = 0, growth_step: int = 32, growth_factor: float = 2.0, growth_slow_until: float = 0.01,
+        growth_until: float = 0.1,
     ) -> None:  # fmt: skip
-        """``least_n`` in percent, ``transfer_period`` in iterations. Raises: InputError."""
+        """``least_n`` in percent, both periods in iterations; of growth: see its class. Raises: InputError."""
         if weighting not in WEIGHTINGS:
             raise self._wrong(f"weighting is {weighting!r}; write {' or '.join(WEIGHTINGS)}")
         if not 0 <= least_n <= 100:
@@ -67,7 +76,14 @@ class DLion(Strategy):
         self.max_n, self.least_n, self.budget_part, self.residuals = max_n, least_n, budget_part, residuals
         self.printed = weighting == "printed"
         self.transfer_period, self.transfer_rate = transfer_period, transfer_rate
-        self.adapts_to_links = max_n
+        self.adapts_to_links, self.grows_batches = max_n, bool(growth_period)
+        try:
+            self.growth = Growth(
+                period=growth_period, training_samples=growth_samples, step=growth_step, factor=growth_factor,
+                slow_until=growth_slow_until, until=growth_until,
+            )  # fmt: skip
+        except InputError as error:
+            raise self._wrong(str(error)) from error
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
@@ -81,6 +97,8 @@ class DLion(Strategy):
     async def run(self, worker: Worker) -> None:
         rank = _Rank(worker, self)
         async for iteration in worker.iterations():
+            if self.growth.due(iteration):
+                await grow(worker, self.growth, iteration)
             buckets = [bucket.where async for bucket in worker.gradient()]
             await rank.exchange(iteration, buckets)
             await worker.step()

@@ -6,7 +6,8 @@
 ``dynamic``         by the speeds measured lately, again and again
 ==================  ==================================================
 
-The total stays what it is, so that every strategy that weights by samples computes what it did, only sooner.
+The total stays what it is, so that every strategy that weights by samples computes what it did, only sooner. A strategy
+may let it grow (:mod:`e2c_dl.strategies.batching.growth`), under a controller that does not hold batches fixed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def check(strategy: Strategy, name: str) -> None:
             f"batching {name!r}: with these settings, ranks of {strategy.name} wait for each other in an order of its "
             "own, and cannot wait for each other's speeds, too; write batching: fixed"
         )
+    if strategy.grows_batches and name == FIXED:
+        raise InputError(f"batching {name!r}: with these settings, batches of {strategy.name} grow; write dynamic")
 
 
 def own_pace(strategy: Strategy, name: str) -> bool:
