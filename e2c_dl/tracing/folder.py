@@ -21,7 +21,7 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.memory import cpu_model
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.tracing.rendezvous import Ranks
+from e2c_dl.tracing.rendezvous import Ranks, attempt
 
 SPANS = layout.SPANS_RAW
 FORMAT = 1
@@ -31,7 +31,7 @@ LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed"
 def make(archive: Path, ranks: Ranks) -> Path:
     """A new folder for this rank. Raises: TrainingError if another process has it."""
     path = archive / layout.HOSTS / ranks.folder
-    if path.is_dir() and (before := _attempt_of(path)) < _attempt():  # torchrun began all ranks anew
+    if path.is_dir() and (before := _attempt_of(path)) < attempt():  # torchrun began all ranks anew
         kept = archive / layout.ATTEMPTS / str(before) / ranks.folder
         kept.parent.mkdir(parents=True, exist_ok=True)
         path.rename(kept)
@@ -41,12 +41,6 @@ def make(archive: Path, ranks: Ranks) -> Path:
         remedy = "trace it into an --archive of its own, or set E2CDL_RANK and E2CDL_WORLD_SIZE"
         raise TrainingError(f"{path}: another process has traced rank {ranks.own.rank} there; {remedy}") from error
     return path
-
-
-def _attempt() -> int:
-    """How often torchrun has begun this training anew; 0 where no torchrun says so."""
-    said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    return int(said) if said.isascii() and said.isdecimal() else 0
 
 
 def _attempt_of(path: Path) -> int:
@@ -88,7 +82,7 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "world_size": ranks.world_size,
         "pid": ranks.own.pid,
         "boot": ranks.own.boot,
-        "attempt": _attempt(),
+        "attempt": attempt(),
         "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
         "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
         "directory": os.getcwd(),

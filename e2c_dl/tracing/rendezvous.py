@@ -2,7 +2,7 @@
 
 ::
 
-    torch.distributed   its default store, keys below e2cdl/
+    torch.distributed   its default store, keys below e2cdl/ATTEMPT/: torchrun may keep it when it begins anew
     Horovod             the launcher's key-value server, scope e2cdl
     neither             the environment: E2CDL_RANK, E2CDL_WORLD_SIZE; nobody is told anything
 
@@ -40,6 +40,12 @@ class Exchange(Protocol):
         ...
 
 
+def attempt() -> int:
+    """How often torchrun has begun this training anew; 0 where no torchrun says so."""
+    said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(said) if said.isascii() and said.isdecimal() else 0
+
+
 class StoreExchange:
     """The store of torch.distributed."""
 
@@ -47,10 +53,10 @@ class StoreExchange:
         self._store = store
 
     def put(self, key: str, value: bytes) -> None:
-        self._store.set(f"e2cdl/{key}", value)
+        self._store.set(f"e2cdl/{attempt()}/{key}", value)
 
     def get(self, key: str) -> bytes | None:
-        name = f"e2cdl/{key}"
+        name = f"e2cdl/{attempt()}/{key}"
         return bytes(self._store.get(name)) if self._store.check([name]) else None
 
 

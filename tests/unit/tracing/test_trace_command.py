@@ -15,7 +15,7 @@ from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
 from e2c_dl.errors import TrainingError
 from e2c_dl.tracing import folder
-from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
+from e2c_dl.tracing.rendezvous import Alone, StoreExchange, meet, own_peer
 
 
 @pytest.fixture
@@ -64,6 +64,14 @@ def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(
     both = collected([place], tmp_path_factory.mktemp("archives") / "both")
     assert (both / "attempts/0" / ranks.folder / "tracing.json").is_file()
     assert any("began all ranks anew once" in sentence for sentence in open_archive(both).run.limitations)
+
+
+def test_who_is_begun_anew_never_hears_of_the_ranks_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = pytest.importorskip("torch").distributed.HashStore()
+    StoreExchange(store).put("rank", b"of the first")
+    assert StoreExchange(store).get("rank") == b"of the first"
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert StoreExchange(store).get("rank") is None
 
 
 @pytest.mark.parametrize("attempt", ["1", "", "once"])
