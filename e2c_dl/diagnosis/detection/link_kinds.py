@@ -46,6 +46,7 @@ LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
+LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
@@ -134,7 +135,7 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     missing_ns = float(np.sum(fit.left_ns(0.0, 1.0)[fit.telling]))
     if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
         return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
-    scatter = max(0.0, spread_ns - fit.jitter_ns) / (rate * fit.usual_ns + delay_ns)
+    scatter = fit.scatter(delay_ns, rate)
     if len(left_ns) >= LEAST_SCATTERED and (rate > 1 or delay_ns > 0) and scatter >= SCATTER:
         return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
     return None
@@ -175,6 +176,15 @@ class _Fit:
         """Of each message, what is left of its service; of one that is sooner than that delay, what it lacks."""
         all_ns = after_delay_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
         return np.asarray(all_ns[self._departs] - rate * self.expected_ns)
+
+    def scatter(self, delay_ns: float, rate: float) -> float:
+        """How far large messages are from what one takes, beyond jitter, as part of that: small ones hardly scatter."""
+        large = self.expected_ns >= LARGE * self.expected_ns.max()
+        if large.sum() < LEAST_SCATTERED:
+            large = self.telling
+        left_ns, usual_ns = self.left_ns(delay_ns, rate)[large], float(np.median(self.expected_ns[large]))
+        spread_ns = float(np.median(np.abs(left_ns - np.median(left_ns)))) / MAD_OF_NORMAL + GRAIN_NS
+        return max(0.0, spread_ns - self.jitter_ns) / (rate * usual_ns + delay_ns)
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
         """Mean distance of what is left from nothing, the latest messages left out."""

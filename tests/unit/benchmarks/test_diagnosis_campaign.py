@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.diagnosis import bars
 from benchmarks.diagnosis.bars import onset_right
+from benchmarks.diagnosis.campaign import judged_run
 from benchmarks.diagnosis.drawn import Drawn, drawn
 from benchmarks.diagnosis.draws import ITERATIONS, MOST_MESSAGES, PEERS, SHORT, Balance, drawn_system
 from benchmarks.diagnosis.injections import Injection, What, When
@@ -233,3 +234,7 @@ def test_no_strategy_sends_more_messages_than_it_is_drawn_for(name: str) -> None
     few = replace(system, scenario=replace(system.scenario, trained=replace(training, iterations=SHORT)))
     sent = sum(int((rank.spans["phase"] == Phase.SEND).sum()) for rank in few.run().ranks)
     assert sent / SHORT <= 1.5 * MOST_MESSAGES / ITERATIONS[0]
+
+
+def test_a_loss_among_messages_of_two_sizes_is_told_as_one() -> None:
+    assert judged_run(16, 21).right, "half of the messages are small, and scatter by little"
