@@ -62,6 +62,20 @@ def test_slack_changes_when_updates_count_and_loses_none(size: int, seed: int) -
         assert np.allclose(compute.parameters, problem.start - 7 * problem.rate * mean, rtol=1e-12)
 
 
+@pytest.mark.parametrize("slack", [0, 1, 3])
+def test_a_data_centre_is_ahead_of_another_by_its_slack_and_no_more(slack: int) -> None:
+    run = virtual_world.run(
+        lambda: Gaia(slack=slack, selective_barrier=False, selectivity=0.1), size=4, iterations=12,
+        layers=layers(4, 4), factors=[1, 1, 1, 50], links=virtual_world.everywhere(4, LinkModel(rate_bps=1e9)),
+    )  # fmt: skip
+    begins = [np.sort(run.spans(rank, Phase.ITERATION)["start_ns"]) for rank in range(4)]
+    for fast, slow in itertools.permutations(range(4), 2):  # clocks begun by the other, as each of its own begins
+        ahead = np.arange(12) - (np.searchsorted(begins[slow], begins[fast], side="right") - 1)
+        assert ahead.max() <= slack + 1
+        if slow == 3:
+            assert ahead.max() == slack + 1
+
+
 def test_an_infinite_threshold_sends_nothing() -> None:
     problem = Problem(4, 1, lengths=(600,))
     run = virtual_world.run(

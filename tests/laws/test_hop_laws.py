@@ -3,6 +3,8 @@ staleness and jumps do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import virtual_world
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 from quadratic import Problem, difference
 
 from e2c_dl.errors import InputError
-from e2c_dl.strategies.base import Setting
+from e2c_dl.strategies.base import Message, Pending, Setting, Vector, Worker
 from e2c_dl.strategies.collectives.graph import GRAPHS, edges, weights
 from e2c_dl.strategies.hop import Hop
+from e2c_dl.strategies.seam.wrapped import Wrapped
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -122,6 +125,73 @@ def test_nobody_is_further_ahead_than_tokens_and_models_allow(
 def test_without_tokens_paths_bound_the_gap(size: int, seed: int, graph: str, staleness: int) -> None:
     ended = run(size, seed, graph=graph, max_ig=0, backup_workers=0, staleness=staleness)
     assert np.all(gaps(ended) <= (staleness + 1) * paths(graph, size).T)
+
+
+class Seeing(Wrapped):
+    """A worker that keeps what came of others' models, and what each average of them is."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
+        self.came: dict[int, dict[int, Vector]] = {}  # source -> tag -> model
+        self.averages: list[tuple[Vector, dict[int, int], Vector]] = []  # own model, newest tags by then, average
+        self._own: Vector | None = None
+
+    def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+        if message.kind == "model" and message.step < 0:
+            self._own = message.vector.copy()
+        return super().send(dst, message, priority)
+
+    async def receive_any(
+        self, kind: str, *, sources: Sequence[int] | None = None, timeout_s: float | None = None
+    ) -> Message | None:
+        message = await super().receive_any(kind, sources=sources, timeout_s=timeout_s)
+        self._see([message] if message else [])
+        return message
+
+    def arrived(self, kind: str) -> Sequence[Message]:
+        messages = super().arrived(kind)
+        self._see(messages)
+        return messages
+
+    async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
+        assert self._own is not None
+        newest = {each: max(models, default=-1) for each, models in self.came.items()}
+        self.averages.append((self._own, newest, into.copy()))
+        await super().apply(into, update, src=src, staleness=staleness)
+
+    def _see(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            if each.kind == "model" and each.step < 0:
+                self.came.setdefault(each.src, {})[each.iteration] = each.vector.copy()
+
+
+@given(size=st.integers(2, 7), seed=seeds, graph=graphs, staleness=st.integers(0, 3), backup=st.integers(0, 1))
+@settings(max_examples=15, deadline=None)
+def test_an_average_weighs_the_newest_models_by_freshness(
+    size: int, seed: int, graph: str, staleness: int, backup: int
+) -> None:
+    problem, seen = Problem(size, seed), []
+
+    def seeing(worker: Worker) -> Worker:
+        seen.append(Seeing(worker))
+        return seen[-1]
+
+    virtual_world.run(
+        lambda: Hop(graph=graph, staleness=staleness, backup_workers=backup), size=size, seed=seed, iterations=10,
+        computes=problem.computes(), wrapping=seeing, noise=0.2,
+        factors=np.random.default_rng(seed).choice([1.0, 2.0, 5.0], size).tolist(),
+    )  # fmt: skip
+    for worker in seen:
+        own = weights(edges(graph, size), worker.rank)
+        for k, (model, newest, average) in enumerate(worker.averages):
+            least = k - staleness
+            taken = {src: min(tag, k) if not staleness else tag for src, tag in newest.items() if tag >= least}
+            shares = {src: own[src] * (tag - least + 1) for src, tag in taken.items()}
+            shares[worker.rank] = own[worker.rank] * (staleness + 1)
+            models = {src: worker.came[src][tag] for src, tag in taken.items()} | {worker.rank: model}
+            whole = sum(shares.values())
+            expected = sum(shares[src] / whole * models[src] for src in shares)
+            assert difference(average, np.asarray(expected)) <= 1e-12
 
 
 @pytest.mark.parametrize("max_ig", [1, 2, 5])
