@@ -7,6 +7,7 @@ the same bits on the same torch build and processor; several threads are slower 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -254,9 +255,15 @@ class TorchCompute:
             raise TrainingError(f"model {self._training.model}: some parameters have no gradient; use all of them")
 
     def _hook(self, bucket: int) -> Callable[[torch.Tensor], None]:
+        own = weakref.ref(self)  # torch keeps hooks where no garbage collector looks: this would stay for good
+
         def accumulated(_: torch.Tensor) -> None:
-            self._missing[bucket] -= 1
-            if not self._missing[bucket] and self._complete is not None:
-                self._complete(bucket)
+            if (compute := own()) is not None:
+                compute._accumulated(bucket)
 
         return accumulated
+
+    def _accumulated(self, bucket: int) -> None:
+        self._missing[bucket] -= 1
+        if not self._missing[bucket] and self._complete is not None:
+            self._complete(bucket)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,15 @@ def plain_model(training: Training) -> nn.Module:
 
 def flattened(model: nn.Module, what: str = "data") -> np.ndarray:
     return torch.cat([getattr(parameter, what).detach().flatten() for parameter in model.parameters()]).numpy()
+
+
+def test_what_is_no_longer_used_is_freed() -> None:
+    compute = TorchCompute(TRAINING, rank=0, size=2)
+    compute.gradient(0, 8, nothing)
+    left = weakref.ref(compute)
+    del compute
+    gc.collect()
+    assert left() is None
 
 
 def test_the_facts_of_torch_stand_in_a_hosts_record_as_they_are() -> None:
