@@ -38,23 +38,28 @@ SIMULATED = Path("build") / "systems.jsonl"
 @click.option("--scheduler", help="Of a Dask cluster whose workers have this tree, instead: tcp://10.0.0.1:8786.")
 @click.option("--into", type=click.Path(path_type=Path), default=SIMULATED, show_default=True,
               help="Trials that are done; remove it to begin anew.")  # fmt: skip
+@click.option(
+    "--made", "only_made", is_flag=True, help="Make no trials: what --into has of those that were asked for is told."
+)
 @written.options(seeds=1, parts=["wan"], only=["local SGD, H = 4"])
 def main(
     *, seeds: int, parts: Sequence[str], only: Sequence[str], where: Sequence[str], workers: int | None,
-    scheduler: str | None, into: Path, write: bool,
+    scheduler: str | None, into: Path, only_made: bool, write: bool,
 ) -> None:  # fmt: skip
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
     end_in_order()
-    chosen = parts or [*PARTS, *([live.PART] if os.geteuid() == 0 and not where else [])]
+    chosen = parts or [*PARTS, *([live.PART] if os.geteuid() == 0 and not (where or only_made) else [])]
     if unknown := set(only) - {each.name for each in table.systems()}:
         there = ", ".join(each.name for each in table.systems())
         raise click.UsageError(f"--system {min(unknown)!r}: there is none of that name; write one of {there}")
     if live.PART in chosen and os.geteuid():
         raise click.UsageError("--part live brings hosts up on this machine, as root; leave it out, or be root")
     trials, done = asked_for([each for each in chosen if each in PARTS], seeds, only, where), Done(into)
-    if trials:
+    if only_made:
+        trials = [asked for asked in trials if asked in done.trials]
+    elif trials:
         announce(trials, done, workers or most_workers())
-    made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
+        made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
     came = [done.trials[asked] for asked in trials]
     results, small = Results(came), trained_live(into, only) if live.PART in chosen else None
     sections = [*([page(results)] if trials else []), *([f"## Live\n\n{beside.table(small)}"] if small else [])]
@@ -67,7 +72,7 @@ def main(
             "live": {} if small is None else small.recorded(),
         }
         written.write(
-            "systems", title="The systems side by side", values=values, repeats=seeds if trials else 1,
+            "systems", title="The systems side by side", values=values, repeats=results.fewest_seeds or 1,
             text="\n\n".join([*sections, *(f"![]({each.name})" for each in drawn)]),
             part="" if trials else live.PART, missed=missed(results, small),
         )  # fmt: skip
@@ -121,7 +126,10 @@ def page(results: Results) -> str:
     ):
         if any(results.systems(each.name, parts=True) for each in chosen):
             tried = [each for each in (*first, *chosen) if results.systems(each.name, parts=True)]
-            found = [tables.comparison(results, tried), tables.apart(results, tried), tables.evidence(results, tried)]
+            found = [
+                tables.comparison(results, tried), tables.seeds(results, tried), tables.apart(results, tried),
+                tables.evidence(results, tried),
+            ]  # fmt: skip
             sections += [f"## {title}", *found]
     if ratios := published.beside(results):
         sections += ["## Beside published ratios", ratios]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import combinations
-from statistics import fmean, median
+from statistics import fmean, median, mode
 
 from benchmarks.systems import environments, table
 from benchmarks.systems.trial import AFTER_S, TARGET, Ran
@@ -35,6 +35,11 @@ class Results:
         """None, if there are no trials; infinite, if most did not reach the target."""
         times = self.times_s(system, environment)
         return median(times) if times else None
+
+    @property
+    def fewest_seeds(self) -> int:
+        """Trials of the system and environment that has fewest of those that were tried; 0, if none were."""
+        return min(map(len, self._cells.values()), default=0)
 
     def problems(self) -> list[str]:
         """What went wrong, a sentence for each trial that failed."""
@@ -64,6 +69,24 @@ def comparison(results: Results, chosen: Sequence[environments.Environment]) -> 
         cells = [_cell(results.of(name, each.name)) for each in chosen]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*head, "", *lines])
+
+
+def seeds(results: Results, chosen: Sequence[environments.Environment]) -> str:
+    """How many seeds stand behind each cell of :func:`comparison`."""
+    counts = {
+        name: [count for each in chosen if (count := len(results.of(name, each.name)))]
+        for name in _named(results, chosen)
+    }  # fmt: skip
+    usual = mode(count for its in counts.values() for count in its)
+    others = [f"{name} {_ranging(its)}" for name, its in counts.items() if set(its) != {usual}]
+    of_some = f", but of {', '.join(others)}" if others else ""
+    not_run = " An empty cell was not run." if any(len(its) < len(chosen) for its in counts.values()) else ""
+    return f"Seeds of each cell: {usual}{of_some}.{not_run}"
+
+
+def _ranging(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{most}" if least == most else f"{least} to {most}"
 
 
 def evidence(results: Results, chosen: Sequence[environments.Environment]) -> str:

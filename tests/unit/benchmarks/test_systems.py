@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.systems import beside, campaign, environments, live, table
+from benchmarks.systems import beside, campaign, environments, live, table, tables
 from benchmarks.systems.__main__ import main, missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
 from benchmarks.systems.environments import DLION
@@ -76,6 +76,24 @@ def test_papers_of_sixteen_workers_are_tried_against_those_that_they_name() -> N
     trials = asked_for(["sixteen"], 1)
     assert len(trials) == 5 * len(environments.PAPERS)
     assert {asked.system for asked in trials} == {"all-reduce", "parameter server", "AD-PSGD", "Hop", "Prague"}
+
+
+def test_cells_of_unlike_seeds_say_so() -> None:
+    trials = [came("Hop", 20.0), came("Hop", 30.0), came("Ako", 9.0), came("Ako", 8.0), came("AD-PSGD", 7.0)]
+    found = Results([*trials, came("Hop", 9.0, environment="network"), came("Hop", 8.0, environment="network")])
+    told = tables.seeds(found, [environments.ALL["compute"]])
+    assert told == "Seeds of each cell: 2, but of AD-PSGD 1."
+    assert tables.seeds(found, [environments.ALL["network"]]) == "Seeds of each cell: 2."
+    assert "An empty cell was not run" in page(found)
+    assert found.fewest_seeds == 1
+
+
+def test_tables_are_made_of_what_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "trials.jsonl"
+    Done(file).keep(came("AD-PSGD", 20.0))
+    told = CliRunner().invoke(main, ["--made", "--into", str(file)])
+    assert "| AD-PSGD | 20 s, 50%" in told.output
+    assert "missed: DLion was not tried" in told.output
 
 
 def test_layers_change_places_and_come_back() -> None:
