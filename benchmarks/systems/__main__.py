@@ -125,10 +125,11 @@ def page(results: Results) -> str:
         ("Hop's and Prague's 16 workers", (), environments.PAPERS),
     ):
         if any(results.systems(each.name, parts=True) for each in chosen):
-            tried = [each for each in (*first, *chosen) if results.systems(each.name, parts=True)]
+            those = results.tried_in(chosen)
+            tried = [each for each in (*first, *chosen) if those.systems(each.name, parts=True)]
             found = [
-                tables.comparison(results, tried), tables.seeds(results, tried), tables.apart(results, tried),
-                tables.evidence(results, tried),
+                tables.comparison(those, tried), tables.seeds(those, tried), tables.apart(those, tried),
+                tables.evidence(those, tried),
             ]  # fmt: skip
             sections += [f"## {title}", *found]
     if ratios := published.beside(results):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -14,10 +15,11 @@ from benchmarks.systems import environments
 from benchmarks.systems.tables import Results
 from benchmarks.systems.trial import TARGET
 from e2c_dl.report import colours
-from e2c_dl.report.plots.paper import panels, save, styled
+from e2c_dl.report.plots.paper import PaperFigure, panels, save, styled
 
 WIDE_IN = 7.0  # two columns of a paper
 ROW_IN = 0.17
+OWN = "DLion"  # whose environments these are: in another colour
 MARKERS = "osD^v<>Phx*"
 DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 
@@ -36,26 +38,29 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 @styled
 def by_environment(results: Results, chosen: Sequence[environments.Environment]) -> Figure:
-    """A panel per environment: each system's median time, and its range over seeds; an arrow: not reached."""
+    """A row per system, a panel per environment: its median time, and its range over seeds; an arrow: not reached."""
     names = list(dict.fromkeys(name for each in chosen for name in results.systems(each.name)))
-    figure, axes = panels(WIDE_IN, [0.35 + ROW_IN * len(names)] * len(chosen), sharex=True)
+    figure = PaperFigure(figsize=(WIDE_IN, 0.6 + ROW_IN * len(names)), layout="constrained")
+    (axes,) = figure.subplots(1, len(chosen), squeeze=False, sharex=True, sharey=True)
     for panel, environment in zip(axes, chosen, strict=True):
         for row, name in enumerate(names):
+            colour = colours.SERIES[1 if name == OWN else 0]
             times = results.times_s(name, environment.name)
             reached = [each for each in times if math.isfinite(each)]
             if reached:
-                panel.plot([reached[0], reached[-1]], [row, row], color=colours.SERIES[0])
+                panel.plot([reached[0], reached[-1]], [row, row], color=colour)
             middle = results.median_s(name, environment.name)
             if middle is not None and math.isfinite(middle):
-                panel.plot(middle, row, "o", color=colours.SERIES[0])
+                panel.plot(middle, row, "o", color=colour)
             elif times:
-                panel.plot(environment.within_s, row, ">", color=colours.SERIES[1 % len(colours.SERIES)])
-        panel.set_yticks(range(len(names)), names)
-        panel.invert_yaxis()
-        panel.set_title(environment.name, loc="left", fontsize=8)
-        panel.grid(axis="x")
-    axes[-1].set(xlabel=f"seconds to {TARGET:.0%} accuracy", xscale="log")
-    _plainly(axes[-1].xaxis)
+                panel.plot(environment.within_s, row, ">", color=colour)
+        panel.set_title(fill(environment.name, 12), loc="left", fontsize=8)
+        panel.grid()
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].invert_yaxis()
+    axes[0].set_xscale("log")
+    _plainly(axes[0].xaxis, subs=(3.0,))
+    figure.supxlabel(f"seconds to {TARGET:.0%} accuracy", fontsize=8)
     return figure
 
 
@@ -83,8 +88,8 @@ def over_bandwidth(results: Results) -> Figure:
     return figure
 
 
-def _plainly(axis: Axis) -> None:
-    """20, 30, 60 along a logarithmic axis, not powers of ten."""
+def _plainly(axis: Axis, subs: Sequence[float] = (2.0, 3.0, 6.0)) -> None:
+    """20, 30, 60 along a logarithmic axis, not powers of ten; ``subs``: which of each."""
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 6.0)))
+    axis.set_minor_locator(LogLocator(subs=subs))
     axis.set_minor_formatter(StrMethodFormatter("{x:g}"))

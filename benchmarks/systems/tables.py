@@ -48,6 +48,11 @@ class Results:
             for cell in self._cells.values() for each in cell if each.problem
         ]  # fmt: skip
 
+    def tried_in(self, chosen: Sequence[environments.Environment]) -> Results:
+        """Those of the systems alone that were tried in any of ``chosen``."""
+        names = {name for each in chosen for name in self.systems(each.name, parts=True)}
+        return Results(each for (system, _), cell in self._cells.items() if system in names for each in cell)
+
     def tried(self) -> list[table.System]:
         """All that were tried, whatever came of it."""
         names = {system for system, _ in self._cells}

@@ -78,6 +78,15 @@ def test_papers_of_sixteen_workers_are_tried_against_those_that_they_name() -> N
     assert {asked.system for asked in trials} == {"all-reduce", "parameter server", "AD-PSGD", "Hop", "Prague"}
 
 
+def test_a_section_has_those_alone_that_were_tried_there() -> None:
+    homogeneous, wan = (came("Gaia", 20.0, environment=name) for name in ("homogeneous", "WAN 15x"))
+    told = page(Results([homogeneous, wan, came("Hop", 9.0, environment="homogeneous")]))
+    dlion, data_centres = told.split("## Data centres")
+    assert "| Hop | 9 s" in dlion
+    assert "| Gaia | 20 s" in data_centres
+    assert "Hop" not in data_centres
+
+
 def test_cells_of_unlike_seeds_say_so() -> None:
     trials = [came("Hop", 20.0), came("Hop", 30.0), came("Ako", 9.0), came("Ako", 8.0), came("AD-PSGD", 7.0)]
     found = Results([*trials, came("Hop", 9.0, environment="network"), came("Hop", 8.0, environment="network")])
