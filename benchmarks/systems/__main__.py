@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,18 +11,13 @@ import click
 
 from benchmarks import written
 from benchmarks.launched import end_in_order
-from benchmarks.systems import beside, environments, figures, live, published, table, tables
+from benchmarks.systems import bar, beside, environments, figures, live, published, table, tables
 from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
 from benchmarks.systems.tables import Results
 from benchmarks.systems.trial import AFTER_S, Ran
 from e2c_dl.campaign.predicting.advice.workers import most_workers
 
-OTHERS = ("Ako", "Gaia", "Hop")
-TIMES = 2.0
-BAR = (
-    "DLion 2 times as fast as full exchange where compute is unlike, and no slower than it, Ako, Gaia and Hop in any "
-    "of its environments; live, systems come in the order of the virtual world by their accuracy after 20 s"
-)
+BAR = f"{bar.SAID}; live, systems come in the order of the virtual world by their accuracy after 20 s"
 SIMULATED = Path("build") / "systems.jsonl"
 
 
@@ -134,32 +128,15 @@ def page(results: Results) -> str:
             sections += [f"## {title}", *found]
     if ratios := published.beside(results):
         sections += ["## Beside published ratios", ratios]
+    if why := bar.traced(results):
+        sections += ["## Where the bar is missed", why]
     problems = results.problems()
     return "\n\n".join([*sections, *(["## Failed", "\n".join(f"* {each}" for each in problems)] if problems else [])])
 
 
 def missed(results: Results, small: live.Beside | None = None) -> list[str]:
     """What of the bar does not hold, a sentence each; ``small``: the live side, if it was asked for."""
-    return [*_missed_simulated(results), *(beside.missed(small) if small else [])]
-
-
-def _missed_simulated(results: Results) -> list[str]:
-    if not any(results.median_s("DLion", each.name) for each in environments.DLION):
-        return ["DLion was not tried in its environments"]
-    found = []
-    for environment in environments.DLION:
-        own = results.median_s("DLion", environment.name)
-        for name, times in (
-            (table.FULL_EXCHANGE, TIMES if environment.factors else 1.0),
-            *((each, 1.0) for each in OTHERS),
-        ):
-            other = results.median_s(name, environment.name)
-            if own is None or other is None:
-                found.append(f"{environment.name}: DLion and {name} were not both tried")
-            elif math.isinf(own) or own * times > other:
-                said = f"{tables.seconds(own)} s, {name} {tables.seconds(other)} s"
-                found.append(f"{environment.name}: DLion {said}")
-    return found
+    return [*bar.missed(results), *(beside.missed(small) if small else [])]
 
 
 if __name__ == "__main__":

@@ -212,6 +212,17 @@ def test_what_was_not_compared_is_missed_and_so_is_a_target_that_nobody_reached(
     assert alone[0] == "homogeneous: DLion and full exchange were not both tried"
 
 
+def test_where_the_bar_is_missed_the_page_has_what_traces_say() -> None:
+    times = {"DLion": 20.0, "full exchange": 38.0, "Ako": 10.0, "Gaia": 30.0, "Hop": 20.0}
+    told = page(Results([came(name, at_s, environment="compute") for name, at_s in times.items()]))
+    _, why = told.split("## Where the bar is missed")
+    assert "* compute: DLion 20 s, full exchange 38 s. DLion's ranks compute 50% - 75% of the time, in 10 - 12" in why
+    assert "2.3 times shorter at most" in why
+    assert "* compute: DLion 20 s, Ako 10 s." in why
+    assert "Hop" not in why
+    assert "Where the bar" not in page(Results([came("DLion", 20.0)]))
+
+
 def test_without_its_subject_the_bar_is_missed() -> None:
     assert missed(Results([came("all-reduce", 20.0)])) == ["DLion was not tried in its environments"]
 
