@@ -96,6 +96,7 @@ def test_the_grid_has_every_strategy_and_the_scenarios_own_first(folder: Path) -
         ("localsgd:perod=3", "there is no setting 'perod'; did you mean 'period'?"),
         ("localsgd:period=three", "period: 'three' is none of its values; write one such as 4"),
         ("localsgd:period=0", "period is 0; write 1 or more"),
+        ("dlion:growth_period=5,growth_samples=100,batching=dynamic", "batches of dlion grow"),
         ("adpsgd:batching=dynamc", "batching 'dynamc' does not exist; did you mean 'dynamic'?"),
     ],
 )

@@ -51,6 +51,7 @@ def candidates(training: Training, layers: Sequence[str], more: Iterable[str]) -
 
     Raises: InputError, one line.
     """
+    _check(training.strategy, training.strategy_settings, training.batching)
     own = Candidate.of(training.strategy, training.strategy_settings, training.batching)
     return tuple(dict.fromkeys([own, *map(_asked, more), *_grid(layers, training.iterations)]))
 
@@ -80,10 +81,18 @@ def _asked(text: str) -> Candidate:
     if batching not in CONTROLLERS:
         raise InputError(f"{where}: batching {batching!r} does not exist; {instead(batching, sorted(CONTROLLERS))}")
     try:
-        check(strategies.load(name.strip())(**settings), batching)  # thrown away: only it knows what it refuses
+        _check(name.strip(), settings, batching)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return Candidate.of(name.strip(), settings, batching)
+
+
+def _check(name: str, settings: Mapping[str, Setting], batching: str) -> None:
+    """Raises: InputError, if the strategy cannot be compared with others so."""
+    strategy = strategies.load(name)(**settings)  # thrown away: only it knows what it refuses
+    check(strategy, batching)
+    if strategy.grows_batches:
+        raise InputError(f"batches of {name} grow, and what is compared has equal samples; leave growth_period out")
 
 
 def _value(where: str, key: str, text: str, default: Setting) -> Setting:
