@@ -26,6 +26,7 @@ from torch import nn
 
 from benchmarks.overhead.models import MODELS
 from benchmarks.overhead.own import Own
+from e2c_dl.trace.recording.recorder import Row
 from e2c_dl.tracing import attached
 from e2c_dl.tracing.hooks.backward import backward_of
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S
@@ -155,14 +156,15 @@ def counted(
     """(nanoseconds that each hook took, of each of some iterations; spans of one). ``empty``: hooks do nothing."""
     session = tracer.session
     assert session is not None
-    own, spans, record = Own(empty=empty), 0, session.lane.record
+    own, spans, taken = Own(empty=empty), 0, session.lane.taken
 
-    def recorded(*args: Any, **kwargs: Any) -> None:
+    def counting() -> list[Row]:
         nonlocal spans
-        spans += 1
-        record(*args, **kwargs)
+        rows = taken()
+        spans += len(rows)
+        return rows
 
-    session.lane.record = recorded  # type: ignore[method-assign]
+    session.lane.taken = counting  # type: ignore[method-assign]
     with own.installed():  # as long as it trains: hooks of gradients are put in place meanwhile
         tracer.attach()
         if empty:  # nobody learns which parameter comes last: it is known from before
@@ -173,7 +175,7 @@ def counted(
             own.lap()
         tracer.detach()
     time.sleep(2 * FLUSH_EVERY_S)  # spans are made when they are written
-    session.lane.record = record  # type: ignore[method-assign]
+    session.lane.taken = taken  # type: ignore[method-assign]
     return own.laps[WARM:], spans / (WARM + COUNTED)
 
 

@@ -6,21 +6,30 @@
     AWAIT_COLLECTIVE |=================|            ... and the wait within it
 
 What is shorter than :data:`SHORTEST_NS` is not recorded. Hooks note what happened and when, and no more: between
-torch's kernels caches are cold, and each function of Python's costs some 5 us. The thread that writes tells the lane.
+torch's kernels caches are cold, and each function of Python's costs some 5 us. The thread that writes tells the lane,
+of all that happened since the last time at once; phases with nothing inside, which most are, it takes in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.trace.recording.recorder import Row
 
 SHORTEST_NS = 2_000
 DEEPEST = 64  # no script nests phases so: what raised has left them open
+_FORWARD, _BACKWARD, _ITERATION, _COLLECTIVE, _AWAIT = (
+    Phase.FORWARD, Phase.BACKWARD, Phase.ITERATION, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE,
+)  # fmt: skip  # asking the enum takes 0.1 us
+_PLAIN = 3  # of an event: a method, when, a phase
+_ALL_REDUCE = Collective.ALL_REDUCE
 INFERRED = "no module's call was seen in some iterations: what lies before backward is called forward"
+
+Event = tuple[Any, ...]
+"""What is called, mostly a method of Lane, and with what."""
 
 Piece = tuple[int, int]
 """(start, end), ns."""
@@ -54,7 +63,8 @@ class Open:
 class Lane:
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
-    It is told everything in the order in which it happened, by one thread; times are of the same clock.
+    It is told everything in the order in which it happened, by one thread; times are of the same clock. Events begin
+    with :attr:`entered`, :attr:`left` and :attr:`began_backward`: those methods, not made anew each time.
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
@@ -65,10 +75,42 @@ class Lane:
         self._forwarded = False  # ... and a forward was seen in it
         self._ended_ns = 0  # the newest phase
         self._open: list[Open | None] = []  # None: within one of its own kind, which goes on
+        self.entered, self.left, self.began_backward = self.enter, self.leave, self.backward
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """What happened, in its order."""
+        entered, left, backward, opened, rows = self.entered, self.left, self.began_backward, self._open, self.rows
+        begun: Event | None = None  # outside of any phase, and nothing has happened since
+        for event in events:
+            told = event[0]
+            if begun is None:
+                pass
+            elif told is not left:
+                begun[0](*begun[1:])
+                begun = None
+            elif begun[0] is backward:
+                self._whole_backward(begun[1], *event[1:])
+                begun = None
+                continue
+            else:
+                _, start_ns, phase = begun
+                self._ended_ns = end_ns = event[1]
+                if phase is _FORWARD:
+                    self._forwarded = True
+                if end_ns - start_ns >= SHORTEST_NS:
+                    rows.append((start_ns, start_ns, end_ns, 0, -1, self._iteration, 0, -2, -1, -1, -1, 0, phase, 0))
+                begun = None
+                continue
+            if not opened and (told is backward or (told is entered and len(event) == _PLAIN)):
+                begun = event
+            else:
+                told(*event[1:])
+        if begun is not None:
+            begun[0](*begun[1:])
 
     def enter(self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> None:
         """``phase`` begins."""
-        if phase is Phase.FORWARD:
+        if phase is _FORWARD:
             self._forwarded = True
         if self._open:
             if len(self._open) > DEEPEST:
@@ -81,12 +123,10 @@ class Lane:
 
     def backward(self, now_ns: int) -> None:
         """BACKWARD begins; where no forward was seen, FORWARD is what lies between the last phase and it."""
-        begun_ns = max(self._begun_ns, self._ended_ns)
-        if not self._forwarded and self._iteration >= 0 and begun_ns < now_ns:
-            self.record(Phase.FORWARD, begun_ns, now_ns)
-            self._limited(INFERRED)
+        if not self._forwarded:
+            self._infer(now_ns)
         self._interrupt(now_ns)
-        self._open.append(Open(Phase.BACKWARD, now_ns, pieces=[]))
+        self._open.append(Open(_BACKWARD, now_ns, pieces=[]))
 
     def leave(self, now_ns: int, passes: Sequence[Told] = ()) -> None:
         """The innermost phase ends; ``passes`` are those of a BACKWARD."""
@@ -98,7 +138,7 @@ class Lane:
             return
         self._piece(done, now_ns)
         if done.pieces is not None:
-            self._reduce(done.pieces, now_ns, [Pass(*each) for each in passes])
+            self._reduce(done.pieces, now_ns, passes)
         if not self._open:
             return
         for outer in reversed(self._open):
@@ -109,7 +149,8 @@ class Lane:
     def iterate(self, now_ns: int, number: int, *, ended: bool) -> None:
         """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left."""
         if ended:
-            self.record(Phase.ITERATION, self._begun_ns, now_ns)
+            begun_ns = self._begun_ns
+            self.rows.append((begun_ns, begun_ns, now_ns, 0, -1, self._iteration, 0, -2, -1, -1, -1, 0, _ITERATION, 0))
         self._iteration, self._begun_ns, self._forwarded = number, now_ns, False
 
     def record(
@@ -133,6 +174,19 @@ class Lane:
         """Nothing is open any more, and nothing of it is recorded."""
         self._open.clear()
 
+    def _infer(self, now_ns: int) -> None:
+        begun_ns = max(self._begun_ns, self._ended_ns)
+        if self._iteration >= 0 and begun_ns < now_ns:
+            self.record(_FORWARD, begun_ns, now_ns)
+            self._limited(INFERRED)
+
+    def _whole_backward(self, start_ns: int, end_ns: int, passes: Sequence[Told] = ()) -> None:
+        """A BACKWARD with nothing inside has begun and ended."""
+        if not self._forwarded:
+            self._infer(start_ns)
+        self._ended_ns = end_ns
+        self._reduce([(start_ns, end_ns)] if end_ns - start_ns >= SHORTEST_NS else [], end_ns, passes)
+
     def _interrupt(self, now_ns: int) -> None:
         for outer in reversed(self._open):
             if outer is not None:
@@ -148,29 +202,36 @@ class Lane:
             return
         self.record(done.phase, start_ns, end_ns, bucket=done.bucket, seq=done.seq, peer_task=done.peer_task)
 
-    def _reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Pass]) -> None:
+    def _reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Told]) -> None:
         """A BACKWARD has ended: its all-reduces, the wait for them, and its own part bucket by bucket."""
+        ready: list[tuple[int, int]] = []
+        waited = False
         for each in passes:
-            if each.nbytes:
-                self._all_reduces(end_ns, each)
-        ready = sorted([(at_ns, bucket) for each in passes for bucket, at_ns in each.at_ns.items()])
-        own_end_ns = ready[-1][0] if any(each.nbytes for each in passes) else end_ns
-        for bucket, start_ns, stop_ns in cut(pieces, ready, own_end_ns):
-            self.record(Phase.BACKWARD, start_ns, stop_ns, task=-1, bucket=bucket)
+            ready += [(at_ns, bucket) for bucket, at_ns in each[0].items()]
+            if len(each) > 1 and each[1]:
+                waited = True
+                self._all_reduces(end_ns, Pass(*each))
+        ready.sort()
+        rows, iteration = self.rows, self._iteration
+        for bucket, start_ns, stop_ns in cut(pieces, ready, ready[-1][0] if waited else end_ns):
+            rows.append((
+                start_ns, start_ns, stop_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0,
+            ))  # fmt: skip
 
     def _all_reduces(self, end_ns: int, of: Pass) -> None:
-        launched_ns = 0
-        for bucket, nbytes in enumerate(of.nbytes):
-            launched_ns = max(launched_ns, of.at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
-            self.record(
-                Phase.COLLECTIVE, launched_ns, max(launched_ns, end_ns), bucket=bucket, seq=of.seq + bucket,
-                nbytes=nbytes, kind=Collective.ALL_REDUCE, peer_task=of.group,
-            )  # fmt: skip
-        waited_ns, last = max(of.at_ns.values()), len(of.nbytes) - 1
-        self.record(
-            Phase.AWAIT_COLLECTIVE, waited_ns, max(waited_ns, end_ns), bucket=last, seq=of.seq + last,
-            peer_task=of.group,
-        )  # fmt: skip
+        at_ns, nbytes_of, group, seq = of
+        rows, iteration, launched_ns = self.rows, self._iteration, 0
+        for bucket, nbytes in enumerate(nbytes_of):
+            launched_ns = max(launched_ns, at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
+            rows.append((
+                launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
+                iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
+            ))  # fmt: skip
+        waited_ns, last = max(at_ns.values()), len(nbytes_of) - 1
+        rows.append((
+            waited_ns, waited_ns, max(waited_ns, end_ns), 0, seq + last,
+            iteration, 0, group, last, -1, -1, 0, _AWAIT, 0,
+        ))  # fmt: skip
 
 
 def cut(pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> Iterator[tuple[int, int, int]]:

@@ -28,7 +28,7 @@ from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.recorder import Recorder, Row
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
-from e2c_dl.tracing.lane import Lane
+from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
@@ -37,9 +37,6 @@ from e2c_dl.tracing.settings import Settings
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
 MANY_EVENTS = 4096  # ... and from so many on they are written before their time
 _TAKEN_BACK = 1000  # at once, of those that are too many
-
-Event = tuple[Any, ...]
-"""What the thread that writes calls, mostly a method of Lane, and with what."""
 
 
 class Session:
@@ -52,7 +49,7 @@ class Session:
         self.main = threading.get_ident()
         self.events: list[Event] = []
         self.lane = Lane(self.limited)  # told of events by the thread that writes
-        self.entered, self.left, self.began_backward = self.lane.enter, self.lane.leave, self.lane.backward
+        self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
         self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
         self.errands = Errands()
         self.iteration = -1  # the one under way
@@ -169,8 +166,7 @@ class Session:
         """The spans that events up to now have ended. The thread that writes asks, each time before it writes."""
         taken = self.events[:]
         del self.events[: len(taken)]  # others append meanwhile
-        for told, *what in taken:
-            told(*what)
+        self.lane.tell(taken)
         return self.lane.taken()
 
     def active(self) -> None:

@@ -5,9 +5,10 @@
     hosts/HOST/connections.bin    a log of records        \\   one of them; the table is believed first
     connections/HOST.parquet      the same as a table     /
 
-    kind 1, a sample       | time_ns i64 | cookie u64 | iteration i32 | family u16 | 0 u16 | length u32 | TCP_INFO |
-    kind 2, a connection   JSON: cookie, local and remote (address, port), and the remote's rank and host, if known
-                           when it was written; a later one of the same cookie holds
+    kind 1, samples        | time_ns i64 | cookie u64 | iteration i32 | family u16 | 0 u16 | length u32 | TCP_INFO |
+                           one behind the other
+    kind 2, connections    JSON, a line each: cookie, local and remote (address, port), and the remote's rank and
+                           host, if known when it was written; a later one of the same cookie holds
 
 A cookie is the kernel's own number of a connection, never used twice. A sample is written only if its connection's
 counters have moved. ``iteration`` is the one that this sample ends or lies in.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from e2c_dl.trace.recording.log import read_log
 
 SAMPLE_KIND, CONNECTION_KIND = 1, 2
 SAMPLE = struct.Struct("<qQiHHI")
+RECORD_BYTES = 512  # at most, of a sample or a connection: as the log asks, which has them share frames
 VERSION = 1
 _METADATA = b"e2c_dl"
 _MOST_RAW = 1024  # a struct tcp_info has some 300 bytes
@@ -103,8 +105,13 @@ def normalised(address: str) -> str:
 
 
 def packed(time_ns: int, cookie: int, iteration: int, family: int, raw: bytes) -> bytes:
-    """A sample as a record of kind 1."""
+    """A sample, for a record of kind 1."""
     return SAMPLE.pack(time_ns, cookie, iteration, family, 0, len(raw)) + raw
+
+
+def described(connection: Connection) -> bytes:
+    """A connection, for a record of kind 2."""
+    return msgspec.json.encode(connection) + b"\n"
 
 
 def read_samples(own: Recorded) -> Samples | None:
@@ -154,24 +161,25 @@ def _read_raw(place: Place) -> Samples:
     connections: dict[int, Connection] = {}
     malformed = 0
     for kind, payload in log.frames:
-        row = _row(payload) if kind == SAMPLE_KIND else None
-        connection = _connection(payload) if kind == CONNECTION_KIND else None
-        if row is not None:
-            rows.append(row)
-        elif connection is not None:
-            connections[connection.cookie] = connection
-        else:
-            malformed += 1
+        if kind == SAMPLE_KIND:
+            found = list(_rows(payload))
+            rows += found
+            malformed += sum(SAMPLE.size + len(row[-1]) for row in found) != max(1, len(payload))
+            continue
+        told = list(map(_connection, payload.splitlines() or [b""])) if kind == CONNECTION_KIND else [None]
+        connections |= {one.cookie: one for one in told if one is not None}
+        malformed += told.count(None)
     return _samples(facts, rows, connections, malformed + log.lost_frames + log.dropped)
 
 
-def _row(payload: bytes) -> _Row | None:
-    """The sample, None if it is none: whatever carries a good checksum may still have been made by hand."""
-    if len(payload) < SAMPLE.size:
-        return None
-    time_ns, cookie, iteration, family, _, length = SAMPLE.unpack_from(payload)
-    raw = payload[SAMPLE.size :]
-    return (time_ns, cookie, iteration, family, raw) if length == len(raw) else None
+def _rows(payload: bytes) -> Iterator[_Row]:
+    """Its samples, up to what is none: whatever carries a good checksum may still have been made by hand."""
+    at = 0
+    while len(payload) - at >= SAMPLE.size:
+        time_ns, cookie, iteration, family, _, length = SAMPLE.unpack_from(payload, at)
+        at += SAMPLE.size + length
+        if at <= len(payload):
+            yield time_ns, cookie, iteration, family, payload[at - length : at]
 
 
 def _connection(payload: bytes) -> Connection | None:
@@ -223,8 +231,8 @@ def _read_parquet(place: Place) -> Samples:
         raise ArchiveError(f"{place}: a value is missing in a sample; {codec.DAMAGED}")
     rows = list(zip(*(column.to_pylist() for column in told), strict=True))
     known = [_connection(json.dumps(msgspec.to_builtins(one)).encode()) for one in facts.connections]
-    described: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
-    return _samples(facts, rows, described, facts.lost + len(known) - len(described))
+    connections: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
+    return _samples(facts, rows, connections, facts.lost + len(known) - len(connections))
 
 
 def header(rank: int, host: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 ::
 
     add(log.write)     every 0.9 s  |---------x---------x---------x    what is due soon is done with what is due now
-    add(sockets.look)  every 0.8 s  |--------x--------x--------x---
+    add(sockets.look)  every 0.9 s  |---------x---------x---------x
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ Row = tuple[int, ...]
 """The fields of RECORD, in its order."""
 
 _START, _END, _ITERATION, _PHASE = 1, 2, 5, 12  # of a Row
+_OF_ITERATION = int(Phase.ITERATION)  # compared faster than the enum
 
 
 class Recorder:
@@ -160,7 +161,7 @@ class Recorder:
             self._encode_each(rows)
             return
         if self._keeping is not None:
-            lasted_ns = [row[_END] - row[_START] for row in rows if row[_PHASE] == Phase.ITERATION]
+            lasted_ns = [row[_END] - row[_START] for row in rows if row[_PHASE] == _OF_ITERATION]
             if not self._keeping.all_free(len(rows), lasted_ns):
                 self._encode_each(rows)
                 return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from full_disks import small_files
 from hypothesis import HealthCheck, given, settings
@@ -20,8 +21,11 @@ from e2c_dl.trace.places import CONNECTIONS_RAW, Recorded, recorded
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.samples import (
     CONNECTION_KIND,
+    RECORD_BYTES,
     SAMPLE_KIND,
+    Connection,
     convert_samples,
+    described,
     header,
     normalised,
     packed,
@@ -30,7 +34,7 @@ from e2c_dl.trace.propagation.samples import (
 from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
 from e2c_dl.trace.propagation.sockets.own import cookie_of
 from e2c_dl.trace.propagation.sockets.sampler import APART_S
-from e2c_dl.trace.recording.log import Log
+from e2c_dl.trace.recording.log import Log, read_log
 
 
 def own(archive: Path) -> Recorded:
@@ -256,13 +260,26 @@ def test_any_records_are_read_and_what_is_none_is_counted(tmp_path: Path, record
             log.append(kind, payload)
     samples = read_samples(own(tmp_path))
     assert samples is not None
-    assert len(samples.raw) + samples.lost <= len(records)
+    assert len(samples.raw) + samples.lost <= sum(1 + len(payload) for _, payload in records)
     if not samples.connections:
         assert len(samples.raw) == 0
     convert_samples(own(tmp_path))
     again = read_samples(own(tmp_path))
     assert again is not None and (again.raw, again.lost) == (samples.raw, samples.lost)
     own(tmp_path).connections.path.unlink()
+
+
+def test_records_of_a_kind_share_frames_and_one_that_is_cut_off_costs_itself(tmp_path: Path) -> None:
+    ends = Connection(cookie=1, local=("10.0.0.1", 1), remote=("10.0.0.2", 2))
+    two = packed(1, 1, 0, 2, b"first") + packed(2, 1, 0, 2, b"second")
+    with Log(raw(tmp_path), header(0, "a"), flush_every_s=60, record_bytes=RECORD_BYTES) as log:
+        log.append(CONNECTION_KIND, described(ends))
+        log.append(CONNECTION_KIND, described(msgspec.structs.replace(ends, cookie=2)))
+        log.extend(SAMPLE_KIND, [two, packed(3, 2, 0, 2, b"third")[:-1]])
+    assert len(read_log(raw(tmp_path)).frames) == 2
+    samples = read_samples(own(tmp_path))
+    assert samples is not None
+    assert (samples.raw, samples.lost, set(samples.connections)) == ((b"first", b"second"), 1, {1, 2})
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.lane import DEEPEST, INFERRED, Lane
+from e2c_dl.tracing.lane import DEEPEST, INFERRED, Event, Lane
 
 PHASES = (Phase.DATA, Phase.FORWARD, Phase.STEP, Phase.AWAIT_COLLECTIVE)
 
@@ -107,3 +108,32 @@ def test_spans_never_overlap_whatever_is_entered_and_left(steps: list[Phase | No
             tape.enter(step)
     ordered = sorted((start, end) for _, start, end in tape.spans)
     assert all(one[1] <= other[0] for one, other in pairwise(ordered))
+
+
+@given(st.lists(st.sampled_from([*PHASES, None, Phase.BACKWARD, Phase.ITERATION]), max_size=60), st.integers(1, 9))
+def test_what_is_told_at_once_is_as_what_is_told_one_by_one(steps: list[Phase | None], pieces: int) -> None:
+    one_by_one, at_once = Lane(), Lane()
+
+    def events(lane: Lane) -> list[Event]:
+        found: list[Event] = []
+        for number, step in enumerate(steps):
+            now_ns = 1_000 * number**2  # some phases are too short
+            if step is None:
+                found.append((lane.left, now_ns))
+            elif step is Phase.BACKWARD:
+                passes = [({0: now_ns + 700, 1: now_ns + 500}, [100, 200], -2, 2 * number)]
+                found += [(lane.began_backward, now_ns), (lane.left, now_ns + 900, passes)]
+            elif step is Phase.ITERATION:
+                found.append((partial(lane.iterate, ended=True), now_ns, number))
+            else:
+                found.append((lane.entered, now_ns, step))
+        return found
+
+    for told, *what in events(one_by_one):
+        told(*what)
+    told_events = events(at_once)
+    for begin in range(0, len(told_events), pieces):
+        at_once.tell(told_events[begin : begin + pieces])
+    assert (at_once.rows, at_once._ended_ns, at_once._open) == (
+        one_by_one.rows, one_by_one._ended_ns, one_by_one._open,
+    )  # fmt: skip

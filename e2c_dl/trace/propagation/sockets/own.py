@@ -27,9 +27,9 @@ _TCP, _TCP_INFO, _SOL_SOCKET = socket.IPPROTO_TCP, socket.TCP_INFO, socket.SOL_S
 _ESTABLISHED = 1
 _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_MOVED = slice(120, 176)
-"""Bytes and segments either way, delivery rate, busy time: no segment leaves or comes without a change of these."""
-_BYTES = struct.Struct("=120xQQ")  # acknowledged, received
+MOVED = slice(120, 176)
+"""Of TCP_INFO bytes, segments, delivery rate, busy time: no segment leaves or comes without a change of these."""
+_BYTES = struct.Struct("=QQ")  # of MOVED: acknowledged, received
 
 Told = tuple[bytes, int, bytes]
 """(cookie, as the kernel gives it; family; TCP_INFO) of a connection."""
@@ -127,14 +127,9 @@ def cookie_of(told: bytes) -> int:
     return int(_COOKIE.unpack(told)[0])
 
 
-def moved_part(raw: bytes) -> bytes:
-    """Of TCP_INFO, what tells that something happened."""
-    return raw[_MOVED]
-
-
-def moved_bytes(raw: bytes) -> int:
-    """Bytes that its connection has carried, either way; 0 where the kernel does not tell."""
-    return sum(_BYTES.unpack_from(raw)) if len(raw) >= _BYTES.size else 0
+def moved_bytes(moved: bytes) -> int:
+    """Bytes that its connection has carried, either way, of the part MOVED; 0 where the kernel does not tell."""
+    return sum(_BYTES.unpack_from(moved)) if len(moved) >= _BYTES.size else 0
 
 
 def _sockets() -> Iterator[tuple[int, str]]:

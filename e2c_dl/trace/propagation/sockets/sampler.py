@@ -9,7 +9,7 @@
 Connections that have moved less than a hundredth of what the busiest one has (a rendezvous) are looked at by the thread
 alone. New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to
 every 4 s: counters tell all that a connection did since it began. Where iterations are short its thread looks up ever
-less often, down to every 0.8 s.
+less often, down to every 0.9 s.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
@@ -28,8 +28,16 @@ from typing import Any, Protocol
 import msgspec
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, Connection, header, packed
-from e2c_dl.trace.propagation.sockets.own import OwnSockets, Told, cookie_of, moved_bytes, moved_part
+from e2c_dl.trace.propagation.samples import (
+    CONNECTION_KIND,
+    RECORD_BYTES,
+    SAMPLE_KIND,
+    Connection,
+    described,
+    header,
+    packed,
+)
+from e2c_dl.trace.propagation.sockets.own import MOVED, OwnSockets, Told, cookie_of, moved_bytes
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
@@ -37,7 +45,7 @@ RATE_HZ = 10.0
 RESCAN_S, RESCAN_MOST_S = 0.5, 4.0
 APART_S = 0.005  # iterations that are shorter share a round
 _APART_NS = round(APART_S * 1e9)
-REST_MOST_S = 0.8  # of the thread, where there is nothing to do between iterations
+REST_MOST_S = 0.9  # of the thread, where there is nothing to do between iterations
 SMALL = 0.01  # of the bytes of the busiest connection: one with less is not looked at where iterations end
 _MOST_ROUNDS = 1024  # in memory: then whoever takes one writes them, since the log does not keep up
 _NEVER_NS = 1 << 62
@@ -91,10 +99,9 @@ class SocketSampler:
         # Not decoded: time, iteration, whether it ends, what was told.
         self._rounds: deque[tuple[int, int, bool, list[Told]]] = deque()
         self._known: set[int] = set()  # cookies of connections that the log has
-        self._moved: dict[int, bytes] = {}  # what they last told of what moves
-        self._bytes: dict[int, int] = {}  # ... and of bytes, sent and received
+        self._moved: dict[bytes, bytes] = {}  # cookie, as the kernel gives it -> what it last told of what moves
         self._small: set[int] = set()
-        self._active: set[int] = set()  # those that have moved since the iteration began
+        self._active: set[bytes] = set()  # those that have moved since the iteration began
         self._scan_due_s = 0.0
         self._next_ns = self._ended_ns = 0
         self._scan_every_s = RESCAN_S
@@ -107,8 +114,8 @@ class SocketSampler:
         self._apart_s = self._wait_s = 1 / (rate_hz or 1)
         self._errands = errands or Errands()
         self._log = Log(
-            path, header(rank, host, more), cap_bytes=cap_bytes, flush_every_s=flush_every_s, on_failure=self._failed,
-            source=self._decode, errands=self._errands,
+            path, header(rank, host, more), record_bytes=RECORD_BYTES, cap_bytes=cap_bytes, flush_every_s=flush_every_s,
+            on_failure=self._failed, source=self._decode, errands=self._errands,
         )  # fmt: skip
         self._rescan()
         self._sample(self._clock(), ends=False)
@@ -195,29 +202,30 @@ class SocketSampler:
     def _decode(self) -> None:
         """Hand what rounds told to the log, in the order in which they were taken."""
         began_ns = time.thread_time_ns()
+        last, active, samples = self._moved, self._active, []
         while self._rounds:
             at_ns, iteration, ends, told = self._rounds.popleft()
             for cookie_told, family, raw in told:
-                cookie = cookie_of(cookie_told)
-                if cookie not in self._known:  # of a number that was used again: the next rescan tells of it
+                moved = raw[MOVED]
+                if moved != last.get(cookie_told):
+                    if cookie_of(cookie_told) not in self._known:  # of a number that was used again: see _rescan
+                        continue
+                    last[cookie_told] = moved
+                    active.add(cookie_told)
+                elif not (ends and cookie_told in active):
                     continue
-                moved = moved_part(raw)
-                if moved != self._moved.get(cookie):
-                    self._moved[cookie] = moved
-                    self._bytes[cookie] = moved_bytes(raw)
-                    self._active.add(cookie)
-                elif not (ends and cookie in self._active):
-                    continue
-                self._log.append(SAMPLE_KIND, packed(at_ns, cookie, iteration, family, raw))
+                samples.append(packed(at_ns, cookie_of(cookie_told), iteration, family, raw))
             if ends:
-                self._active.clear()
+                active.clear()
+        self._log.extend(SAMPLE_KIND, samples)
         if not self._main_scans:
             self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
 
     def _tell_small(self) -> None:
-        least = SMALL * max(self._bytes.values(), default=0)
-        small = {cookie for cookie, moved in self._bytes.items() if moved < least}
+        carried = {cookie_told: moved_bytes(moved) for cookie_told, moved in self._moved.items()}
+        least = SMALL * max(carried.values(), default=0)
+        small = {cookie_of(cookie_told) for cookie_told, nbytes in carried.items() if nbytes < least}
         if small != self._small:
             self._small = small
             self._source.small(small)
@@ -230,6 +238,6 @@ class SocketSampler:
         for connection in found:
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
             told = msgspec.structs.replace(connection, rank=rank, host=host)
-            self._log.append(CONNECTION_KIND, msgspec.json.encode(told))
+            self._log.append(CONNECTION_KIND, described(told))
             self._known.add(connection.cookie)
         self._used_ns += time.thread_time_ns() - began_ns
