@@ -18,11 +18,14 @@ FAILS_ONCE = """
 import os, torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
-distributed.init_process_group("gloo")
+attempt, rank, size = (os.environ[name] for name in ("TORCHELASTIC_RESTART_COUNT", "RANK", "WORLD_SIZE"))
+agents = distributed.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+store = distributed.PrefixStore(attempt, agents)  # else gloo now and then finds addresses of the attempt before
+distributed.init_process_group("gloo", store=store, rank=int(rank), world_size=int(size))
 model = DistributedDataParallel(torch.nn.Linear(8, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for number in range(6):
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and number == 3 and distributed.get_rank() == 1:
+    if attempt == "0" and number == 3 and distributed.get_rank() == 1:
         raise ValueError("the link is down")
     model(torch.ones(4, 8)).sum().backward()
     optimizer.step()
@@ -30,15 +33,21 @@ for number in range(6):
 distributed.destroy_process_group()
 """
 
+TRIES, OF_TORCH = 4, ("terminate called without an active exception", "connectFullMesh failed")
+"""Under load torch itself fails so now and then where it is begun anew and ended, untraced as well."""
+
 
 @pytest.mark.slow
 def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text(FAILS_ONCE)
-    # Standalone: a store of its own for each attempt; else gloo may find addresses of the attempt before, and wait.
-    done = traced(tmp_path / "archive", *torchrun("--standalone", "--max-restarts", "1", str(script)))
+    for attempt in range(TRIES):
+        archived = tmp_path / f"archive-{attempt}"
+        done = traced(archived, *torchrun("--standalone", "--max-restarts", "1", str(script)))
+        if done.returncode == 0 or not any(known in done.stderr for known in OF_TORCH):
+            break
     assert done.returncode == 0, done.stderr
-    archive = open_archive(tmp_path / "archive")
+    archive = open_archive(archived)
     assert [phases(rank)["ITERATION"] for rank in archive.trace().ranks] == [6, 6]
     assert not archive.run.what_happened, "it ended well"
     assert any("began all ranks anew once" in sentence for sentence in archive.run.limitations)
