@@ -20,7 +20,7 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
-from e2c_dl.diagnosis.detection.series import FLOOR
+from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.worlds.virtual.alone import Sent, arrivals_ns
@@ -45,7 +45,8 @@ class AsDesigned:
         if would_ns is None or link.by_receiver:
             return False
         took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
-        return bool(took_ns < np.exp(FLOOR) * most_ns)
+        floor = FLOOR_MODELLED if self._design.reference.modelled else FLOOR
+        return bool(took_ns < np.exp(floor) * most_ns)
 
     def _simulated(self, pairs: Sequence[Pair], shared: Bottleneck | None) -> dict[Pair, Doubles | None]:
         """Pair -> what each message takes, shape (messages,); None where that cannot be told."""

@@ -44,9 +44,16 @@ def test_windows_that_open_are_as_designed() -> None:
     assert min(late) > 1.5, "their rate alone would not tell"
 
 
-@pytest.mark.parametrize("slow", [replace(WIDE, rate_bps=20e6), replace(WIDE, delay_s=0.04)], ids=["rate", "delay"])
-def test_a_link_that_is_slower_than_designed_is_not(slow: LinkModel) -> None:
-    links = vw.everywhere(SIZE, WIDE)
+NARROW = replace(WIDE, rate_bps=20e6)
+
+
+@pytest.mark.parametrize(
+    ("designed", "slow"),
+    [(WIDE, NARROW), (WIDE, replace(WIDE, delay_s=0.04)), (NARROW, replace(NARROW, rate_bps=20e6 / 1.07))],
+    ids=["rate", "delay", "by a little"],
+)
+def test_a_link_that_is_slower_than_designed_is_not(designed: LinkModel, slow: LinkModel) -> None:
+    links = vw.everywhere(SIZE, designed)
     explained, _ = told({**links, (0, 1): slow}, links)
     assert explained.count(False) == 1
 
