@@ -48,16 +48,22 @@ class MeasuredHost:
     gradients: tuple[tuple[int, Gradient], ...]  # of how many samples, and its pieces
     steps_ns: tuple[int, ...]
     evaluations_ns: tuple[int, ...]
+    begun_ns: tuple[int, ...] = ()  # of training, each gradient; none: whenever it is taken
+    steps_begun_ns: tuple[int, ...] = ()
     vector_ns_per_byte: float = 0.0  # of copies, sums and scalings alike
     seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
 
     @classmethod
-    def of(cls, rank: RankTrace, samples: int) -> MeasuredHost:
-        """What the trace of ``rank`` shows, its vectors aside."""
+    def of(cls, rank: RankTrace, samples: int, origin_ns: int) -> MeasuredHost:
+        """What the trace of ``rank`` shows, its vectors aside, of a training that began at ``origin_ns``."""
+        gradients = _gradients(rank.spans)
+        steps_begun_ns, steps_ns = _lengths_ns(rank.spans, Phase.STEP)
         return cls(
             name=rank.host, layer=rank.layer, samples=samples,
-            gradients=tuple((samples, each) for each in _gradients(rank.spans)),
-            steps_ns=_lengths_ns(rank.spans, Phase.STEP), evaluations_ns=_lengths_ns(rank.spans, Phase.EVALUATE),
+            gradients=tuple((samples, each) for _, each in gradients),
+            begun_ns=tuple(begun_ns - origin_ns for begun_ns, _ in gradients),
+            steps_ns=steps_ns, steps_begun_ns=tuple(each - origin_ns for each in steps_begun_ns),
+            evaluations_ns=_lengths_ns(rank.spans, Phase.EVALUATE)[1],
         )  # fmt: skip
 
     def busy_ns(self, phases: Collection[Phase]) -> int:
@@ -69,20 +75,24 @@ class MeasuredHost:
 
     def moving(self) -> MeasuredHost:
         """This host without the gradients that are outliers: those in which it stalled among them."""
-        usual = _usual(self.gradients, _gradient_ns)
-        typical = sorted(usual, key=_gradient_ns)[len(usual) // 2]
+        usual = [gradient for gradient, _ in _usual(_begun(self.gradients, self.begun_ns), _gradient_ns)]
+        typical = sorted(usual, key=lambda each: each[1][-1].end_ns)[len(usual) // 2]
         kept = {id(each) for each in usual}
         return replace(self, gradients=tuple(each if id(each) in kept else typical for each in self.gradients))
 
 
 class MeasuredPace:
-    """The times of ``host`` taken again in one run, as ``changes`` (all of this host) have it."""
+    """The times of ``host`` taken again in one run, as ``changes`` (all of this host) have it.
+
+    A change holds for what was begun while it does, in the run that was measured: when that is taken again is another
+    time, for a run that is restored is ahead.
+    """
 
     def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
         self._host, self._changes = host, changes
         draw = random.Random(f"{seed} lap {lap} {host.name}")
-        self._gradients = _taken(host.gradients, _gradient_ns, draw, lap)
-        self._steps = _taken(host.steps_ns or _NOT_MEASURED, float, draw, lap)
+        self._gradients = _taken(_begun(host.gradients, host.begun_ns), _gradient_ns, draw, lap)
+        self._steps = _taken(_begun(host.steps_ns or _NOT_MEASURED, host.steps_begun_ns), _length_ns, draw, lap)
         self._evaluations = _taken(host.evaluations_ns or _NOT_MEASURED, float, draw, lap)
         self.pauses = Pauses()
         cost = host.vector_ns_per_byte * self._scale(Phase.REDUCE, 0)
@@ -90,19 +100,21 @@ class MeasuredPace:
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
-        of_samples, measured = next(self._gradients)
+        (of_samples, measured), begun_ns = next(self._gradients)
         scale = self._host.seconds_of(samples) / self._host.seconds_of(of_samples) if samples != of_samples else 1.0
         if scale == 1.0 and not self._changes:
             return measured
         found, shift_ns = [], 0
         for phase, bucket, start_ns, end_ns in measured:
-            length_ns = self._changed_ns(phase, (end_ns - start_ns) * scale, begin_ns + start_ns + shift_ns)
+            at_ns = begin_ns + shift_ns if begun_ns is None else begun_ns
+            length_ns = self._changed_ns(phase, (end_ns - start_ns) * scale, at_ns + start_ns)
             found.append(Segment(phase, bucket, start_ns + shift_ns, start_ns + shift_ns + length_ns))
             shift_ns += length_ns - (end_ns - start_ns)
         return found
 
     def stepped_ns(self, begin_ns: int) -> int:
-        return self._changed_ns(Phase.STEP, next(self._steps), begin_ns)
+        length_ns, begun_ns = next(self._steps)
+        return self._changed_ns(Phase.STEP, length_ns, begin_ns if begun_ns is None else begun_ns)
 
     def evaluated_ns(self, begin_ns: int) -> int:
         return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations), begin_ns)
@@ -122,13 +134,13 @@ class MeasuredPace:
 def buckets_of(rank: RankTrace) -> int | None:
     """Buckets of each of its gradients; None if it has no gradient, or they do not count their buckets from 0 on."""
     gradients = _gradients(rank.spans)
-    buckets = {tuple(each.bucket for each in pieces if each.phase == Phase.BACKWARD) for pieces in gradients}
+    buckets = {tuple(each.bucket for each in pieces if each.phase == Phase.BACKWARD) for _, pieces in gradients}
     counted = buckets.pop() if len(buckets) == 1 else ()
     return len(counted) if counted and counted == tuple(range(len(counted))) else None
 
 
-def _gradients(spans: Spans) -> tuple[Gradient, ...]:
-    """Every whole gradient, each from its own begin: data, forward, then its buckets."""
+def _gradients(spans: Spans) -> tuple[tuple[int, Gradient], ...]:
+    """When each whole gradient began, and its pieces from then on: data, forward, then its buckets."""
     chosen = spans[np.isin(spans["phase"], _DRAWN)]
     chosen = chosen[np.argsort(chosen["start_ns"], kind="stable")]
     phases = chosen["phase"]
@@ -139,20 +151,32 @@ def _gradients(spans: Spans) -> tuple[Gradient, ...]:
         rows = chosen[first:after]
         starts_ns, ends_ns = rows["start_ns"] - rows["start_ns"][0], rows["end_ns"] - rows["start_ns"][0]
         columns = (rows["phase"].tolist(), rows["bucket"].tolist(), starts_ns.tolist(), ends_ns.tolist())
-        found.append(tuple(Segment(Phase(phase), *rest) for phase, *rest in zip(*columns, strict=True)))
-    buckets = max((len(each) for each in found), default=0)
-    return tuple(each for each in found if len(each) == buckets)  # the last of a killed rank may lack some
+        pieces = tuple(Segment(Phase(phase), *rest) for phase, *rest in zip(*columns, strict=True))
+        found.append((int(rows["start_ns"][0]), pieces))
+    buckets = max((len(pieces) for _, pieces in found), default=0)
+    return tuple(each for each in found if len(each[1]) == buckets)  # the last of a killed rank may lack some
 
 
-def _lengths_ns(spans: Spans, phase: Phase) -> tuple[int, ...]:
+def _lengths_ns(spans: Spans, phase: Phase) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """When each began, and how long it took."""
     chosen = spans[spans["phase"] == phase]
     chosen = chosen[np.argsort(chosen["start_ns"], kind="stable")]
-    return tuple(np.maximum(0, chosen["end_ns"] - chosen["start_ns"]).tolist())
+    return tuple(chosen["start_ns"].tolist()), tuple(np.maximum(0, chosen["end_ns"] - chosen["start_ns"]).tolist())
 
 
-def _gradient_ns(measured: tuple[int, Gradient]) -> float:
-    _, gradient = measured
+def _begun(measured: Sequence[T], begun_ns: Sequence[int]) -> list[tuple[T, int | None]]:
+    """Each of ``measured`` with when it began, if that is known."""
+    known: Sequence[int | None] = begun_ns or [None] * len(measured)
+    return list(zip(measured, known, strict=True))
+
+
+def _gradient_ns(measured: tuple[tuple[int, Gradient], int | None]) -> float:
+    (_, gradient), _ = measured
     return float(gradient[-1].end_ns)
+
+
+def _length_ns(measured: tuple[int, int | None]) -> float:
+    return float(measured[0])
 
 
 def _taken(measured: Sequence[T], length: Callable[[T], float], draw: random.Random, lap: int) -> Iterator[T]:

@@ -109,7 +109,7 @@ class Retraining:
         origin_ns = min(start for start, _ in intervals)
         world = MeasuredWorld(
             hosts=tuple(
-                replace(MeasuredHost.of(rank, samples), seconds_of=self.seconds_of)
+                replace(MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
             links=self._links(messages, origin_ns, delays_ns, edges_s, designed),

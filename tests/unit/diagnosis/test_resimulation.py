@@ -166,6 +166,20 @@ def test_a_change_holds_for_its_phases_and_its_time() -> None:
     assert (pace.stepped_ns(5), pace.evaluated_ns(5)) == (7, 5)
 
 
+def test_a_change_holds_for_what_was_begun_while_it_did_whenever_that_is_taken_again() -> None:
+    second = Piecewise(starts_s=np.array([0.0, 1.0]), values=np.array([1.0, 0.5]))
+    gradients = tuple((8, (Segment(Phase.FORWARD, -1, 0, length),)) for length in (100, 300))
+    measured = MeasuredHost(
+        name="edge-1", layer="edge", samples=8, gradients=gradients, begun_ns=(0, 1_500_000_000), steps_ns=(40, 80),
+        steps_begun_ns=(100, 1_500_000_300), evaluations_ns=(),
+    )  # fmt: skip
+    changed = Change(element=host(0), phases=frozenset({Phase.FORWARD, Phase.STEP}), scale=second)
+    pace = MeasuredPace(measured, [changed], seed=1)
+    ahead_ns = 900_000_000  # the restored run is ahead of the one that was measured
+    assert [pace.gradient(8, at_ns)[-1].end_ns for at_ns in (0, ahead_ns)] == [100, 150]
+    assert [pace.stepped_ns(at_ns) for at_ns in (100, ahead_ns)] == [40, 40]
+
+
 def test_laps_draw_from_neighbours_and_what_comes_after_is_no_outlier() -> None:
     lengths = [100 + n for n in range(16)] + [10**6] + [110] * 7
     gradients = tuple((8, (Segment(Phase.FORWARD, -1, 0, each),)) for each in lengths)
