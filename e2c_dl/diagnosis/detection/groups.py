@@ -60,7 +60,7 @@ def grouped(
         enough = MOST if key[0] is ElementKind.LINK and len(own) >= MANY else 1
         is_group = len(own) > 1 and len(typical) >= enough * len(own)
         if is_group and min(seen_at.get(key, ()), default=np.inf) > least:
-            most = ALIKE * min(each.slowdown for each in typical)
+            most = ALIKE * _middle(typical)
             of_it = [each for each in own if each.slowdown <= most]
             others = [
                 each for each in untold
@@ -98,9 +98,13 @@ def _are_alike(one: Departure, other: Departure) -> bool:
 
 def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:
     """Whether it is as slow as ``typical``, by a part that it may share; or is slow, and so much could not be seen."""
-    middle = float(np.median([each.slowdown for each in typical]))
+    middle = _middle(typical)
     as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE
     return (as_slow or seen_at > middle) and _one_part([*typical, one])
+
+
+def _middle(own: Sequence[Departure]) -> float:
+    return float(np.median([each.slowdown for each in own]))
 
 
 def _one_part(own: Sequence[Departure]) -> bool:

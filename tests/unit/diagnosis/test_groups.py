@@ -60,13 +60,15 @@ FOG = {"edge-1": "edge", **{f"fog-{number}": "fog" for number in range(1, 10)}}
     ("odd", "members"),
     [
         (slow_link(7, 1.5), 7),  # its messages are few
+        (slow_link(7, 3.2), 7),
         (slow_link(7, 3.0, Part.LOSS), 7),
         (slow_link(7, 3.0, when=When.ONCE), 7),
         (slow_link(7, 9.0), 6),  # it has a cause of its own
     ],
 )
 def test_one_of_many_links_that_are_slow_together_may_show_less_of_it(odd: Departure, members: int) -> None:
-    group, *others = grouped([*(slow_link(number, 3.0) for number in range(1, 7)), odd], [], {}, FOG)
+    typical = [slow_link(number, slowdown) for number, slowdown in enumerate((2.4, 3.0, 3.0, 3.0, 3.0, 3.0), start=1)]
+    group, *others = grouped([*typical, odd], [], {}, FOG)
     assert (len(group.members), group.part, len(others)) == (members, Part.RATE, 7 - members)
 
 
