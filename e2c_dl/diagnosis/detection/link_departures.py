@@ -95,9 +95,10 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
     departs = each.of.messages(each.judged.windows)
-    if waits_for_window(each.link, departs) or opens_window(each.link, departs):
-        return False
-    return not as_designed.explains(each.link, departs)
+    explained = as_designed.explains(each.link, departs)
+    if explained is not None and as_designed.exact:
+        return not explained
+    return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
 
 
 def _unseen(judged: Sequence[JudgedLink]) -> list[Departure]:

@@ -36,16 +36,24 @@ class AsDesigned:
         self._links, self._design = {each.pair: each for each in carried}, design
         self._known: dict[Pair, Doubles | None] = {}
 
-    def explains(self, link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
-        """Whether ``link``'s messages ``departs``, shape (messages,), take hardly longer than as designed."""
+    @property
+    def exact(self) -> bool:
+        """Whether links are what they are simulated as: those of a modelled world."""
+        return self._design.reference.modelled
+
+    def explains(self, link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool | None:
+        """Whether ``link``'s messages ``departs``, shape (messages,), take hardly longer than as designed.
+
+        None: that is not known.
+        """
         if link.pair not in self._known:
             shared = next((each for each in self._design.bottlenecks if link.pair in each.links), None)
             self._known |= self._simulated([link.pair] if shared is None else shared.links, shared)
         would_ns = self._known[link.pair]
         if would_ns is None or link.by_receiver:
-            return False
+            return None
         took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
-        floor = FLOOR_MODELLED if self._design.reference.modelled else FLOOR
+        floor = FLOOR_MODELLED if self.exact else FLOOR
         return bool(took_ns < np.exp(floor) * most_ns)
 
     def _simulated(self, pairs: Sequence[Pair], shared: Bottleneck | None) -> dict[Pair, Doubles | None]:
