@@ -6,7 +6,8 @@
              as it was         simulated  |==|  |====|       |====|     windows that open, a queue that is full
 
 A message that is held up by TCP is late over a link that is as designed. What the simulated link would have taken as
-long for is nobody's departure. Simulated are links by themselves, and those of one shared bottleneck together; not
+long for is nobody's departure. Acknowledgements come back as late as the other way's messages began to arrive: a delay
+there is not this way's. Simulated are links by themselves, and those of one shared bottleneck together; not
 those that change by design.
 """
 
@@ -82,6 +83,14 @@ class AsDesigned:
         topology = self._design.reference.topology
         return Sent(
             model=link_model(topology.link(*link.pair), self._design.reference.tcp),
-            back_s=topology.link(link.dst, link.src).delay_s,
+            back_s=topology.link(link.dst, link.src).delay_s + self._later_back_s(link),
             at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
         )  # fmt: skip
+
+    def _later_back_s(self, link: ObservedLink) -> float:
+        """How much later than designed all that came the other way began to arrive."""
+        back = self._links.get((link.dst, link.src))
+        if back is None or back.by_receiver:
+            return 0.0
+        late_ns = back.rows["recv_start_ns"] - back.rows["send_start_ns"] - back.designed_delay_ns
+        return max(0.0, float(late_ns.min()) - back.uncertainty_ns) / 1e9

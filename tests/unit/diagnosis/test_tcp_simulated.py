@@ -58,6 +58,22 @@ def test_a_link_that_is_slower_than_designed_is_not(designed: LinkModel, slow: L
     assert explained.count(False) == 1
 
 
+def test_a_delay_of_one_way_is_not_the_other_ways_whose_acknowledgements_it_holds_up() -> None:
+    links = vw.everywhere(2, WIDE)
+    run = vw.run(
+        Allreduce, size=2, seed=1, links={**links, (0, 1): replace(WIDE, delay_s=0.05)},
+        on_hosts=vw.hosts(2, of=PROFILE), iterations=3,
+    )  # fmt: skip
+    observed = observe(run.trace, replace(replace(run, links=links).reference(), tcp=TCP, modelled=True))
+    late, held_up = (replace(each, added_delay_ns=0) for each in observed.carried)
+    assert float(held_up.services_ns.sum() / held_up.expected_ns.sum()) > 2, "its windows opened later"
+    as_designed = AsDesigned([late, held_up], observed.design)
+    assert [as_designed.explains(each, np.ones(len(each.rows), dtype=bool)) for each in (late, held_up)] == [
+        False,
+        True,
+    ]
+
+
 def test_where_it_is_not_known_what_sends_nothing_is_explained() -> None:
     run = ran(vw.everywhere(SIZE, WIDE))
     observed = observe(run.trace, replace(run.reference(), tcp=None))
