@@ -9,7 +9,7 @@
 Connections that have moved less than a hundredth of what the busiest one has (a rendezvous) are looked at by the thread
 alone. New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to
 every 4 s: counters tell all that a connection did since it began. Where iterations are short its thread looks up ever
-less often, down to every 0.9 s.
+less often, down to every 0.9 s, and at small connections only when it looks for new ones.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
@@ -103,6 +103,7 @@ class SocketSampler:
         self._small: set[int] = set()
         self._active: set[bytes] = set()  # those that have moved since the iteration began
         self._scan_due_s = 0.0
+        self._scanned = False  # since small ones were told
         self._next_ns = self._ended_ns = 0
         self._scan_every_s = RESCAN_S
         self._resting = False
@@ -176,11 +177,12 @@ class SocketSampler:
             return None
         if self._resting:
             return self._wait_s
-        if time.monotonic() >= self._scan_due_s:
+        scanning = time.monotonic() >= self._scan_due_s
+        if scanning:
             self._rescan()
         now_ns, most_s = self._clock(), max(self._apart_s, REST_MOST_S)
         just_ended = now_ns < self._ended_ns + 2e9 * self._apart_s
-        if not just_ended or self._wait_s >= most_s:  # small connections are to be looked at now and then
+        if scanning or not just_ended:  # small connections are to be looked at now and then
             self._sample(now_ns, ends=False)
         self._wait_s = min(2 * self._wait_s, most_s) if just_ended else self._apart_s
         return self._wait_s
@@ -218,7 +220,8 @@ class SocketSampler:
             if ends:
                 active.clear()
         self._log.extend(SAMPLE_KIND, samples)
-        if not self._main_scans:
+        if self._scanned and not self._main_scans:
+            self._scanned = False
             self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
 
@@ -233,6 +236,7 @@ class SocketSampler:
     def _rescan(self) -> None:
         began_ns = time.thread_time_ns()
         found = self._source.rescan()
+        self._scanned = True
         self._scan_every_s = RESCAN_S if found else min(2 * self._scan_every_s, RESCAN_MOST_S)
         self._scan_due_s = time.monotonic() + self._scan_every_s
         for connection in found:
