@@ -8,8 +8,10 @@
     rank 2  |--0--|--1--|--2--|--3--|--4--|       finished: all of it is kept
 
 The TRAINING span of a rank that broke off is made to end with its last common iteration. A rank that finished is left
-as it is: what it does for others behind its own last iteration, as a server does, is part of the run. But where only
-the trace broke off, and others heard of the rank later, all are cut: what they waited for then is not known.
+as it is: what it does for others behind its own last iteration, as a server does, is part of the run. Where a library
+hides messages nobody serves, and what a script does behind its last iteration (a last evaluation, a checkpoint) is none
+of its training: it is left out. But where only the trace broke off, and others heard of the rank later, all are cut:
+what they waited for then is not known.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.states import IS_WAIT
 from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
 
 
@@ -45,7 +48,9 @@ def common_prefix(trace: Trace) -> Trace:
     broken = {rank.rank: _finished(rank) for rank in trace.ranks if not rank.complete}
     went_on = any(_heard_later(rank, broken) for rank in trace.ranks if rank.complete)
     cut = {rank.rank for rank in trace.ranks} if went_on else set(broken)
-    ranks = (replace(rank, spans=_cut(rank, count)) if rank.rank in cut else rank for rank in trace.ranks)
+    ranks = [replace(rank, spans=_cut(rank, count)) if rank.rank in cut else rank for rank in trace.ranks]
+    if of_library(trace):
+        ranks = [replace(rank, spans=_trained(rank.spans)) for rank in ranks]
     return replace(trace, ranks=tuple(ranks))
 
 
@@ -84,6 +89,16 @@ def _finished(rank: RankTrace) -> int:
 
 def _iterations(rank: RankTrace) -> npt.NDArray[np.int32]:
     return np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
+
+
+def _trained(spans: Spans) -> Spans:
+    """What of them begins before TRAINING ends; all, if there is no one such span."""
+    end_ns = spans["end_ns"][spans["phase"] == Phase.TRAINING]
+    if len(end_ns) != 1:
+        return spans
+    begun = (spans["posted_ns"] < end_ns[0]) | (spans["phase"] == Phase.TRAINING)
+    found: Spans = spans[begun]
+    return spans if begun.all() else found
 
 
 def _cut(rank: RankTrace, count: int) -> Spans:

@@ -56,6 +56,21 @@ def test_a_run_in_which_nothing_departs_has_no_culprit() -> None:
     assert not report_of(simulate(NOISY)).culprits
 
 
+def test_what_a_script_does_behind_its_last_step_is_no_part_of_the_run() -> None:
+    trace = simulate(NOISY)
+    ranks = []
+    for rank in trace.ranks:
+        evaluation = rank.spans[rank.spans["phase"] == Phase.TRAINING].copy()
+        ended_ns = evaluation["end_ns"][0]
+        evaluation["posted_ns"] = evaluation["start_ns"] = ended_ns + 1_000_000
+        evaluation["end_ns"] = ended_ns + 60_000_000_000
+        evaluation["phase"], evaluation["iteration"] = Phase.EVALUATE, NOISY.iterations
+        ranks.append(replace(rank, spans=np.concatenate([rank.spans, evaluation])))
+    report = report_of(replace(trace, ranks=tuple(ranks)))
+    assert report.to_json() == report_of(trace).to_json()
+    assert report.bottlenecks[0].saved_s < report.run_s
+
+
 def test_in_a_run_of_two_iterations_nobody_is_named_and_the_report_says_why() -> None:
     slow = {(1, Phase.BACKWARD): 0.2}
     report = report_of(simulate(replace(NOISY, iterations=2, extra_s=slow, slow_links={2: 0.3})))
