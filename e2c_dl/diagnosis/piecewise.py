@@ -56,6 +56,12 @@ class Piecewise:
         """The same moments with other values."""
         return Piecewise(starts_s=self.starts_s, values=change(self.values))
 
+    def after(self, moment_s: float) -> Piecewise:
+        """What follows ``moment_s``, from which moments count then; before the first of them its value holds."""
+        later = self.starts_s > moment_s
+        values = np.append(self.at(np.array([moment_s])), self.values[later])
+        return Piecewise(starts_s=np.append(0.0, self.starts_s[later] - moment_s), values=values)
+
     @cached_property
     def _sums(self) -> Doubles:
         """What has come together at each of the moments."""

@@ -3,8 +3,8 @@
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while
 the others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
 LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group; nor
-unless all that depart are alike: of MANY links, MOST. Then one of them that departs by less, or at other times, is of
-the group, too, for its messages are few. One that departs by more has a cause of its own; one that may be late for
+unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times, is of
+the group, too, for it tells little of itself. One that departs by more has a cause of its own; one that may be late for
 another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
@@ -57,7 +57,7 @@ def grouped(
     for key, own in found.items():
         least = min(each.slowdown for each in own)
         typical = _typical(own)
-        enough = MOST if key[0] is ElementKind.LINK and len(own) >= MANY else 1
+        enough = MOST if len(own) >= MANY else 1
         is_group = len(own) > 1 and len(typical) >= enough * len(own)
         if is_group and min(seen_at.get(key, ()), default=np.inf) > least:
             most = ALIKE * _middle(typical)
@@ -120,7 +120,8 @@ def _are_as_slow(own: Sequence[Departure]) -> bool:
 def _at_one_time(several: Sequence[Stretches]) -> bool:
     if all(each.when is When.PERSISTENT for each in several):
         return True
-    last_s = max(each.ends_s[-1] for each in several)
+    recurs = all(each.when is When.PERIODIC for each in several)  # of one that trained no longer it is not known
+    last_s = (min if recurs else max)(each.ends_s[-1] for each in several)
     moments_s = np.linspace(0.0, last_s, _MOMENTS)
     during = np.array([
         np.searchsorted(each.begins_s, moments_s, "right") > np.searchsorted(_ends_s(each, last_s), moments_s)

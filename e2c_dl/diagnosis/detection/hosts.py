@@ -127,7 +127,7 @@ def _in_class(
     alike: Sequence[HostSeries], part: Part, design: Design, data_s: Mapping[str, float]
 ) -> tuple[list[_Verdict], list[Limitation]]:
     """What is to be said of hosts that are comparable in ``part``."""
-    own = levelled_together([each.series for each in alike], _layers(alike, design))
+    own = levelled_together([each.series for each in alike], _layers(alike, design), turns=True)
     limitations: list[Limitation] = []
     known_s = design.reference.normal_s
     if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):
@@ -162,7 +162,7 @@ def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Par
     group = peers([each.base for each in own], [each.base_error for each in own])
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
-        own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design))
+        own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
     compared = _compared(alike, group)
     return [
@@ -207,11 +207,11 @@ def _without_common(
         for each in alike
     ]
     if judged.excess_s < WORTH * alike[0].series.until_s:
-        return levelled(taken), []
+        return levelled(taken, turns=True), []
     slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
     names = [each.host for each in alike]
     sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken), [Limitation.of(sentence, "host", names)]
+    return levelled(taken, turns=True), [Limitation.of(sentence, "host", names)]
 
 
 def _first(series: Series, count: int, values: Doubles) -> Series:

@@ -11,6 +11,11 @@ is kept; where it is more than CLEAR in the best of all, that is a recurrence; o
 own noise, CLEAR_OF_FEW. The best arc of noise alone, of all that are looked at, is beyond that in about one of two
 thousand series (by drawing them: of 12 windows beyond 8.4, of 20 beyond 7.1, of 60 beyond 6.5).
 
+Windows that are slow by turns, with no period that windows could show, are told apart by their values alone: the split
+in two of which the upper mean is furthest above the lower, in standard errors; of noise alone, that grows as the root
+of the windows. Beyond what :func:`by_turns` asks for it is in one of 1,000 series of normal noise (by drawing them),
+which moreover is hardly ever so large that its halves are a factor of HALF_AS_MUCH_MORE apart.
+
 Source: phase folding; Kovacs, Zucker, Mazeh, "A box-fitting algorithm in the search for periodic transits", A&A 2002.
 """
 
@@ -29,6 +34,9 @@ SHORTEST = 2.5  # windows
 MOST_OF_PERIOD = 0.5  # that is touched: of more, the rest would be the disturbance
 CLEAR = 7.0
 CLEAR_OF_FEW = 8.4
+CLEAR_SPLIT = 10.5
+HALF_AS_MUCH_MORE = float(np.log(1.5))
+NORMAL_SPLIT, ABOVE_NORMAL = 1.33, 4.5  # of normal noise: times the root of windows; and so far from any other
 
 
 def recurring(begins_s: Doubles, values: Doubles) -> npt.NDArray[np.bool_] | None:
@@ -41,6 +49,22 @@ def recurring(begins_s: Doubles, values: Doubles) -> npt.NDArray[np.bool_] | Non
     if touched is None or _clearness(values, touched) < (CLEAR if count >= FEW else CLEAR_OF_FEW):
         return None
     return touched
+
+
+def by_turns(values: Doubles) -> npt.NDArray[np.bool_] | None:
+    """Which windows are slow, of a series that is by turns, shape as ``values``; None: it is not clearly."""
+    count = len(values)
+    if not LEAST_WINDOWS <= count <= MOST_WINDOWS:
+        return None
+    order = np.argsort(values, kind="stable")
+    splits = [order[lower:] for lower in range(LEAST, count - LEAST + 1)]
+    touched = [np.isin(np.arange(count), upper) for upper in splits]
+    clear = [_clearness(values, each) for each in touched]
+    best = int(np.argmax(clear))
+    if clear[best] < max(CLEAR_SPLIT, NORMAL_SPLIT * np.sqrt(count) + ABOVE_NORMAL):
+        return None
+    slow = touched[best]
+    return slow if values[slow].mean() - values[~slow].mean() > HALF_AS_MUCH_MORE else None
 
 
 def _periods_s(begins_s: Doubles) -> Doubles:

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, PENALTY, Doubles, Segments, noise_of, segments
-from e2c_dl.diagnosis.detection.recurrence import recurring
+from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
 
@@ -46,6 +46,7 @@ WORTH = 0.01
 LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
 POOLED_AS = 20  # windows: as much as the noise of comparable series counts beside a series' own
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
+NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 RECURRENCE = 2  # change points: period, phase, length and level, of which one has two
 CLIPPED = 3.0  # sigma: beyond it a window counts as that far, for one late read must not make a level
 
@@ -113,7 +114,8 @@ class Levelled:
         departs = beyond > need
         # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
-        departs |= beside & (beyond > need / 2)
+        lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
+        departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
         return Judged(levelled=self, reference=reference, apart=max(floor, apart), departs=departs)
 
 
@@ -181,24 +183,29 @@ class Judged:
         return replace(held, values=np.append(self.departs, self.departs[-1:]).astype(np.float64))
 
 
-def levelled(several: Sequence[Series]) -> list[Levelled]:
-    """``several`` comparable series, at least a window each, with their segments."""
+def levelled(several: Sequence[Series], *, turns: bool = False) -> list[Levelled]:
+    """``several`` comparable series, at least a window each, with their segments.
+
+    ``turns``: what has two levels by turns is slow in those of the upper one. Not of links, whose TCP does so.
+    """
     own = [noise_of(each.values) for each in several]
     usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
     made = []
     for each, noise in zip(several, own, strict=True):
         count = len(each) if noise else 0
         shared = np.sqrt((noise**2 * count + usual**2 * POOLED_AS) / (count + POOLED_AS))
-        made.append(_levelled(each, max(LEAST_NOISE, float(shared))))
+        made.append(_levelled(each, max(LEAST_NOISE, float(shared)), turns=turns))
     return made
 
 
-def _levelled(series: Series, noise: float) -> Levelled:
+def _levelled(series: Series, noise: float, *, turns: bool) -> Levelled:
     found = segments(series.values, noise)
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
     lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
     own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
     touched = recurring(series.begins_s, series.values)
+    if touched is None and turns:
+        touched = by_turns(series.values)
     return own if touched is None else told_better(own, touched, RECURRENCE)
 
 

@@ -7,13 +7,15 @@
 
 A message that is held up by TCP is late over a link that is as designed. What the simulated link would have taken as
 long for is nobody's departure. Acknowledgements come back as late as the other way's messages began to arrive: a delay
-there is not this way's. Simulated are links by themselves, and those of one shared bottleneck together; not
-those that change by design.
+there is not this way's. Simulated are links by themselves, and those of one shared bottleneck together, with the rates
+and delays that schedules give them; not those that lose segments by a schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +27,7 @@ from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.worlds.virtual.alone import Sent, arrivals_ns
-from e2c_dl.worlds.virtual.links import link_model, shared_rate
+from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, link_model, shared_rate
 
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 
@@ -63,11 +65,10 @@ class AsDesigned:
         unknown: dict[Pair, Doubles | None] = dict.fromkeys(pairs)
         if self._design.reference.tcp is None or sum(len(each.rows) for each in links) > MOST_MESSAGES:
             return unknown
-        steady = shared is None or len(self._design.capacity(shared).values) == 1
-        if not (steady and all(map(self._steady, links))):
+        if any(self._loses_by_schedule(each.pair) for each in links):
             return unknown
         began_ns = min(int(each.rows["send_start_ns"][0]) for each in links)
-        queue = None if shared is None else shared_rate(shared, self._design.reference.topology)
+        queue = None if shared is None else self._queue(shared, self._later_s(began_ns))
         arrived_ns = arrivals_ns([self._sent(each, began_ns) for each in links], queue)
         for link, there_ns in zip(links, arrived_ns, strict=True):
             simulated = link.rows.copy()
@@ -75,17 +76,41 @@ class AsDesigned:
             unknown[link.pair] = services_ns(simulated, link.designed_delay_ns).astype(np.float64)
         return unknown
 
-    def _steady(self, link: ObservedLink) -> bool:
-        of = self._design.alone(link.pair)
-        return len(of.delay_s.values) == 1 and (of.own is None or len(of.own.values) == 1)
+    def _loses_by_schedule(self, pair: Pair) -> bool:
+        schedule = self._design.reference.schedules.links.get(pair)
+        return schedule is not None and schedule.loss is not None
+
+    def _later_s(self, began_ns: int) -> float:
+        """How much later than training what is simulated begins."""
+        return (began_ns - self._design.began_ns) / 1e9
+
+    def _queue(self, shared: Bottleneck, later_s: float) -> SharedRate:
+        capacity = self._design.capacity(shared).after(later_s)
+        steps = tuple(zip(capacity.starts_s.tolist(), capacity.values.tolist(), strict=True))
+        model = shared_rate(shared, self._design.reference.topology)
+        return replace(model, rate_bps=steps[0][1], rates=partial(iter, steps))
 
     def _sent(self, link: ObservedLink, began_ns: int) -> Sent:
         topology = self._design.reference.topology
         return Sent(
-            model=link_model(topology.link(*link.pair), self._design.reference.tcp),
+            model=self._model(link.pair, self._later_s(began_ns)),
             back_s=topology.link(link.dst, link.src).delay_s + self._later_back_s(link),
             at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
         )  # fmt: skip
+
+    def _model(self, pair: Pair, later_s: float) -> LinkModel:
+        """The link as designed from ``later_s`` of training on."""
+        model = link_model(self._design.reference.topology.link(*pair), self._design.reference.tcp)
+        alone = self._design.alone(pair)
+        delay = alone.delay_s.after(later_s)
+        rate = None if alone.own is None else alone.own.after(later_s)
+        starts_s = delay.starts_s if rate is None else np.unique(np.concatenate([delay.starts_s, rate.starts_s]))
+        rates_bps = [None] * len(starts_s) if rate is None else rate.at(starts_s).tolist()
+        steps = tuple(
+            (at_s, replace(model, rate_bps=rate_bps, delay_s=delay_s))
+            for at_s, rate_bps, delay_s in zip(starts_s.tolist(), rates_bps, delay.at(starts_s).tolist(), strict=True)
+        )
+        return steps[0][1] if len(steps) == 1 else replace(model, conditions=partial(iter, steps))
 
     def _later_back_s(self, link: ObservedLink) -> float:
         """How much later than designed all that came the other way began to arrive."""

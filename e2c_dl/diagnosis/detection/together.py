@@ -23,9 +23,12 @@ from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_b
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 
 
-def levelled_together(several: Sequence[Series], groups: Sequence[Hashable]) -> list[Levelled]:
-    """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is."""
-    found = levelled(several)
+def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False) -> list[Levelled]:
+    """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is.
+
+    ``turns``: as :func:`levelled` has it.
+    """
+    found = levelled(several, turns=turns)
     for group in dict.fromkeys(groups):
         places = [place for place, each in enumerate(groups) if each == group]
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
@@ -49,12 +52,15 @@ class _Touched:
 
 
 def _touched(members: Sequence[Series]) -> _Touched | None:
-    """When the mean of ``members`` is above itself at its fastest; None: never, or all the time."""
-    longest = max(members, key=len)
+    """When the mean of ``members`` is above itself at its fastest; None: never, or all the time.
+
+    In windows of the one that trained longest, of those that trained then.
+    """
+    longest = max(members, key=lambda each: each.until_s - each.begins_s[0])
     middles_s = _middles_s(longest)
-    values = np.mean(
-        [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members], axis=0
-    )
+    trained = np.array([(each.begins_s[0] <= middles_s) & (middles_s < each.until_s) for each in members])
+    own = [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members]
+    values = np.where(trained, own, 0.0).sum(axis=0) / np.maximum(1, trained.sum(axis=0))
     (mean,) = levelled([replace(longest, values=values, plain=None)])
     departs = mean.judged(mean.base).windows
     return _Touched(longest.begins_s, departs) if departs.any() and not departs.all() else None

@@ -7,7 +7,7 @@ import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of, segments
 from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.recurrence import recurring
+from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
 from e2c_dl.diagnosis.stretches import When, stretches
 
 
@@ -24,6 +24,16 @@ def test_segments_are_of_one_level_each(raised: tuple[int, ...], expected: list[
     values[slice(*raised) if raised else slice(0)] += 0.7
     assert segments(values, 0.1) == expected
     assert noise_of(values) == pytest.approx(0.1, rel=0.4)
+
+
+def test_windows_that_are_slow_by_turns_are_told_by_their_values() -> None:
+    draw = np.random.default_rng(4)
+    slow = np.array([0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1], dtype=bool)
+    noise = draw.normal(0.0, 0.08, len(slow))
+    found = by_turns(noise + slow * draw.uniform(0.8, 1.6, len(slow)))
+    assert found is not None
+    assert (found == slow).all()
+    assert not [seed for seed in range(200) if by_turns(np.random.default_rng(seed).normal(0.0, 0.2, 20)) is not None]
 
 
 def test_a_series_of_many_windows_is_pooled() -> None:

@@ -37,6 +37,26 @@ def test_one_that_ends_training_early_may_be_of_the_group(when: When, end_s: flo
     assert len(grouped([early, *others], [], {}, LAYERS)) == groups
 
 
+def recurring(host: str, times: int) -> Departure:
+    begins_s = tuple(2.0 + 10.0 * number for number in range(times))
+    ends_s = tuple(at_s + 4.0 for at_s in begins_s)
+    when = Stretches(when=When.PERIODIC, onset_iteration=1, onset_s=2.0, begins_s=begins_s, ends_s=ends_s)
+    return replace(departure(host, When.PERIODIC, 2.0, 6.0), when=when)
+
+
+def test_one_that_is_slow_by_turns_and_ends_training_early_is_of_the_group() -> None:
+    (group,) = grouped([recurring("edge-1", 3), recurring("edge-2", 6), recurring("edge-3", 6)], [], {}, LAYERS)
+    assert len(group.members) == 3
+
+
+def test_one_of_many_hosts_that_shows_less_of_it_is_of_the_group() -> None:
+    hosts = [f"edge-{number}" for number in range(1, 8)]
+    odd = replace(departure(hosts[0], When.ONCE, 19.0, 23.0), slowdown=1.4)
+    others = [departure(host, When.SINCE, 19.0, 34.0) for host in hosts[1:]]
+    (group,) = grouped([odd, *others], [], {}, dict.fromkeys(hosts, "edge"))
+    assert len(group.members) == len(hosts)
+
+
 @pytest.mark.parametrize(("slowdown", "members"), [(2.0, 3), (4.0, 2)])
 def test_one_that_may_be_late_for_another_reason_is_of_the_group_if_it_departs_alike(
     slowdown: float, members: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -80,3 +82,16 @@ def test_a_member_whose_own_change_explains_it_better_keeps_it() -> None:
     since = np.random.default_rng(5).normal(0.0, 0.02, WINDOWS) + 2.0 * (np.arange(WINDOWS) >= 12)
     found = levelled_together([*layer, series(since)], ["edge"] * 4)[-1]
     assert (departs(found) == (np.arange(WINDOWS) >= 12)).all()
+
+
+def test_a_layer_whose_members_end_training_one_after_another_is_judged_while_any_trains() -> None:
+    layer = members((0.32,) * 6)
+    early = [replace(each, **cut(each, 9)) for each in layer[:3]]
+    found = levelled_together([*early, *layer[3:]], ["edge"] * 6)
+    assert all((departs(one) == SLOW).all() for one in found[3:]), "also after the first three have ended"
+
+
+def cut(one: Series, count: int) -> dict[str, object]:
+    """Its first ``count`` windows."""
+    arrays = {name: getattr(one, name)[:count] for name in ("values", "iterations", "begins_s", "spent_s")}
+    return {**arrays, "until_s": float(one.begins_s[count])}
