@@ -16,7 +16,7 @@ from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_dep
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
-from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.links import Designed, ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
@@ -94,9 +94,21 @@ class Observed:
             return retraining.world(
                 self.trace, self.messages, self.delays_ns, self._edges_s, self._as_designed(retraining)
             )
-        usual_ns = {pair: int(np.median(delay_ns)) for pair, delay_ns in self.delays_ns.items()}
-        # Ranks go at their own pace: nothing is cut off.
-        return retraining.world(self.whole, join(self.whole), usual_ns, self._edges_s, self._as_designed(retraining))
+        whole = join(self.whole)  # ranks go at their own pace: nothing is cut off
+        delays_ns = self._delays_ns_of(whole)
+        return retraining.world(self.whole, whole, delays_ns, self._edges_s, self._as_designed(retraining))
+
+    def _delays_ns_of(self, whole: Messages) -> Mapping[tuple[int, int], Longs]:
+        """(src rank, dst rank) -> one-way delay of each of ``whole``'s messages: of the last that is known by then."""
+        ranks = {rank.host: rank.rank for rank in self.trace.ranks}
+        links, found = whole.by_link(), {}
+        for link in self.carried:
+            pair = ranks[link.src], ranks[link.dst]
+            order = np.argsort(link.rows["send_start_ns"], kind="stable")
+            known_ns = link.rows["send_start_ns"][order]
+            last = np.searchsorted(known_ns, in_service_order(links[pair])["send_start_ns"], side="right") - 1
+            found[pair] = link.delay_ns[order][np.maximum(0, last)]
+        return found
 
     def _as_designed(self, retraining: Retraining) -> Mapping[tuple[int, int], Designed]:
         """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it.

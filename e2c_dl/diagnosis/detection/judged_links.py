@@ -60,14 +60,15 @@ class JudgedLink:
 
 def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
     """Every link that can be judged, and how many times slower all of them are by the machine."""
+    modelled = design.reference.modelled
     series = [
-        made for link in carried if link.judgeable and (made := link_series(link, windows)) is not None
+        made for link in carried
+        if link.judgeable and (made := link_series(link, windows, modelled=modelled)) is not None
     ]  # fmt: skip
     layers = {host.name: host.layer for host in design.reference.topology.hosts}
     between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
     own = levelled_together([each.series for each in series], between)
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
-    modelled = design.reference.modelled
     least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
     warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
     if not modelled and len(lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:

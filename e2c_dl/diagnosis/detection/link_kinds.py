@@ -9,7 +9,8 @@ the delay is not in it::
 For each delay that may be, the rate follows (the median of service / e, weighted by e, which leaves the least sum of
 distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
-the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. So few do not tell
+the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. Where those that are
+late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few do not tell
 loss from either, too, unless the sender's socket does.
 
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
@@ -85,7 +86,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
-    if is_delay and not is_rate:
+    if is_delay and (fit.small or not is_rate):
         held_up = None if link.sent_again == 0 else _held_up(fit)
         return held_up or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate:
@@ -160,6 +161,7 @@ class _Fit:
         self.expected_ns = np.maximum(1.0, link.expected_ns[departs])
         self.telling = self.expected_ns >= TELLING * self.expected_ns.max()
         self.usual_ns = float(np.median(self.expected_ns[self.telling]))
+        self.small = bool(self.expected_ns.max() < TELLING * link.expected_ns.max())  # all of them
         late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
         self.jitter_ns = link.designed.jitter_s * 1e9

@@ -2,7 +2,9 @@
 
 All messages of a window are one train: a late read of one and the early start of the next cancel in the sum, and many
 messages that are too small to tell a rate each by itself tell it together. GRAIN is added to each on both sides, for
-what reading it costs is no rate. Messages that stalled for seconds are left out: :mod:`.stalls` judges them.
+what reading it costs is no rate. Windows of nothing but small messages, such as a barrier's, tell of a delay alone,
+and only in a modelled world, where nobody reads late: by how much longer a usual window would have been with it.
+Messages that stalled for seconds are left out: :mod:`.stalls` judges them.
 
 A link that carried next to nothing after warm-up (its strategy measured it, and left it alone) is judged by what it
 carried before, and must be plainly slow.
@@ -43,8 +45,11 @@ class LinkSeries:
         return self.judged & departs[self.windows]
 
 
-def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
-    """The series of ``link``, which has a rate to be held to; None if all that it carried stalled."""
+def link_series(link: ObservedLink, windows: Windows, *, modelled: bool = False) -> LinkSeries | None:
+    """The series of ``link``, of a ``modelled`` world or not, which has a rate to be held to.
+
+    None if all that it carried stalled.
+    """
     index = windows.of_messages(link.rows, link.began_ns)
     warming = carried_in_warm_up(link, windows)
     chosen = ~link.stalled_long if warming else (index >= windows.first) & ~link.stalled_long & ~_fresh(link, index)
@@ -56,10 +61,13 @@ def link_series(link: ObservedLink, windows: Windows) -> LinkSeries | None:
     if warming:  # TCP learns by them how much it may send, whoever slows the link
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * 2 * float(np.median(link.designed_delay_ns))
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
-    there = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
+    telling = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
+    there = (counts > 0) if modelled else telling
+    usual_ns = np.where(telling, 0.0, np.median(expected_ns[telling]))
+    values = np.log((observed_ns + usual_ns) / (expected_ns + usual_ns))
     place = np.maximum(0, np.cumsum(there) - 1)
     series = Series(
-        values=np.log(observed_ns[there] / expected_ns[there]), iterations=windows.iterations(link.src)[there],
+        values=values[there], iterations=windows.iterations(link.src)[there],
         begins_s=_begins_s(link, index, windows)[there], until_s=windows.until_s,
         spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
