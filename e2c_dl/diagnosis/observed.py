@@ -90,13 +90,14 @@ class Observed:
 
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
-        if self.trace is self.whole:
-            return retraining.world(
-                self.trace, self.messages, self.delays_ns, self._edges_s, self._as_designed(retraining)
-            )
-        whole = join(self.whole)  # ranks go at their own pace: nothing is cut off
-        delays_ns = self._delays_ns_of(whole)
-        return retraining.world(self.whole, whole, delays_ns, self._edges_s, self._as_designed(retraining))
+        messages, delays_ns = self.messages, self.delays_ns
+        if self.trace is not self.whole:  # ranks go at their own pace: nothing is cut off
+            messages = join(self.whole)
+            delays_ns = self._delays_ns_of(messages)
+        return retraining.world(
+            self.whole, messages, delays_ns, self._edges_s, self._as_designed(retraining),
+            modelled=self.design.reference.modelled,
+        )  # fmt: skip
 
     def _delays_ns_of(self, whole: Messages) -> Mapping[tuple[int, int], Longs]:
         """(src rank, dst rank) -> one-way delay of each of ``whole``'s messages: of the last that is known by then."""

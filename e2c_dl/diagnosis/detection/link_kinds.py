@@ -10,8 +10,8 @@ For each delay that may be, the rate follows (the median of service / e, weighte
 distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
 the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. Where those that are
-late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few do not tell
-loss from either, too, unless the sender's socket does.
+late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few
+messages do not tell loss from either, too, unless the sender's socket does.
 
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less

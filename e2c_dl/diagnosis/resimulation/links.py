@@ -54,13 +54,14 @@ class MeasuredLink:
     messages: int = 0
     busy_ns: float = 0.0  # services of all messages
     tcp: Tcp | None = None  # whose windows limit it beside its rate; None: they are in the rate that was measured
+    jitter_s: float = 0.0  # beside the delay; 0 also where it is in the rate that was measured
 
-    def or_designed(self, designed: MeasuredLink) -> MeasuredLink:
+    def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
 
-        How long they took to open says nothing of what it carries once they are.
+        How long they took to open says nothing of what it carries once they are. ``surely``: it is as designed.
         """
-        if self.rate_bps.values.max() >= NEARLY * designed.rate_bps.values.max():
+        if not surely and self.rate_bps.values.max() >= NEARLY * designed.rate_bps.values.max():
             return self
         return replace(designed, messages=self.messages, busy_ns=self.busy_ns)
 
@@ -68,7 +69,7 @@ class MeasuredLink:
 def designed_link(designed: Designed, tcp: Tcp | None) -> MeasuredLink:
     """The link that ``designed`` tells of, by itself, when ``tcp`` sends over it; None: nothing but its rate counts."""
     rate = designed.own or Piecewise.constant(UNLIMITED_BPS)
-    return MeasuredLink(rate_bps=rate, delay_s=designed.delay_s, tcp=tcp)
+    return MeasuredLink(rate_bps=rate, delay_s=designed.delay_s, tcp=tcp, jitter_s=designed.jitter_s)
 
 
 def measured_link(

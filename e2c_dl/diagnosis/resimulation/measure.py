@@ -92,13 +92,14 @@ class Retraining:
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
         edges_s: Mapping[RankPair, Sequence[float]] = MappingProxyType({}),
-        designed: Mapping[RankPair, Designed] = MappingProxyType({}),
+        designed: Mapping[RankPair, Designed] = MappingProxyType({}), *, modelled: bool = False,
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
         ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
         ``edges_s``: seconds at which a link's rate is known to have changed. ``designed``: links that are as designed,
-        as far as anybody knows, and have a rate: what carried too little to show that, and what carried nothing.
+        as far as anybody knows, and have a rate: what carried too little to show that, and what carried nothing; in a
+        ``modelled`` world all of them, for nothing else but a model slowed them.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -112,7 +113,7 @@ class Retraining:
                 replace(MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(messages, origin_ns, delays_ns, edges_s, designed),
+            links=self._links(messages, origin_ns, delays_ns, edges_s, designed, modelled=modelled),
             bottlenecks=tuple(_measured(each, messages, origin_ns, edges_s) for each in self.bottlenecks),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
@@ -122,7 +123,7 @@ class Retraining:
 
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
-        edges_s: Mapping[RankPair, Sequence[float]], designed: Mapping[RankPair, Designed],
+        edges_s: Mapping[RankPair, Sequence[float]], designed: Mapping[RankPair, Designed], *, modelled: bool,
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that is known; one that passes a shared bottleneck has its own designed rate."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
@@ -131,7 +132,7 @@ class Retraining:
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 link = replace(link, rate_bps=Piecewise.constant(self.own_bps[pair]), stalls=())
             if pair in designed:
-                link = link.or_designed(found[pair])
+                link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link
         return found
 

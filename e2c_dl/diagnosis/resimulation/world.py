@@ -258,9 +258,13 @@ def link_model(link: MeasuredLink, changes: Sequence[Change], like: LinkModel, *
         rates_bps = rates_bps / each.scale.at(starts_s)
         delays_s = delays_s - each.less_s.at(starts_s)
     down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
+    tcp, jitter_s = link.tcp or like.tcp, link.jitter_s
     steps = [
-        (at_s, replace(like, rate_bps=rate_bps, delay_s=max(0.0, delay_s), down=stalled, tcp=link.tcp or like.tcp))
-        for at_s, rate_bps, delay_s, stalled in zip(
+        (
+            at_s,
+            replace(like, rate_bps=bps, delay_s=max(0.0, delay_s), jitter_s=jitter_s, down=stalled, tcp=tcp),
+        )
+        for at_s, bps, delay_s, stalled in zip(
             starts_s.tolist(), rates_bps.tolist(), delays_s.tolist(), down, strict=True
         )
     ]

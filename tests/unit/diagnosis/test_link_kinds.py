@@ -146,3 +146,15 @@ def test_a_window_that_grows_again_is_a_loss_and_what_stays_slow_is_none(halved:
     rows = served([400_000] * 60, 8e6, [each for late in late_s for each in (late, 0.0)]).rows[::2]
     link = replace(served([400_000] * 60, 8e6, [0.0] * 60), rows=rows)
     assert kind_of(link, np.ones(30, dtype=bool)).part is part
+
+
+def test_late_messages_that_are_nothing_beside_others_of_the_link_tell_a_delay() -> None:
+    rows = np.zeros(40, dtype=MESSAGE)
+    late = np.arange(40) >= 20
+    rows["nbytes"], rows["send_start_ns"] = np.where(late, 54, 100_000), np.arange(40) * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + (wire_bits_of(rows["nbytes"]) * 100 + late * 80e6).astype(np.int64)
+    designed = Designed(own=Piecewise.constant(10e6), delay_s=Piecewise.constant(0.0))
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0)
+    found = kind_of(link, late)
+    assert found.part is Part.DELAY
+    assert found.delay_ns == pytest.approx(80e6, rel=0.1)

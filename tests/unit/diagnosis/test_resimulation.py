@@ -207,6 +207,7 @@ def test_a_link_that_never_filled_is_as_designed_windows_included(rate_bps: floa
     found = measured.or_designed(designed)
     assert (found is measured) is stays
     assert found == measured or found == replace(designed, messages=7, busy_ns=5.0)
+    assert measured.or_designed(designed, surely=True) == replace(designed, messages=7, busy_ns=5.0)
 
 
 def test_links_that_carried_nothing_are_simulated_as_designed() -> None:
