@@ -20,7 +20,7 @@ from benchmarks.diagnosis.judging import Outcome
 from benchmarks.diagnosis.table import described, text
 from benchmarks.diagnosis.truth import truth
 
-HELD_OUT = 13
+HELD_OUT = 15
 BAR = (
     f"{written.percent(bars.RIGHT_LARGE)} exactly right at x{bars.LARGE:g}, "
     f"false alarms at most {written.percent(bars.FALSE_ALARMS)}, and more"
