@@ -40,7 +40,8 @@ from e2c_dl.trace.recording.growing import GrowingSpans
 from e2c_dl.trace.recording.span_log import read_spans
 
 FINISHED = "finished"
-ROWS = 1 << 14  # in a group: what one flipped bit may cost
+MOST_ROWS, LEAST_ROWS, GROUPS = 1 << 14, 512, 8
+"""Of a group, at most and at least, and how many groups, as far as that lets: what one flipped bit may cost."""
 _PIECE_BYTES = 1 << 16
 
 Recording = tuple[SpansFacts, Spans, bool]
@@ -57,12 +58,13 @@ def write_parquet(
     Raises: ArchiveError, if it cannot be written.
     """
     table = columns.to_table(spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=lost)
+    rows = min(MOST_ROWS, max(LEAST_ROWS, -(-len(spans) // GROUPS)))
     names = [name for name in table.schema.names if name not in columns.DELTAS]
     try:
         path.parent.mkdir(exist_ok=True)
         with whole(path) as place:
             pq.write_table(
-                table, place, compression="zstd", row_group_size=ROWS, write_page_checksum=True,
+                table, place, compression="zstd", row_group_size=rows, write_page_checksum=True,
                 use_dictionary=names, column_encoding=dict.fromkeys(columns.DELTAS, "DELTA_BINARY_PACKED"),
             )  # fmt: skip
     except OSError as error:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
 from e2c_dl.trace.places import recorded
 from e2c_dl.trace.recording.recorder import Recorder
-from e2c_dl.trace.store import ROWS, convert, read_parquet, read_trace, write_parquet
+from e2c_dl.trace.store import LEAST_ROWS, MOST_ROWS, convert, read_parquet, read_trace, write_parquet
 
 FACTS: Mapping[str, object] = {"rank": 1, "host": "edge-2", "layer": "edge"}
 
@@ -109,19 +110,23 @@ def test_hosts_whose_trace_cannot_be_read_are_named_and_the_others_read(tmp_path
     assert "edge-2/spans.bin: not a trace" in trace.facts["unreadable"][0]
 
 
-def test_a_damaged_table_loses_groups_of_rows_and_counts_them(tmp_path: Path) -> None:
-    spans = np.zeros(3 * ROWS, dtype=SPAN)
+@pytest.mark.parametrize(("count", "rows"), [(9 * MOST_ROWS, MOST_ROWS), (5 * LEAST_ROWS, LEAST_ROWS)])
+def test_a_damaged_table_loses_groups_of_rows_and_counts_them(count: int, rows: int, tmp_path: Path) -> None:
+    spans = np.zeros(count, dtype=SPAN)
     spans["phase"], spans["start_ns"] = Phase.STEP, np.random.default_rng(1).integers(0, 1 << 40, len(spans))
     spans["end_ns"] = spans["posted_ns"] = spans["start_ns"]
     spans["phase"][0] = Phase.TRAINING
     path = tmp_path / "spans.parquet"
     write_parquet(path, spans, FACTS, complete=True)
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1  # in the second group of three
+    group = pq.ParquetFile(path).metadata.row_group(2)
+    starts = [group.column(number) for number in range(group.num_columns)]
+    (start,) = (each for each in starts if each.path_in_schema == "own_start_ns")
+    content[start.data_page_offset + start.total_compressed_size // 2] ^= 1
     path.write_bytes(content)
     facts, found, complete = read_parquet(path)
-    assert facts.lost.spans == ROWS and facts.lost.damaged_bytes > 0 and complete
-    assert found.tobytes() == np.concatenate([spans[:ROWS], spans[2 * ROWS :]]).tobytes()
+    assert facts.lost.spans == rows and facts.lost.damaged_bytes > 0 and complete
+    assert found.tobytes() == np.concatenate([spans[: 2 * rows], spans[3 * rows :]]).tobytes()
 
 
 @given(data=st.data())
