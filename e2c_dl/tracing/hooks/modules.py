@@ -1,5 +1,8 @@
 """Modules: FORWARD is the call of an outermost one while gradients are kept, EVALUATE without them.
 
+EVALUATE, too, is the call of one in evaluation mode that was called in training mode before: many scripts evaluate and
+forget ``torch.no_grad``. One that is trained in evaluation mode, its statistics frozen, never was.
+
 Hooks stand on the modules that a script asks for its parameters, or tells to evaluate, and on those that wrap others
 (DDP, FSDP, what torch.compile makes): a call of any other costs nothing. One that was only ever called within another
 loses its hooks again.
@@ -35,6 +38,7 @@ class Watched:
 
     within: int = 0
     outermost: bool = False
+    trained: bool = False  # was called in training mode
     handles: tuple[Any, ...] = ()
 
     def forget(self) -> None:
@@ -108,22 +112,24 @@ class Hook:
 class Before(Hook):
     """A call begins."""
 
-    def __call__(self, *_: Any) -> None:
+    def __call__(self, module: Any, *_: Any) -> None:
         if self._is_compiling():
             return
-        outermost = self._outermost
+        outermost, watched = self._outermost, self._watched
         session = outermost.tracer.session
         if session is None or get_ident() != session.main:
             return
         if outermost.depth:
             outermost.depth += 1
-            self._watched.within += 1
+            watched.within += 1
             return
         outermost.depth = 1
-        self._watched.outermost = True
+        watched.outermost = True
+        if module.training:
+            watched.trained = True
         if len(session.events) >= self._many:
             session.relieve()
-        if not outermost.grad_enabled():
+        if not outermost.grad_enabled() or (watched.trained and not module.training):
             session.events.append((session.entered, self._clock(), Phase.EVALUATE))
             return
         if session.begun_ns is None:

@@ -126,6 +126,29 @@ def test_however_a_script_ends_its_exit_code_is_its_own(tmp_path: Path, ending: 
     assert "archive" in done.stderr.decode()
 
 
+EVALUATED = f"""
+{STEPS}
+model.eval()
+for number in range(3):
+    model(torch.ones(4, 8)).sum().item()
+model.train()
+model(torch.ones(4, 8)).sum().backward()
+optimizer.step()
+"""
+
+
+def test_a_model_that_evaluates_and_keeps_gradients_is_no_forward_of_the_next_iteration(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", "trace", "--archive",
+         str(tmp_path / "archive"), "--", sys.executable, "-c", EVALUATED],
+        env=ENVIRONMENT, capture_output=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (rank,) = open_archive(tmp_path / "archive").trace().ranks
+    found = phases(rank)
+    assert (found["FORWARD"], found["EVALUATE"], found["ITERATION"]) == (7, 3, 7)
+
+
 STEPLESS = """
 import io, torch
 def twice(x: int) -> int:
