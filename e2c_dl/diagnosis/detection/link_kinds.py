@@ -40,7 +40,7 @@ from e2c_dl.diagnosis.model import Part
 AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
 GRAIN_NS = 100_000.0  # of a message: no kernel reads more evenly
 UNEVEN = 0.02  # of what a message takes: TCP fills a link no more evenly
-LATEST = 0.9  # messages beyond it may have been read late, or sent again
+LATEST = 0.9  # of the messages: those beyond may have been read late, or sent again
 LEAST_MESSAGES = 8  # fewer agree with anything
 TELLING = 0.01  # of what the largest takes: smaller ones, such as a barrier's, show no rate
 LATE_SHARE = 0.01
@@ -204,12 +204,27 @@ class _Fit:
 
     def comes_and_goes(self) -> float | None:
         """How many times slower the link is at times, if it is as designed at others; else None."""
-        ratios = (self._services_ns(0.0) / self.expected_ns)[self.telling]
+        ratios = self._ratios_of_pairs()
         slowest = float(np.quantile(ratios, SLOWEST))
         grain = UNEVEN * slowest + GRAIN_NS / self.usual_ns
         slow, designed = ratios >= slowest - grain, ratios <= 1 + grain
-        two = slowest > 1 + 2 * grain and bool(ratios.min() >= 1 - grain and ratios.max() <= slowest + grain)
+        within = (ratios >= 1 - grain) & (ratios <= slowest + grain)
+        two = slowest > 1 + 2 * grain and within.mean() >= LATEST
         return slowest if two and slow.mean() >= ALIKE and designed.mean() >= ALIKE else None
+
+    def _ratios_of_pairs(self) -> Doubles:
+        """Times longer than designed, of telling messages; of two of which one waits for the other, of both together:
+
+        which of them is there first, and takes less for it, says nothing of the link.
+        """
+        rows, expected_ns = self._link.rows[self._departs][self.telling], self.expected_ns[self.telling]
+        waits = np.append(False, rows["send_start_ns"][1:] < rows["recv_end_ns"][:-1])
+        places = np.arange(len(rows))
+        in_train = places - np.maximum.accumulate(np.where(waits, 0, places))
+        pair = np.cumsum(in_train % 2 == 0) - 1
+        return np.asarray(
+            np.bincount(pair, self._services_ns(0.0)[self.telling]) / np.bincount(pair, expected_ns), dtype=np.float64
+        )
 
     def _services_ns(self, delay_ns: float) -> Doubles:
         all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))

@@ -158,3 +158,17 @@ def test_late_messages_that_are_nothing_beside_others_of_the_link_tell_a_delay()
     found = kind_of(link, late)
     assert found.part is Part.DELAY
     assert found.delay_ns == pytest.approx(80e6, rel=0.1)
+
+
+def test_of_two_messages_that_leave_together_neither_tells_by_itself_what_the_link_took() -> None:
+    rows = np.zeros(60, dtype=MESSAGE)
+    kind, turn = np.arange(60) % 3, np.arange(60) // 3
+    took_ns = float(wire_bits_of(np.array([100_000]))[0]) * 100 * np.where(turn // 5 % 2 == 1, 1.5, 1.0)
+    together = (turn % 4 == 0) & (kind < 2)
+    rows["nbytes"], rows["send_start_ns"] = 100_000, turn * 10**9 + np.where(together, 0, kind * 3 * 10**8)
+    there = np.where(together, np.choose(kind, [1.3, 2.0, 0.0]), 1.0)  # the second overtakes the first for a while
+    rows["recv_end_ns"] = rows["send_start_ns"] + (there * took_ns).astype(np.int64)
+    designed = Designed(own=Piecewise.constant(10e6), delay_s=Piecewise.constant(0.0))
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0)
+    found = kind_of(link, np.ones(60, dtype=bool))
+    assert (found.part, round(found.rate, 2)) == (Part.RATE, 1.5)
