@@ -32,8 +32,12 @@ class Shortfall:
     own_s: float | None
     other_s: float | None
 
+    @property
+    def tried(self) -> bool:
+        return self.own_s is not None and self.other_s is not None
+
     def __str__(self) -> str:
-        if self.own_s is None or self.other_s is None:
+        if not self.tried:
             return f"{self.environment.name}: {OWN} and {self.other} were not both tried"
         return f"{self.environment.name}: {OWN} {seconds(self.own_s)} s, {self.other} {seconds(self.other_s)} s"
 
@@ -47,7 +51,7 @@ def missed(results: Results) -> list[str]:
 
 def traced(results: Results) -> str:
     """Where the bar is missed, with what traces say of both systems; empty, if it holds or was not tried."""
-    lines = [f"* {each}. {_evidence(results, each)}" for each in _shortfalls(results) if None not in _times_s(each)]
+    lines = [f"* {each}. {_evidence(results, each)}" for each in _shortfalls(results) if each.tried]
     head = "Traces are of the first seed; a limit follows from the environment alone."
     return "\n".join([head, "", *lines]) if lines else ""
 
@@ -66,10 +70,6 @@ def _shortfalls(results: Results) -> Iterator[Shortfall]:
             other = results.median_s(name, environment.name)
             if own is None or other is None or math.isinf(own) or own * times > other:
                 yield Shortfall(environment=environment, other=name, times=times, own_s=own, other_s=other)
-
-
-def _times_s(of: Shortfall) -> tuple[float | None, float | None]:
-    return of.own_s, of.other_s
 
 
 def _evidence(results: Results, of: Shortfall) -> str:

@@ -97,8 +97,10 @@ def _trained(spans: Spans) -> Spans:
     if len(end_ns) != 1:
         return spans
     begun = (spans["posted_ns"] < end_ns[0]) | (spans["phase"] == Phase.TRAINING)
-    found: Spans = spans[begun]
-    return spans if begun.all() else found
+    if begun.all():
+        return spans
+    kept: Spans = spans[begun]
+    return kept
 
 
 def _cut(rank: RankTrace, count: int) -> Spans:

@@ -13,8 +13,9 @@ thousand series (by drawing them: of 12 windows beyond 8.4, of 20 beyond 7.1, of
 
 Windows that are slow by turns, with no period that windows could show, are told apart by their values alone: the split
 in two of which the upper mean is furthest above the lower, in standard errors; of noise alone, that grows as the root
-of the windows. Beyond what :func:`by_turns` asks for it is in one of 1,000 series of normal noise (by drawing them),
-which moreover is hardly ever so large that its halves are a factor of HALF_AS_MUCH_MORE apart.
+of the windows. Beyond what :func:`by_turns` asks for it is in one or two of 1,000 series of normal noise (by drawing
+them: of 12 windows in 2.1, of 18 in 1.5, of 30 in 0.8), which moreover is hardly ever so large that its halves are a
+factor of HALF_AS_MUCH_MORE apart.
 
 Source: phase folding; Kovacs, Zucker, Mazeh, "A box-fitting algorithm in the search for periodic transits", A&A 2002.
 """
@@ -57,14 +58,21 @@ def by_turns(values: Doubles) -> npt.NDArray[np.bool_] | None:
     if not LEAST_WINDOWS <= count <= MOST_WINDOWS:
         return None
     order = np.argsort(values, kind="stable")
-    splits = [order[lower:] for lower in range(LEAST, count - LEAST + 1)]
-    touched = [np.isin(np.arange(count), upper) for upper in splits]
-    clear = [_clearness(values, each) for each in touched]
+    ordered = values[order] - values.mean()
+    lower = np.arange(LEAST, count - LEAST + 1)  # windows of the lower level: a split each
+    sums = np.cumsum(ordered)[lower - 1]
+    low, high = sums / lower, -sums / (count - lower)  # all of them sum to nothing
+    left = (ordered**2).sum() - lower * low**2 - (count - lower) * high**2
+    error = np.sqrt(np.maximum(0.0, left) / (count - 2) * (1 / lower + 1 / (count - lower)))
+    clear = np.divide(high - low, error, out=np.zeros(len(lower)), where=error > 0)
     best = int(np.argmax(clear))
     if clear[best] < max(CLEAR_SPLIT, NORMAL_SPLIT * np.sqrt(count) + ABOVE_NORMAL):
         return None
-    slow = touched[best]
-    return slow if values[slow].mean() - values[~slow].mean() > HALF_AS_MUCH_MORE else None
+    if high[best] - low[best] <= HALF_AS_MUCH_MORE:
+        return None
+    touched = np.zeros(count, dtype=bool)
+    touched[order[lower[best] :]] = True
+    return touched
 
 
 def _periods_s(begins_s: Doubles) -> Doubles:

@@ -14,8 +14,6 @@ and delays that schedules give them; not those that lose segments by a schedule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +23,11 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.resimulation.links import designed_link
+from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
 from e2c_dl.topology import Bottleneck, Pair
-from e2c_dl.worlds.virtual.alone import Sent, arrivals_ns
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, link_model, shared_rate
+from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 
@@ -85,10 +85,10 @@ class AsDesigned:
         return (began_ns - self._design.began_ns) / 1e9
 
     def _queue(self, shared: Bottleneck, later_s: float) -> SharedRate:
+        """What limits ``shared`` as designed from ``later_s`` of training on."""
         capacity = self._design.capacity(shared).after(later_s)
-        steps = tuple(zip(capacity.starts_s.tolist(), capacity.values.tolist(), strict=True))
         model = shared_rate(shared, self._design.reference.topology)
-        return replace(model, rate_bps=steps[0][1], rates=partial(iter, steps))
+        return at_rates(model, capacity.starts_s.tolist(), capacity.values.tolist())
 
     def _sent(self, link: ObservedLink, began_ns: int) -> Sent:
         topology = self._design.reference.topology
@@ -100,17 +100,9 @@ class AsDesigned:
 
     def _model(self, pair: Pair, later_s: float) -> LinkModel:
         """The link as designed from ``later_s`` of training on."""
-        model = link_model(self._design.reference.topology.link(*pair), self._design.reference.tcp)
-        alone = self._design.alone(pair)
-        delay = alone.delay_s.after(later_s)
-        rate = None if alone.own is None else alone.own.after(later_s)
-        starts_s = delay.starts_s if rate is None else np.unique(np.concatenate([delay.starts_s, rate.starts_s]))
-        rates_bps = [None] * len(starts_s) if rate is None else rate.at(starts_s).tolist()
-        steps = tuple(
-            (at_s, replace(model, rate_bps=rate_bps, delay_s=delay_s))
-            for at_s, rate_bps, delay_s in zip(starts_s.tolist(), rates_bps, delay.at(starts_s).tolist(), strict=True)
-        )
-        return steps[0][1] if len(steps) == 1 else replace(model, conditions=partial(iter, steps))
+        reference = self._design.reference
+        designed = designed_link(self._design.alone(pair), reference.tcp).after(later_s)
+        return model_of(designed, like=link_model(reference.topology.link(*pair), reference.tcp))
 
     def _later_back_s(self, link: ObservedLink) -> float:
         """How much later than designed all that came the other way began to arrive."""

@@ -75,9 +75,9 @@ class MeasuredHost:
 
     def moving(self) -> MeasuredHost:
         """This host without the gradients that are outliers: those in which it stalled among them."""
-        usual = [gradient for gradient, _ in _usual(_begun(self.gradients, self.begun_ns), _gradient_ns)]
-        typical = sorted(usual, key=lambda each: each[1][-1].end_ns)[len(usual) // 2]
-        kept = {id(each) for each in usual}
+        usual = _usual(_begun(self.gradients, self.begun_ns), _gradient_ns)
+        typical, _ = sorted(usual, key=_gradient_ns)[len(usual) // 2]
+        kept = {id(gradient) for gradient, _ in usual}
         return replace(self, gradients=tuple(each if id(each) in kept else typical for each in self.gradients))
 
 

@@ -65,6 +65,10 @@ class MeasuredLink:
             return self
         return replace(designed, messages=self.messages, busy_ns=self.busy_ns)
 
+    def after(self, moment_s: float) -> MeasuredLink:
+        """This link, which never stalls, from ``moment_s`` on, from which seconds count then."""
+        return replace(self, rate_bps=self.rate_bps.after(moment_s), delay_s=self.delay_s.after(moment_s))
+
 
 def designed_link(designed: Designed, tcp: Tcp | None) -> MeasuredLink:
     """The link that ``designed`` tells of, by itself, when ``tcp`` sends over it; None: nothing but its rate counts."""

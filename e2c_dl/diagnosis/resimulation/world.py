@@ -206,7 +206,7 @@ class MeasuredWorld(OneLuck):
                 changes.setdefault(self._pair(each.element), []).append(each)
         moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
         return {
-            pair: link_model(link, changes.get(pair, ()), self.tcp, moving=pair in moving)
+            pair: model_of(link, self.tcp, changes.get(pair, ()), moving=pair in moving)
             for pair, link in self.links.items()
         }
 
@@ -245,7 +245,7 @@ def _host(name: str) -> Element:
     return Element(kind=ElementKind.HOST, src=name)
 
 
-def link_model(link: MeasuredLink, changes: Sequence[Change], like: LinkModel, *, moving: bool = False) -> LinkModel:
+def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = (), *, moving: bool = False) -> LinkModel:
     """``link``, changed, as the virtual world has it: services ``scale`` times as long are a rate that much lower.
 
     ``moving``: it never stalls.

@@ -31,8 +31,8 @@ from e2c_dl.worlds.virtual.shape import ShapeCompute
 from e2c_dl.worlds.virtual.shared import Fluid, SharedWire
 from e2c_dl.worlds.virtual.sinks import Sink
 from e2c_dl.worlds.virtual.tcp.bottleneck import SharedQueue
+from e2c_dl.worlds.virtual.tcp.watch import Watches
 from e2c_dl.worlds.virtual.tcp.wire import TcpWire
-from e2c_dl.worlds.virtual.watch import Watches
 from e2c_dl.worlds.virtual.wire import Wire
 from e2c_dl.worlds.virtual.worker import VirtualWorker
 
