@@ -18,7 +18,8 @@ A layer is a data centre, its first rank the server. In iteration (clock) k
 
 Laws: threshold 0, slack 0 and one rank per data centre equal SGD on all batches together, to rounding; an infinite
 threshold sends nothing, once parameters are not 0; sent + accumulated = sum of updates; what a server has not sent is
-at most v_k times its parameter, entry by entry.
+at most v_k times its parameter, entry by entry, as that was when it was judged; with slack 0, models differ by what
+their servers have not sent.
 
 Differences from the paper: updates of clock k - slack are applied in clock k, not as they come, so that what is
 computed does not depend on speeds (but for the selective barrier). A model reads all of its parameters in every

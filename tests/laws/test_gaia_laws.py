@@ -4,17 +4,18 @@ together."""
 from __future__ import annotations
 
 import itertools
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import virtual_world
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quadratic import Problem, Quadratic, difference
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies import gaia
-from e2c_dl.strategies.base import Message, Pending, Worker
+from e2c_dl.strategies.base import Message, Payload, Pending, Worker
 from e2c_dl.strategies.gaia import Gaia
 from e2c_dl.strategies.seam.wrapped import Wrapped
 from e2c_dl.strategies.sparse import significant
@@ -99,70 +100,110 @@ class Watching(Wrapped):
         return super().send(dst, message, priority)
 
 
+class Kept(gaia._Server):
+    """A server that is looked over: what it holds back, and its parameters as they were when it judged that."""
+
+    seen: ClassVar[dict[int, Kept]] = {}
+
+    async def run(self) -> None:
+        self.seen[self._worker.rank] = self
+        self.updates = np.zeros_like(self._worker.parameters)
+        await super().run()
+
+    async def _update(self) -> None:
+        before, owed = self._worker.parameters.copy(), self._accumulated.copy()
+        await super()._update()
+        update = self._worker.parameters - before
+        assert np.array_equal(self._accumulated, owed + update)
+        self.updates += update
+
+    def _filtered(self, clock: int) -> Payload | None:
+        owed, self.judged = self._accumulated.copy(), self._worker.parameters.copy()
+        payload = super()._filtered(clock)
+        sent = np.zeros_like(owed)
+        if isinstance(payload, tuple):
+            sent[payload[0]] = payload[1]
+        elif payload is not None:
+            sent[:] = payload
+        assert np.array_equal(sent + self._accumulated, owed)
+        assert not np.any((sent != 0) & (self._accumulated != 0))
+        bound = self._settings.threshold(clock) * np.abs(self.judged)
+        assert np.all(np.abs(self._accumulated) <= bound * (1 + 1e-6))
+        return payload
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> dict[int, Kept]:
+    """The servers of the last run, by rank; each step of theirs is checked as it is taken."""
+    monkeypatch.setattr(gaia, "_Server", Kept)
+    return Kept.seen
+
+
+looked_over = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@given(seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.01, 0.3, 1e9]))
-@settings(max_examples=10, deadline=None)
+@given(
+    size=st.integers(1, 5), seed=st.integers(0, 10_000), centres=st.integers(1, 5), slack=st.integers(0, 2),
+    threshold=st.sampled_from([0.0, 0.01, 0.3, 1e9]),
+)  # fmt: skip
+@looked_over
 def test_sent_and_accumulated_are_all_updates_and_the_rest_is_insignificant(
-    dtype: type, seed: int, threshold: float
+    servers: dict[int, Kept], dtype: type, size: int, seed: int, centres: int, slack: int, threshold: float
 ) -> None:
-    problem = Problem(2, seed, lengths=(40, 20), dtype=dtype)
-    sent: list[list[Message]] = [[], []]
-    accumulated: dict[int, np.ndarray] = {}
-    updates = [np.zeros(60, dtype), np.zeros(60, dtype)]
-
-    class Kept(gaia._Server):
-        async def _update(self) -> None:
-            rank = self._worker.rank
-            before = self._worker.parameters.copy()
-            await super()._update()
-            updates[rank] += self._worker.parameters - before
-
-        async def _send(self, clock: int) -> list[Pending[None]]:
-            leaving = await super()._send(clock)
-            held = accumulated[self._worker.rank] = self._accumulated
-            bound = self._settings.threshold(clock) * np.abs(self._worker.parameters)
-            assert np.all(np.abs(held) <= bound * (1 + 1e-6))
-            return leaving
-
-    patched = pytest.MonkeyPatch()
-    with patched.context() as context:
-        context.setattr(gaia, "_Server", Kept)
-        virtual_world.run(
-            lambda: Gaia(threshold=threshold), size=2, seed=seed, iterations=9, computes=problem.computes(),
-            samples=problem.samples, layers=["a", "b"], wrapping=lambda worker: Watching(worker, sent[worker.rank]),
-        )  # fmt: skip
-    for rank in range(2):
-        total = accumulated[rank].copy()
-        for message in sent[rank]:
+    servers.clear()
+    sent: list[list[Message]] = [[] for _ in range(size)]
+    problem = Problem(size, seed, lengths=(40, 20), dtype=dtype)
+    virtual_world.run(
+        lambda: Gaia(threshold=threshold, slack=slack), size=size, seed=seed, iterations=9,
+        computes=problem.computes(), samples=problem.samples, layers=layers(size, centres),
+        wrapping=lambda worker: Watching(worker, sent[worker.rank]),
+    )  # fmt: skip
+    assert len(servers) == min(size, centres)
+    for rank, server in servers.items():
+        total = server._accumulated.copy()
+        for message in {each.iteration: each for each in sent[rank] if each.kind == "update"}.values():
             if isinstance(message.payload, tuple):
                 indices, values = message.sparse
                 total[indices] += values
             elif message.payload is not None:
                 total += message.vector
-        assert np.allclose(total, updates[rank], rtol=1e-5 if dtype is np.float32 else 1e-12, atol=1e-6)
+        if len(servers) > 1:
+            assert np.allclose(total, server.updates, rtol=1e-5 if dtype is np.float32 else 1e-12, atol=1e-6)
 
 
 @given(size=st.integers(2, 4), seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.05, 1.0]))
-@settings(max_examples=12, deadline=None)
-def test_replicas_differ_by_what_is_insignificant_to_each_at_most(size: int, seed: int, threshold: float) -> None:
-    problem = Problem(size, seed)
-    held = trained(Gaia(threshold=threshold, decay="none"), problem, size, seed, size, 15)
-    models = [compute.parameters for compute in held]
-    for one, other in itertools.combinations(models, 2):  # what neither has told the other yet
-        assert np.all(np.abs(one - other) <= threshold * (np.abs(one) + np.abs(other)) * (1 + 1e-9) + 1e-12)
+@looked_over
+def test_replicas_differ_by_what_was_insignificant_to_each(
+    servers: dict[int, Kept], size: int, seed: int, threshold: float
+) -> None:
+    trained(Gaia(threshold=threshold, decay="none"), Problem(size, seed), size, seed, size, 15)
+    for one, other in itertools.combinations([servers[rank] for rank in range(size)], 2):  # what neither has told yet
+        apart = one._worker.parameters - other._worker.parameters
+        assert np.allclose(apart, one._accumulated - other._accumulated, rtol=0, atol=1e-12)
+        assert np.all(np.abs(apart) <= threshold * (np.abs(one.judged) + np.abs(other.judged)) + 1e-12)
 
 
-@given(seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.01, 0.5, float("inf")]))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(seed=st.integers(0, 10_000), threshold=st.sampled_from([0.0, 0.01, 0.01 / 3**0.5, 0.5, float("inf")]))
 @settings(max_examples=20, deadline=None)
-def test_the_filter_is_the_papers_element_by_element(seed: int, threshold: float) -> None:
+def test_the_filter_is_the_papers_element_by_element(dtype: type, seed: int, threshold: float) -> None:
     draw = np.random.default_rng(seed)
-    accumulated, parameters = draw.normal(size=(2, 50)) * draw.integers(0, 2, (2, 50))
+    accumulated, parameters = (draw.normal(size=(2, 60)) * draw.integers(0, 2, (2, 60))).astype(dtype)
+    if threshold < np.inf:  # as much as the threshold, and next to it
+        accumulated[:30] = parameters[:30] * dtype(threshold)
+        accumulated[10:30] = np.nextafter(accumulated[10:30], [dtype(np.inf)] * 10 + [dtype(-np.inf)] * 10)
     expected = [
-        index for index in range(50)
+        index for index in range(60)
         if accumulated[index] != 0
-        and (parameters[index] == 0 or abs(accumulated[index] / parameters[index]) > threshold)
+        and (parameters[index] == 0 or abs(accumulated[index] / parameters[index]) > dtype(threshold))
     ]  # fmt: skip
     assert significant(accumulated, parameters, threshold).tolist() == expected
+
+
+def test_the_threshold_falls_with_the_root_of_the_clock_unless_told_otherwise() -> None:
+    assert [Gaia().threshold(clock) for clock in (0, 3, 99)] == pytest.approx([0.01, 0.005, 0.001])
+    assert Gaia(decay="none").threshold(99) == 0.01
 
 
 def test_a_table_is_sent_whole_where_entries_are_not_smaller() -> None:

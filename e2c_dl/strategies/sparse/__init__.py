@@ -3,7 +3,7 @@
 ::
 
     max_n        the largest N whose entries fit: |g| >= (1 - N/100) * max|g|, the maximum of each bucket its own
-    significant  accumulated updates that matter to their parameter: |a| > threshold * |w|
+    significant  accumulated updates that matter to their parameter: |a / w| > threshold
     add_sparse   into[indices] += values
 
 Choices are pure functions of vectors; strategies call them in ``Worker.calculate``, which they cost time in.
@@ -17,7 +17,7 @@ import numpy as np
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.base import Array, Sparse, Vector, Worker
-from e2c_dl.strategies.seam.messages import ALIGNMENT_BYTES, ENTRY_BYTES, TABLE_BYTES, padded_bytes
+from e2c_dl.strategies.seam.messages import ENTRY_BYTES, TABLE_BYTES, padded_bytes
 
 __all__ = [
     "FILTERING",
@@ -43,9 +43,11 @@ def sparse_bytes(count: int, itemsize: int) -> int:
 
 
 def most_entries(budget_bytes: float, itemsize: int) -> int:
-    """How many entries fit into ``budget_bytes``; 0, if none does."""
-    room = budget_bytes - sparse_bytes(0, itemsize) - 2 * (ALIGNMENT_BYTES - 1)
-    return max(0, int(room // (INDEX_BYTES + itemsize)))
+    """The most entries that fit into ``budget_bytes``; 0, if none does."""
+    most = max(0, int((budget_bytes - sparse_bytes(0, itemsize)) // (INDEX_BYTES + itemsize)))
+    while most and sparse_bytes(most, itemsize) > budget_bytes:  # by what pads both arrays
+        most -= 1
+    return most
 
 
 def max_n(values: Vector, buckets: Sequence[slice], most: int, least_n: float = 0.0) -> Array:
@@ -72,16 +74,15 @@ def max_n(values: Vector, buckets: Sequence[slice], most: int, least_n: float = 
 
 
 def significant(accumulated: Vector, parameters: Vector, threshold: float) -> Array:
-    """Indices (int32, ascending) of what is accumulated and significant: not 0, and more than ``threshold`` times its
-    parameter in absolute value, or of a parameter that is 0.
+    """Indices (int32, ascending) of what is accumulated and significant: not 0, and of a parameter that is 0 or that
+    it is more than ``threshold`` times in absolute value.
 
     Source: Hsieh et al., NSDI 2017, section 4.1.
     """
-    if threshold == np.inf:  # 0 times infinity would be no bound
+    if threshold == np.inf:  # nothing is more
         return np.flatnonzero((parameters == 0) & (accumulated != 0)).astype(np.int32)
-    bound = np.abs(parameters)
-    bound *= threshold
-    return np.flatnonzero(np.abs(accumulated) > bound).astype(np.int32)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # 0 / 0 is no number, which is not more either
+        return np.flatnonzero(np.abs(accumulated / parameters) > threshold).astype(np.int32)
 
 
 async def add_sparse(worker: Worker, into: Vector, part: Sparse, factor: float = 1.0) -> None:
