@@ -56,6 +56,30 @@ def test_a_round_sends_every_part_with_all_that_is_owed_of_it(
     assert all(len(run.spans(rank, Phase.ITERATION)) == iterations for rank in range(size))
 
 
+@given(size=st.integers(1, 4), seed=st.integers(0, 10_000), partitions=st.integers(1, 4))
+@settings(max_examples=8, deadline=None)
+def test_every_rank_applies_its_own_gradients_whole_and_all_that_others_sent(
+    size: int, seed: int, partitions: int
+) -> None:
+    problem, iterations = Problem(size, seed), 7
+    lengths = [len(each) for each in split(problem.start, partitions)]
+    computes = problem.computes(lambda rank, iteration, w: problem.gradient(rank, iteration, problem.start))
+    virtual_world.run(
+        lambda: Ako(partitions=partitions), size=size, seed=seed, iterations=iterations, computes=computes,
+        samples=problem.samples, factors=np.random.default_rng(seed).choice([1.0, 9.0], size).tolist(), noise=0.2,
+    )  # fmt: skip
+    last = [max(k for k in range(-1, iterations) if k < 0 or k % partitions == place) for place in range(partitions)]
+    sent = np.repeat(last, lengths) + 1  # of each entry: how many iterations' gradients left in the end
+    shares = np.array(problem.samples) / sum(problem.samples)
+    for rank, compute in enumerate(computes):
+        moved = np.zeros_like(problem.start)
+        for other in range(size):
+            for iteration in range(iterations):
+                counts = 1 if other == rank else iteration < sent
+                moved += shares[other] * problem.gradient(other, iteration, problem.start) * counts
+        assert np.allclose(compute.parameters, problem.start - problem.rate * moved, rtol=1e-12, atol=1e-12)
+
+
 def test_a_slow_rank_slows_nobody_down() -> None:
     run = virtual_world.run(
         Ako, size=4, iterations=10, factors=[1, 1, 1, 20], links=virtual_world.everywhere(4, virtual_world.LinkModel())

@@ -25,6 +25,7 @@ from e2c_dl.trace.model import COMPUTE, Phase, Spans
 from e2c_dl.training import datasets, models
 from e2c_dl.training.compute import TorchCompute
 from e2c_dl.training.partitions import Stream, parts
+from e2c_dl.worlds.live.frames import HEADER_BYTES
 
 pytestmark = pytest.mark.usefixtures("deterministic_torch")
 
@@ -106,6 +107,8 @@ def test_mean_is_weighted_by_samples(size: int, buckets: list[int], dtype: type,
     for rank in range(size):
         sent = spans[rank][spans[rank]["phase"] == Phase.SEND]
         assert len(sent) == iterations * len(buckets) * 2 * (size - 1)
+        entries = (sent["nbytes"] - HEADER_BYTES) / np.dtype(dtype).itemsize
+        assert np.all(np.abs(entries - np.array(buckets)[sent["bucket"]] / size) < 1)
 
 
 def conserves(spans: list[Spans]) -> None:

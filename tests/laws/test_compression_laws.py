@@ -46,6 +46,22 @@ def test_what_is_sent_and_what_is_kept_are_what_was_to_be_sent(name: str, messag
             assert np.abs(sent + kept - owed).max() <= 1e-5 * max(np.abs(owed).max(), 1e-30)
 
 
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(exponents=st.lists(st.floats(-0.9, 0.99), min_size=1, max_size=20), seed=st.integers(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_nothing_overflows_or_is_lost_of_gradients_of_any_size(
+    name: str, dtype: type, exponents: list[float], seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    largest = np.finfo(dtype).maxexp
+    values = np.ldexp(draw.uniform(0.5, 1, len(exponents)), [int(each * largest) for each in exponents]).astype(dtype)
+    compressor = COMPRESSORS[name]()
+    sent = compressor.decode(compressor.encode(values, adds=True), len(values), str(values.dtype))
+    assert np.isfinite(sent).all()
+    assert np.array_equal(sent + compressor._residual, values)
+
+
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("adds", [True, False])
 @given(messages=vectors)

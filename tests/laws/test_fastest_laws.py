@@ -1,12 +1,20 @@
-"""The fastest links: connected, with the gap that was asked, and none slower than need be; or all, and it is said."""
+"""The fastest links: connected, with the gap that was asked, and none slower than need be; or all, and it is said. In a
+run, all ranks use the same, those that fit the links' rates."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from e2c_dl.strategies import fastlinks
+from e2c_dl.strategies.base import Message, Pending, Worker
 from e2c_dl.strategies.collectives.fastest import fastest, mixing, slower_ways, spectral_gap
+from e2c_dl.strategies.collectives.rates import measured_rates
+from e2c_dl.strategies.fastlinks import FastLinks
+from e2c_dl.strategies.seam.wrapped import Wrapped
 
 
 @st.composite
@@ -61,6 +69,49 @@ def test_averages_preserve_the_mean(topology: tuple[int, dict[tuple[int, int], f
 def test_a_complete_graph_of_equal_links_has_any_gap() -> None:
     rates = {(one, other): 1.0 for one in range(5) for other in range(one + 1, 5)}
     assert fastest(5, rates, 0.999).enough
+
+
+@given(size=st.integers(3, 6), seed=st.integers(0, 10_000), gap=st.sampled_from([0.05, 0.3, 0.9]))
+@settings(max_examples=10, deadline=None)
+def test_in_a_run_all_use_the_same_links_fast_ones_with_the_gap_that_was_asked(
+    size: int, seed: int, gap: float
+) -> None:
+    draw = np.random.default_rng(seed)
+    ranks = range(size)
+    used: dict[int, set[tuple[int, int]]] = {}
+    told: dict[int, list[list[list[float]]]] = {}
+
+    async def telling(worker: Worker, iteration: int) -> list[list[float]]:
+        rows = await measured_rates(worker, iteration)
+        told.setdefault(iteration, []).append(rows)
+        return rows
+
+    class Watching(Wrapped):
+        def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
+            if message.kind == "model":
+                used.setdefault(message.iteration, set()).add((self.rank, dst))
+            return super().send(dst, message, priority)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fastlinks, "measured_rates", telling)
+        virtual_world.run(
+            lambda: FastLinks(gap=gap, period=3), size=size, seed=seed, iterations=6, wrapping=Watching,
+            of=virtual_world.profile((200_000,)),
+            links={
+                (src, dst): virtual_world.LinkModel(rate_bps=float(draw.choice([20e6, 100e6, 500e6])))
+                for src in ranks for dst in ranks if src != dst
+            },
+        )  # fmt: skip
+    assert len(used) == 6
+    for iteration in (0, 3):
+        assert used[iteration] == {(src, dst) for src in ranks for dst in ranks if src != dst}
+        rows = told[iteration][0]
+        assert told[iteration] == [rows] * size
+        assert np.isfinite(rows).all()  # of so large models every link has a rate
+        chosen = fastest(size, slower_ways(rows), gap)
+        assert chosen.gap >= gap
+        for after in (iteration + 1, iteration + 2):
+            assert used[after] == set(chosen.directed)
 
 
 def test_the_slower_way_counts_and_what_has_no_rate_is_left_out() -> None:

@@ -3,7 +3,8 @@ staleness and jumps do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -134,11 +135,14 @@ class Seeing(Wrapped):
         super().__init__(worker)
         self.came: dict[int, dict[int, Vector]] = {}  # source -> tag -> model
         self.averages: list[tuple[Vector, dict[int, int], Vector]] = []  # own model, newest tags by then, average
+        self.left: dict[int, tuple[Vector, Vector | None]] = {}  # tag -> model sent; that after the iteration before
         self._own: Vector | None = None
+        self._stepped: Vector | None = None
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
         if message.kind == "model" and message.step < 0:
             self._own = message.vector.copy()
+            self.left[message.iteration] = self._own, self._stepped
         return super().send(dst, message, priority)
 
     async def receive_any(
@@ -158,6 +162,7 @@ class Seeing(Wrapped):
         newest = {each: max(models, default=-1) for each, models in self.came.items()}
         self.averages.append((self._own, newest, into.copy()))
         await super().apply(into, update, src=src, staleness=staleness)
+        self._stepped = into.copy()
 
     def _see(self, messages: Sequence[Message]) -> None:
         for each in messages:
@@ -186,12 +191,48 @@ def test_an_average_weighs_the_newest_models_by_freshness(
         for k, (model, newest, average) in enumerate(worker.averages):
             least = k - staleness
             taken = {src: min(tag, k) if not staleness else tag for src, tag in newest.items() if tag >= least}
+            assert len(taken) >= len(own) - 1 - backup
             shares = {src: own[src] * (tag - least + 1) for src, tag in taken.items()}
             shares[worker.rank] = own[worker.rank] * (staleness + 1)
             models = {src: worker.came[src][tag] for src, tag in taken.items()} | {worker.rank: model}
-            whole = sum(shares.values())
-            expected = sum(shares[src] / whole * models[src] for src in shares)
-            assert difference(average, np.asarray(expected)) <= 1e-12
+            assert difference(average, mean(models, shares)) <= 1e-12
+
+
+@given(size=st.integers(3, 6), seed=seeds, graph=st.sampled_from(["ring", "ring-based"]), jump=st.integers(1, 9))
+@settings(max_examples=15, deadline=None)
+def test_who_jumps_first_averages_with_models_of_the_last_iteration_that_it_skips(
+    size: int, seed: int, graph: str, jump: int
+) -> None:
+    problem, seen = Problem(size, seed), []
+
+    def seeing(worker: Worker) -> Worker:
+        seen.append(Seeing(worker))
+        return seen[-1]
+
+    virtual_world.run(
+        lambda: Hop(graph=graph, max_ig=5, max_jump=jump), size=size, seed=seed, iterations=25,
+        computes=problem.computes(), wrapping=seeing, factors=[1.0] * (size - 1) + [6.0],
+        links=virtual_world.everywhere(size, FAST),
+    )  # fmt: skip
+    slow = seen[-1]
+    jumps = [(last, tag) for last, tag in pairwise(sorted(slow.left)) if tag > last + 1]
+    assert jumps
+    own = weights(edges(graph, size), slow.rank)
+    for last, tag in jumps:
+        assert tag - last - 1 <= jump
+        refreshed, stepped = slow.left[tag]
+        models = {src: came[tag - 1] for src, came in slow.came.items() if tag - 1 in came}
+        assert any(
+            difference(refreshed, mean({slow.rank: stepped, **{src: models[src] for src in chosen}}, own)) <= 1e-12
+            for count in range(len(own) - 2, len(models) + 1)
+            for chosen in combinations(models, count)
+        )
+
+
+def mean(models: Mapping[int, Vector], shares: Mapping[int, float]) -> Vector:
+    """By ``shares``, of those that there are."""
+    total: Vector = sum(shares[rank] * model for rank, model in models.items())  # type: ignore[assignment]
+    return total / sum(shares[rank] for rank in models)
 
 
 @pytest.mark.parametrize("max_ig", [1, 2, 5])

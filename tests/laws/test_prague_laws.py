@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import cast
 
 import numpy as np
 import pytest
 import virtual_world
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quadratic import Problem, difference
 
 from e2c_dl.errors import InputError
+from e2c_dl.strategies import prague
 from e2c_dl.strategies.base import Setting, Vector, Worker
 from e2c_dl.strategies.localsgd import LocalSGD
 from e2c_dl.strategies.prague import ENDED, GROUPS, PERIOD, TRAINS, Generator, Prague, scheduled
@@ -68,11 +71,11 @@ def test_averages_keep_the_mean_of_models(size: int, seed: int, way: str, group_
 @settings(max_examples=8, deadline=None)
 def test_one_group_of_all_is_local_sgd_to_the_bit(chosen: dict[str, Setting], size: int, seed: int) -> None:
     problem = Problem(size, seed)
-    prague, local = problem.computes(), problem.computes()
+    together, local = problem.computes(), problem.computes()
     one = {"size": size, "seed": seed, "iterations": ITERATIONS}
-    virtual_world.run(lambda: Prague(group_size=6, **chosen), computes=prague, **one)  # type: ignore[arg-type]
+    virtual_world.run(lambda: Prague(group_size=6, **chosen), computes=together, **one)  # type: ignore[arg-type]
     virtual_world.run(lambda: LocalSGD(period=1, weights="equal"), computes=local, **one)  # type: ignore[arg-type]
-    for here, there in zip(prague, local, strict=True):
+    for here, there in zip(together, local, strict=True):
         assert np.array_equal(here.parameters, there.parameters)
 
 
@@ -105,6 +108,80 @@ def test_a_rank_has_its_groups_in_the_order_in_which_they_were_generated(seed: i
         waiting.setdefault(number, members)
         assert waiting[number] == members
         assert rank in members
+
+
+class Filtering(Generator):
+    """A generator that keeps which groups it generated, and for whom."""
+
+    def _generate(self, rank: int) -> None:
+        self.idle = [not buffer for buffer in self._buffers]
+        self.groups: list[list[int]] = []
+        super()._generate(rank)
+        joined = sorted(each for members in self.groups for each in members)
+        fit = [each for each, count in enumerate(self._asked) if count >= self._asked[rank] - self._most]
+        assert rank in joined
+        assert set(joined) <= {rank, *fit}
+        assert not any(self._ended[each] for each in joined)
+        if self._divides:
+            assert joined == [each for each in fit if self.idle[each] and not self._ended[each]]
+
+    def _put(self, members: list[int]) -> None:
+        self.groups.append(members)
+        super()._put(members)
+
+
+@given(size=st.integers(1, 8), seed=seeds, divides=st.booleans(), of=st.integers(2, 4), threshold=st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_who_is_too_far_behind_or_has_ended_joins_no_new_group(
+    size: int, seed: int, divides: bool, of: int, threshold: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    generated = Filtering(cast(Worker, Drawing(size, seed)), divides=divides, size=of, most=threshold)
+    speeds = draw.choice([1.0, 10.0], size)
+    for rank in draw.choice(size, size=80, p=speeds / speeds.sum()).tolist():
+        generated.given(rank, ENDED if generated._asked[rank] > 15 or generated._ended[rank] else TRAINS)
+
+
+class Averages:
+    """Averages of all ranks, as they begin and end: (rank, group, whether it begins); ``members``: by group."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[int, int, bool]] = []
+        self.members: dict[int, list[int]] = {}
+
+    async def average(self, worker: Worker, group: Sequence[int], number: int) -> None:
+        assert self.members.setdefault(number, list(group)) == list(group)
+        self.events.append((worker.rank, number, True))
+        await AVERAGE(worker, group, number)
+        self.events.append((worker.rank, number, False))
+
+    def running(self, number: int) -> range:
+        """From where all of a group are there to where the first leaves."""
+        of_it = [(place, begins) for place, (_, own, begins) in enumerate(self.events) if own == number]
+        return range(max(place for place, begins in of_it if begins), min(p for p, begins in of_it if not begins))
+
+
+AVERAGE = prague.average
+
+
+@given(size=st.integers(2, 8), seed=seeds, way=st.sampled_from(["division", "random"]), threshold=st.integers(0, 9))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_groups_that_overlap_run_one_after_the_other_in_one_order(
+    monkeypatch: pytest.MonkeyPatch, size: int, seed: int, way: str, threshold: int
+) -> None:
+    seen = Averages()
+    monkeypatch.setattr(prague, "average", seen.average)
+    virtual_world.run(
+        lambda: Prague(groups=way, threshold=threshold, generator=seed % size), size=size, seed=seed, iterations=9,
+        factors=np.random.default_rng(seed).choice([1.0, 3.0, 20.0], size).tolist(), noise=0.3,
+    )  # fmt: skip
+    for rank in range(size):
+        own = [number for each, number, begins in seen.events if each == rank and begins]
+        assert own == sorted(number for number, members in seen.members.items() if rank in members)  # each once
+    for one, other in combinations(seen.members, 2):
+        if set(seen.members[one]) & set(seen.members[other]):
+            first, second = sorted([seen.running(one), seen.running(other)], key=lambda each: each.start)
+            assert first.stop < second.start
 
 
 @pytest.mark.parametrize("way", GROUPS)

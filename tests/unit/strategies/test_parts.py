@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.strategies.collectives.parts import divided_by_bandwidth, longest
@@ -30,6 +32,38 @@ def test_none_takes_longer_than_the_known_optimum() -> None:
 def test_small_parts_and_unknown_bandwidths() -> None:
     for length, bandwidths, least, known in vectors("exact"):
         assert divided_by_bandwidth(length, bandwidths, least) == known
+
+
+@given(
+    length=st.integers(1, 10_000_000),
+    bandwidths=st.lists(st.one_of(st.just(0.0), st.floats(0.01, 100.0)), min_size=1, max_size=8).filter(any),
+)
+def test_none_takes_longer_than_any_division_must(length: int, bandwidths: list[float]) -> None:
+    parts, others = divided_by_bandwidth(length, bandwidths), len(bandwidths) - 1
+    assert sum(parts) == length
+    assert min(parts) >= 0
+    assert not any(part for part, each in zip(parts, bandwidths, strict=True) if not each)
+    a_part_more = max(abs(others - 1) / each for each in bandwidths if each)  # entries are whole
+    assert longest(length, bandwidths, parts) <= least_time(length, bandwidths) * (1 + 1e-6) + a_part_more
+
+
+def least_time(length: int, bandwidths: list[float]) -> float:
+    """By bisection: by the time t a rank has sent what it has no part of, and of its part what t leaves room for."""
+    able, others = [each for each in bandwidths if each], len(bandwidths) - 1
+
+    def room(time: float) -> float:
+        spare = [time * each - length for each in able]
+        if min(spare) < -1e-9 * length and others > 1:
+            return -1.0  # a rank cannot even send its vector away
+        return sum(min(float(length), max(0.0, each) / (others - 1)) for each in spare)
+
+    if others < 2:
+        return max(length / each for each in able) if others else 0.0  # however it is divided
+    early, late = 0.0, length * others / min(able)
+    for _ in range(100):
+        middle = (early + late) / 2
+        early, late = (early, middle) if room(middle) >= length else (middle, late)
+    return late
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""PowerSGD's laws: what all apply and what they have yet to send are, in the mean, what they were to; all apply alike.
+
+That it equals torch's hook is in tests/local/test_against_ddp.py, beside torch's own processes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import virtual_world
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from quadratic import Problem, difference
+
+from e2c_dl.strategies import powersgd
+from e2c_dl.strategies.base import Bucket, Vector
+from e2c_dl.strategies.compression.powersgd import as_matrix
+from e2c_dl.strategies.powersgd import PowerSGD
+
+Reduced = tuple[Vector, Vector, Vector]
+"""Of a bucket on a rank: what was to be sent, what is applied, what is owed after it."""
+
+
+class Kept(powersgd._Factors):
+    """Factors that are looked over."""
+
+    seen: ClassVar[dict[tuple[int, int], list[Reduced]]] = {}  # by iteration and bucket
+
+    async def reduce(self, iteration: int, bucket: Bucket) -> None:
+        worker = self._worker
+        due = bucket.values * (worker.size * worker.samples / worker.total_samples) + self._owed
+        await super().reduce(iteration, bucket)
+        self.seen.setdefault((iteration, bucket.index), []).append((due, bucket.values.copy(), self._owed.copy()))
+
+
+@given(size=st.integers(1, 5), seed=st.integers(0, 10_000), rank=st.integers(1, 5))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_applied_and_owed_are_in_the_mean_what_was_to_be_sent(
+    monkeypatch: pytest.MonkeyPatch, size: int, seed: int, rank: int
+) -> None:
+    monkeypatch.setattr(powersgd, "_Factors", Kept)
+    Kept.seen.clear()
+    problem = Problem(size, seed, lengths=(324, 170, 5))
+    computes = problem.computes()
+    virtual_world.run(
+        lambda: PowerSGD(rank=rank), size=size, seed=seed, iterations=6, computes=computes, samples=problem.samples
+    )
+    assert len(Kept.seen) == 6 * 3
+    for (_, bucket), ranks in Kept.seen.items():
+        due, applied, owed = (np.array(each) for each in zip(*ranks, strict=True))
+        assert len(due) == size
+        assert np.all(applied == applied[0])
+        assert difference(applied[0] + owed.mean(axis=0), due.mean(axis=0)) <= 1e-12
+        assert owed.any() == (bucket < 2)  # of 5 entries, factors would be no shorter
+        if bucket == 0:  # a full square
+            assert np.linalg.matrix_rank(as_matrix(applied[0])) == rank
+    assert all(np.array_equal(compute.parameters, computes[0].parameters) for compute in computes)
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_what_is_owed_is_sent_in_time(rank: int) -> None:
+    problem = Problem(3, 1, lengths=(400, 300))
+    computes = problem.computes(lambda rank, iteration, w: w - problem.targets[rank])
+    virtual_world.run(lambda: PowerSGD(rank=rank), size=3, iterations=400, computes=computes, samples=problem.samples)
+    ideal = np.average(problem.targets, axis=0, weights=problem.samples)
+    assert difference(computes[0].parameters, ideal) < 0.1 * difference(problem.start, ideal)
