@@ -1,4 +1,4 @@
-"""Explores every order of events of small worlds of Hop and Prague, draws many of larger ones, and plants bugs.
+"""Explores all orders of events of small worlds of Hop, Prague and AD-PSGD, draws many of larger ones, plants bugs.
 
 ``python -m benchmarks.schedules [--schedules N] [--seed N] [--write]``
 """
@@ -149,7 +149,7 @@ def main(schedules: int, seed: int, write: bool) -> None:
         values = {"every_order": whole, "random_orders": some, "planted": bugs}
         written.write(
             "schedules",
-            title="Orders of events of Hop and Prague",
+            title="Orders of events of Hop, Prague and AD-PSGD",
             text=text,
             values=values,
             repeats=1,

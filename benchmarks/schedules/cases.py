@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from benchmarks.schedules.explore import Violated
 from benchmarks.schedules.random_order import RandomOrder
 from benchmarks.schedules.rank import Sent, World
-from e2c_dl.strategies import prague
-from e2c_dl.strategies.base import Setting, Strategy
+from e2c_dl.strategies import hop, prague
+from e2c_dl.strategies.adpsgd import ADPSGD
+from e2c_dl.strategies.base import Setting, Strategy, Worker
 from e2c_dl.strategies.collectives.graph import edges
-from e2c_dl.strategies.hop import Hop
+from e2c_dl.strategies.hop import Hop, Tokens
 from e2c_dl.strategies.prague import Generator, Prague
 
 
@@ -42,13 +43,13 @@ class Case:
         """(i, j) -> how far i may be ahead of j."""
         if self.strategy is not Hop:
             return {}
-        hop = Hop(**self.chosen)  # type: ignore[arg-type]
+        chosen = Hop(**self.chosen)  # type: ignore[arg-type]
         found: dict[tuple[int, int], list[int]] = {}
-        for src, dst in edges(hop.graph, self.size):
-            if hop.max_ig:
-                found.setdefault((src, dst), []).append(hop.max_ig)
-            if not hop.backup_workers:
-                found.setdefault((dst, src), []).append(hop.staleness + 1)
+        for src, dst in edges(chosen.graph, self.size):
+            if chosen.max_ig:
+                found.setdefault((src, dst), []).append(chosen.max_ig)
+            if not chosen.backup_workers:
+                found.setdefault((dst, src), []).append(chosen.staleness + 1)
         return {pair: min(several) for pair, several in found.items()}
 
     def reached(self, ahead: Mapping[tuple[int, int], int]) -> bool:
@@ -59,6 +60,11 @@ class Case:
 def hopping(size: int, iterations: int, **chosen: Setting) -> Case:
     """Hop."""
     return Case(strategy=Hop, size=size, iterations=iterations, chosen=chosen)
+
+
+def paired(size: int, iterations: int) -> Case:
+    """AD-PSGD."""
+    return Case(strategy=ADPSGD, size=size, iterations=iterations)
 
 
 def grouped(size: int, iterations: int, **chosen: Setting) -> Case:
@@ -76,6 +82,8 @@ WHOLE = (
     grouped(4, 3, groups="static", group_size=2),
     grouped(4, 1, group_size=2),
     grouped(3, 1, groups="random", group_size=2, threshold=9),
+    paired(3, 2),
+    paired(4, 2),
     hopping(4, 3, graph="directed-ring", max_ig=1, backup_workers=1),
     grouped(4, 1, groups="random", group_size=2, threshold=9),
     grouped(4, 2, group_size=2),
@@ -92,6 +100,7 @@ DRAWN = (
     grouped(5, 4, group_size=2),
     grouped(5, 4, groups="random", group_size=3, threshold=9),
     grouped(6, 4, groups="static"),
+    paired(6, 5),
 )
 """Of which schedules are drawn."""
 
@@ -102,6 +111,26 @@ class TooManyTokens(Hop):
     def __init__(self, **chosen: Setting) -> None:
         super().__init__(**chosen)  # type: ignore[arg-type]
         self.max_ig += 1
+
+
+class RemovesFirst(Hop):
+    """A bug: a rank removes others' tokens before it inserts its own."""
+
+    async def run(self, worker: Worker) -> None:
+        rank = hop._Rank(worker, self)
+        rank._tokens = _Late(worker, rank._models.sources, rank._out, self.max_ig)
+        await rank.train()
+
+
+class _Late(Tokens):
+    """Tokens that are inserted when those of others have been removed."""
+
+    def insert(self, iteration: int) -> None:
+        self._due = iteration
+
+    async def remove(self, iteration: int) -> None:
+        await super().remove(iteration)
+        super().insert(self._due)
 
 
 class Backwards(Generator):
@@ -127,6 +156,7 @@ def backwards() -> Iterator[None]:
 
 
 _ONE = WHOLE[0]
+_THREE = hopping(3, 2, graph="directed-ring", max_ig=1, backup_workers=0)
 _OVERLAPPING = grouped(5, 2, groups="random", threshold=9)
 
 
@@ -137,6 +167,10 @@ def lost(dst: int, sent: Sent) -> bool:
 
 BUGS: Mapping[str, tuple[Case, World]] = {
     "tokens are lost": (_ONE, replace(_ONE.world, lost=lost)),
+    "tokens are removed before others are inserted": (
+        _THREE,
+        replace(_THREE.world, strategy=lambda: RemovesFirst(**_THREE.chosen)),  # type: ignore[arg-type]
+    ),
     "a token too many": (_ONE, replace(_ONE.world, strategy=lambda: TooManyTokens(**_ONE.chosen))),
 }
 """Name -> the case whose laws it breaks, and the world that has it: found among all orders."""

@@ -86,3 +86,6 @@ class _Drawn(Draws):
 
     def permutation(self, count: int) -> list[int]:
         return self._random.sample(range(count), count)
+
+    def integers(self, count: int) -> int:
+        return self._random.randrange(count)

@@ -88,8 +88,12 @@ class Rank:
         return self.tasks[0] is None
 
     def waits(self) -> dict[int, Wait]:
-        """What each task that has not ended waits for."""
-        return {number: task.waits for number, task in enumerate(self.tasks) if task is not None}
+        """What each task that has not ended waits for; the end of another that has ended: nothing any more."""
+        running = {number: task.waits for number, task in enumerate(self.tasks) if task is not None}
+        return {
+            number: None if waits is not None and waits[0] == "task" and waits[1][0] not in running else waits
+            for number, waits in running.items()
+        }
 
     def happen(self, step: Step) -> None:
         """Let ``step`` happen. Raises: NeedsDraw; then this rank is of no use any more."""
@@ -105,8 +109,9 @@ class Rank:
 
     def states(self) -> dict[int, object]:
         """What each task that has not ended waits for, and all that it can reach."""
+        waits = self.waits()
         running = ((number, task) for number, task in enumerate(self.tasks) if task is not None)
-        return {number: (task.waits, canonical(task.coroutine, self.worker)) for number, task in running}
+        return {number: (waits[number], canonical(task.coroutine, self.worker)) for number, task in running}
 
     def unread(self) -> object:
         """Messages that came and were not taken: in order, those of one kind."""
@@ -121,14 +126,17 @@ class _Task:
         self.coroutine = coroutine
         self.waits: Wait = None
 
+    def __del__(self) -> None:
+        self.coroutine.close()  # most are given up before their end, some before they have begun
+
 
 Wait = tuple[str, tuple[Any, ...]] | None
-"""None: for what takes time; ("key", ...), ("any", ...): for such a message."""
+"""None: for what takes time; ("key", ...), ("any", ...): for such a message; ("task", (n,)): for task n to end."""
 
 
 def fits(waits: Wait, sent: Sent) -> bool:
     """Whether ``sent`` is what a task waits for."""
-    if waits is None:
+    if waits is None or waits[0] == "task":
         return False
     how, wanted = waits
     if how == "key":
@@ -141,7 +149,9 @@ def matters_to(waits: Wait, looked: Collection[str], src: int, kind: str) -> boo
     ``src``."""
     if kind in looked:
         return True
-    return waits is not None and (waits[1][:2] == (src, kind) if waits[0] == "key" else waits[1][0] == kind)
+    if waits is None or waits[0] == "task":
+        return False
+    return bool(waits[1][:2] == (src, kind) if waits[0] == "key" else waits[1][0] == kind)
 
 
 @types.coroutine
@@ -225,10 +235,8 @@ class ExploredWorker:
         self.mail = [each for each in self.mail if each.kind != kind]
         return [each.message() for each in found]
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], background: bool = False) -> None:
-        if not background:
-            raise NotImplementedError("tasks that are joined are not explored: spawn background tasks")
-        self._tasks.start(coroutine)
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], background: bool = False) -> Spawned:
+        return Spawned(self._tasks, self._tasks.start(coroutine))
 
     def _first(self, waits: tuple[str, tuple[Any, ...]]) -> Sent | None:
         return next((each for each in self.mail if fits(waits, each)), None)
@@ -254,6 +262,21 @@ class Leaving:
         yield None
 
 
+class Spawned:
+    """Task ``number``, whose end may be awaited; what it returns is nobody's."""
+
+    def __init__(self, of: Rank, number: int) -> None:
+        self._of, self._number = of, number
+
+    @property
+    def done(self) -> bool:
+        return self._of.tasks[self._number] is None
+
+    def __await__(self) -> Generator[Any, None, None]:
+        while not self.done:
+            yield "task", (self._number,)
+
+
 class Draws:
     """Outcomes that were chosen, in place of a generator of random numbers."""
 
@@ -266,6 +289,9 @@ class Draws:
         return list(
             next(itertools.islice(itertools.permutations(range(count)), self._drawn(math.factorial(count)), None))
         )
+
+    def integers(self, count: int) -> int:
+        return self._drawn(count) if count > 1 else 0
 
     def _drawn(self, outcomes: int) -> int:
         if not self.script:

@@ -1,4 +1,4 @@
-"""Every order of events of a few ranks of Hop and Prague, and bugs that only some orders show."""
+"""Every order of events of a few ranks of Hop, Prague and AD-PSGD, and bugs that only some orders show."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.schedules.cases import BUGS, DRAWN, WHOLE, Case, found, found_backwards, grouped, hopping
+from benchmarks.schedules.cases import BUGS, DRAWN, WHOLE, Case, found, found_backwards, grouped, hopping, paired
 from benchmarks.schedules.explore import Explorer, Violated
 from benchmarks.schedules.rank import Sent, World
 
@@ -15,6 +15,7 @@ SMALL = (
     hopping(3, 2, graph="directed-ring", max_ig=1, backup_workers=0),
     hopping(2, 3, graph="ring", max_ig=0, backup_workers=0, staleness=1),
     grouped(3, 1, groups="random", group_size=2, threshold=9),
+    paired(3, 2),
 )
 
 
@@ -35,20 +36,24 @@ def test_merging_histories_leaves_nothing_out() -> None:
     assert merged.states < apart.states
 
 
-def lost_group(dst: int, sent: Sent) -> bool:
-    """What rank 1 hears of its group from rank 0."""
-    return (dst, sent.src, sent.kind) == (1, 0, "group")
-
-
-@pytest.mark.parametrize("case", [WHOLE[6], grouped(3, 1, groups="random", group_size=2, threshold=9)], ids=str)
-def test_reducing_orders_leaves_no_end_and_no_deadlock_out(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [(WHOLE[6], "group"), (grouped(3, 1, groups="random", group_size=2, threshold=9), "group"), (paired(3, 2), "ask")],
+    ids=str,
+)
+def test_reducing_orders_leaves_no_end_and_no_deadlock_out(case: Case, kind: str) -> None:
     reduced, all_orders = (Explorer(case.world, case.bounds, reducing=reducing).all() for reducing in (True, False))
     assert reduced.ends == all_orders.ends
     assert reduced.of_ranks == all_orders.of_ranks
     assert reduced.states < all_orders.states
+
+    def lost(dst: int, sent: Sent) -> bool:
+        """What rank 1 hears from rank 0."""
+        return (dst, sent.src, sent.kind) == (1, 0, kind)
+
     for reducing in (True, False):
         with pytest.raises(Violated, match="deadlock"):
-            Explorer(replace(case.world, lost=lost_group), {}, reducing=reducing).all()
+            Explorer(replace(case.world, lost=lost), {}, reducing=reducing).all()
 
 
 @pytest.mark.parametrize("name", sorted(BUGS))
