@@ -16,6 +16,9 @@ from e2c_dl.diagnosis.states import State
 ROWS = 24
 """Hosts in a table, those first whose time changed most; --json has all."""
 
+SETTINGS = 12
+"""Settings that are told, those of training first; --json has all."""
+
 UNITS: dict[Metric, Callable[[float | None], str]] = {
     Metric.MAKESPAN: formatting.seconds,
     Metric.ITERATION: formatting.seconds,
@@ -45,6 +48,8 @@ def _contrast(found: Comparison, contrast: Contrast) -> Iterator[RenderableType]
     for name, culprits in ((found.baseline, found.culprits), (contrast.name, contrast.culprits)):
         yield Text(_visible(f"Culprits of {name}: {'; '.join(culprits) or 'none'}"))
     changed = [f"{key}: {_short(before)} -> {_short(after)}" for key, (before, after) in contrast.settings.items()]
+    if len(changed) > SETTINGS:
+        changed[SETTINGS:] = [f"and {len(changed) - SETTINGS} more (--json has all)"]
     yield Text(_visible(f"Set differently: {'; '.join(changed) or 'nothing'}"))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import msgspec
 
+from e2c_dl import formatting
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.codec import DAMAGED, convert
@@ -13,6 +15,8 @@ from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, 
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError
+from e2c_dl.topology import Link
+from e2c_dl.trace.model import Trace
 
 
 def run_of(archive: ReadArchive) -> Run:
@@ -23,7 +27,8 @@ def run_of(archive: ReadArchive) -> Run:
     return Run(
         name=archive.path.name,
         seeds=tuple(sorted(archive.run.seeds.items())),
-        settings=_settings(archive),
+        settings={**_settings(archive), **_hosts(archive), **_links(archive, report)},
+        damage=_damage(archive, trace),
         world=archive.run.testbed,
         finished=archive.run.outcome is Outcome.FINISHED,
         run_s=run_s(trace),
@@ -47,6 +52,49 @@ def _settings(archive: ReadArchive) -> dict[str, Any]:
     training = convert(facts.get("training", {}), dict[str, Any], where, remedy=DAMAGED)
     convert(training, _Training, where, remedy=DAMAGED)
     return {**training, **{key: facts[key] for key in ("mathematics",) if key in facts}}
+
+
+class _Computing(msgspec.Struct, frozen=True):
+    """What is asked of the recorded emulation of computing."""
+
+    speed: dict[str, float] = {}
+
+
+class _LinkRow(msgspec.Struct, frozen=True):
+    """What is asked of a row of links.json."""
+
+    src: str
+    dst: str
+    requested: Link
+
+
+def _hosts(archive: ReadArchive) -> dict[str, str]:
+    """How fast each host was asked to compute, injected slow-downs included. Raises: ArchiveError."""
+    where = f"{archive.path}: run.json: emulation.compute"
+    computing = convert(archive.run.emulation.get("compute", {}), _Computing, where, remedy=DAMAGED)
+    return {f"host {host}": f"{speed:.3g} of a core" for host, speed in computing.speed.items()}
+
+
+def _links(archive: ReadArchive, report: Report) -> dict[str, str]:
+    """What each link that training used was asked to be, injected slow-downs included. Raises: ArchiveError."""
+    rows = convert(list(archive.links()), list[_LinkRow], f"{archive.path}: links.json", remedy=DAMAGED)
+    used = {(link.src, link.dst) for link in report.links}
+    return {f"link {row.src} -> {row.dst}": _worded(row.requested) for row in rows if (row.src, row.dst) in used}
+
+
+def _worded(link: Link) -> str:
+    """``40.0 Mbit/s, 15.0 ms``, and all else in which it is no plain link."""
+    rest = [field for field in fields(link) if field.name not in ("rate_bps", "delay_s")]
+    told = [f"{field.name} {getattr(link, field.name)}" for field in rest if getattr(link, field.name) != field.default]
+    return ", ".join([formatting.limit(link.rate_bps), formatting.seconds(link.delay_s), *told])
+
+
+def _damage(archive: ReadArchive, trace: Trace) -> tuple[str, ...]:
+    """The hosts whose trace is not whole, each with what is the matter."""
+    ranked = [str(host.get("name")) for host in archive.run.hosts if host.get("rank") is not None]
+    gone = [f"{host} (none)" for host in ranked if host not in trace.hosts]
+    damaged = [rank.host for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
+    return (*gone, *(f"{host} (damaged)" for host in damaged))
 
 
 def _report(archive: ReadArchive) -> Report:

@@ -146,6 +146,10 @@ def _unfair(baseline: Group, group: Group, *, anyway: bool) -> list[str]:
         f"{run.name} did not finish: figures are of the {run.iterations} iterations all finished."
         for run in group.runs if not run.finished
     ]  # fmt: skip
+    lines += [
+        f"{run.name}: traces are not whole, those of {', '.join(run.damage)}: figures are of what is left."
+        for run in group.runs if run.damage
+    ]  # fmt: skip
     if min(len(baseline.runs), len(group.runs)) == 1 and group is not baseline and one.world != VIRTUAL:
         lines.append(
             f"One run of {baseline.name} or {group.name}: how much another run of the same differs is in no interval."
@@ -169,7 +173,7 @@ def _contrast(baseline: Group, group: Group, metrics: Sequence[Metric], target: 
         name=group.name,
         runs=len(group.runs),
         differences=tuple(_difference(metric, baseline, group, target) for metric in metrics),
-        settings={key: (one[key], other[key]) for key in sorted(one.keys() & other.keys()) if one[key] != other[key]},
+        settings={key: (one[key], other[key]) for key in one if key in other and one[key] != other[key]},
         states_s=_states(baseline, group),
         culprits=_culprits(group),
     )

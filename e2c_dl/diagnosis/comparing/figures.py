@@ -23,7 +23,7 @@ class Run:
 
     name: str
     seeds: tuple[tuple[str, int], ...]  # what was drawn, from which seed
-    settings: Mapping[str, Any]  # of its training, as recorded
+    settings: Mapping[str, Any]  # of its training, hosts and links, as recorded
     world: str  # virtual, or the testbed
     finished: bool
     run_s: float  # until its last rank ended
@@ -32,6 +32,7 @@ class Run:
     accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
     states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state
     culprits: tuple[tuple[str, float], ...]  # (element, times slower)
+    damage: tuple[str, ...] = ()  # hosts whose trace is not whole
 
     @property
     def iterations(self) -> int:

@@ -181,6 +181,32 @@ def test_the_command(archives: dict[str, Path]) -> None:
     assert "exposed propagate" in done.out
 
 
+def test_hosts_and_links_that_were_asked_for_otherwise_are_told(tmp_path: Path) -> None:
+    slower = {"compute": {"method": "sleep", "cores": 0.1, "factors": {"cloud-1": 2}}}
+    made = [simulated_scenario.scenario(tmp_path / "now", iterations=12),
+            simulated_scenario.scenario(tmp_path / "then", iterations=12, emulation=slower)]  # fmt: skip
+    network = made[1] / "network.yaml"
+    network.write_text(network.read_text().replace("50mbit", "20mbit"))
+    archives = [simulated_scenario.simulated(path, shapes_only=True).path for path in made]
+    told = json.loads(said("compare", *archives, "--json").out)["contrasts"][0]["settings"]
+    assert told == {
+        "host cloud-1": ["0.1 of a core", "0.05 of a core"],
+        **{
+            f"link {link}": ["50.0 Mbit/s, 5.00 ms", "20.0 Mbit/s, 5.00 ms"]
+            for link in ("cloud-1 -> edge-1", "edge-1 -> edge-2", "edge-2 -> cloud-1")  # those of the ring
+        },
+    }
+
+
+def test_a_trace_that_is_not_there_is_told(archives: dict[str, Path], tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(archives["ring"], torn)
+    gone = min((torn / "traces").iterdir())
+    gone.unlink()
+    shown = " ".join(said("compare", archives["ring"], torn).out.split())
+    assert f"- torn: traces are not whole, those of {gone.stem} (none): figures are of what is left." in shown
+
+
 def test_the_command_on_one_run_twice(archives: dict[str, Path]) -> None:
     ring = archives["ring"]
     shown = said("compare", "--group", f"now={ring},{ring}", "--group", f"then={ring},{ring}", "--metric", "iteration")
