@@ -30,6 +30,17 @@ def test_table_is_written_into_a_page_in_place(tmp_path: Path) -> None:
         page.with_table("nothing")
 
 
+def test_laws_are_of_all_strategies_and_their_tests_are_there(text: str, repository: Path) -> None:
+    laws = text.partition("## Laws\n")[2].partition("\n## ")[0]
+    table = [line for line in laws.splitlines() if line.startswith("| ")]
+    assert len(table) > 20
+    for line in table[1:]:
+        files = re.findall(r"`([\w/]+\.py)`", line.split("|")[4])
+        assert files, line
+        assert all((repository / (name if "/" in name else f"tests/laws/{name}")).is_file() for name in files), line
+    assert {*re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table))} >= {*strategies.names()}
+
+
 def test_example_is_found_where_a_file_is_added(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (example,) = [each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Gossip" in each]
     assert len(example.split("class Gossip")[1].splitlines()) <= 20
