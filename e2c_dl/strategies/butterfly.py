@@ -8,8 +8,9 @@ links sums little, or nothing.
    samples, b_i / sum(b), and cut it into one part for each rank.
 2. Send each part to the rank that sums it; that rank adds them up in rank order,
 3. and sends the sum to all. When all buckets are summed, step.
-4. In the first iteration parts are equal. After it, and again every ``period``, each rank tells all others the rates
-   that its links had, as measured; a rank's bandwidth is the sum of those, and the parts are the optimum for them.
+4. In the first iterations parts are equal. After MEASURED_AFTER of them, when TCP's windows are open, and again every
+   ``period``, each rank tells all others the rates that its links had, as measured; a rank's bandwidth is the sum of
+   those, and the parts are the optimum for them.
 
 Laws: equals single-process SGD on the concatenated batches, also for unequal ones (float64: 1e-9 relative over 100
 iterations); all ranks hold the same parameters, to the bit, and the same for any parts: each entry is summed in rank
@@ -33,6 +34,8 @@ from e2c_dl.strategies.base import Setting, Strategy, Vector, Worker, any_pair
 from e2c_dl.strategies.collectives import Tag
 from e2c_dl.strategies.collectives.parts import divided_by_bandwidth
 from e2c_dl.strategies.collectives.rates import measured_rates
+
+MEASURED_AFTER = 4
 
 
 class Butterfly(Strategy):
@@ -64,7 +67,7 @@ class Butterfly(Strategy):
             for each in sums:
                 await each  # the step reads the whole gradient
             await worker.step()
-            if self._period and iteration % self._period == 0:
+            if self._period and iteration % self._period == min(MEASURED_AFTER, self._period) - 1:
                 bandwidths = [_bandwidth(row) for row in await measured_rates(worker, iteration)]
                 division += 1
 

@@ -12,6 +12,7 @@ view refers to the memory that it looks into, so the count of references says wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from e2c_dl.errors import PeerLost
 from e2c_dl.strategies.base import Array
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
+from e2c_dl.worlds.live.carried import Carried
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameError, FrameType, Header, message_of
 from e2c_dl.worlds.live.mailbox import Mail, Mailboxes
 from e2c_dl.worlds.live.sockets import readable
@@ -69,6 +71,8 @@ class Incoming:
         self._begun = 0
         self._unfinished: dict[int, _Unfinished] = {}
         self._wake_bytes = 1  # SO_RCVLOWAT as it is
+        self._carried = Carried()
+        self._untold = b""  # of a report
 
     async def receive_all(self) -> None:
         """Return when ``src`` says goodbye.
@@ -121,6 +125,8 @@ class Incoming:
         return unfinished
 
     def _deliver(self, complete: _Unfinished) -> None:
+        self._carried.drained(self.came_bytes, due=False)
+        self._tell()
         header = complete.header  # the first: it has what all frames of the message share
         self._recorder.record(
             Phase.RECEIVE, complete.start_ns, complete.start_ns, self._recorder.clock(), task=NO_TASK,
@@ -140,6 +146,7 @@ class Incoming:
             try:
                 count = self._connection.recvmsg_into([room, head[self._head_bytes :]])[0]
             except BlockingIOError:
+                self._carried.drained(self.came_bytes, due=bool(self._unfinished))
                 await self._wait(min(enough_bytes, len(room) or head_bytes - self._head_bytes))
                 waited = True
                 continue
@@ -151,6 +158,13 @@ class Incoming:
             self._head_bytes += count - taken
         if not waited:  # then the loop had its turn already
             await asyncio.sleep(0)  # a connection that always has more would keep the loop from everything else
+
+    def _tell(self) -> None:
+        """Let the sender know what its link carries; what does not fit now goes with a later message."""
+        self._untold = self._untold or self._carried.report()
+        if self._untold:
+            with contextlib.suppress(OSError):  # that of a connection which is gone is raised where it is read
+                self._untold = self._untold[self._connection.send(self._untold) :]
 
     async def _wait(self, wake_bytes: int) -> None:
         if wake_bytes != self._wake_bytes:  # a system call less each time it stays as it is

@@ -144,9 +144,20 @@ class Network:
         while self._readers and came_bytes < (came_bytes := self._came_bytes):  # as long as anything comes
             await asyncio.wait(self._readers, timeout=SILENT_S)
         silent = sorted(self._incoming - self._departed)  # before abort, which ends the readers that would say so
+        if not silent:
+            await self._all_taken()
         self.abort()
         if silent:
             raise PeerLost(silent[0], f"it did not say goodbye, and nothing came for {SILENT_S:.0f} s")
+
+    async def _all_taken(self) -> None:
+        """Return when all peers have read what they were sent, and closed, or are gone.
+
+        What they report of it would find a closed socket before that, and be answered by a reset, which loses the rest.
+        """
+        watching = [outgoing.watching for outgoing in self._outgoing.values()]
+        if watching:
+            await asyncio.wait(watching, timeout=SILENT_S)
 
     @property
     def _came_bytes(self) -> int:

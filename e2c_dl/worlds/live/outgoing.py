@@ -23,9 +23,11 @@ from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import LinkEstimate, Message
 from e2c_dl.strategies.seam.messages import size_bytes
 from e2c_dl.trace.model import Phase
+from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.recording.recorder import Recorder
+from e2c_dl.worlds.live.carried import REPORT_BYTES, Heard, ReportError
 from e2c_dl.worlds.live.frames import HEADER_BYTES, MOST_UNFINISHED, FrameType, Header, contents, header_of
-from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, writable
+from e2c_dl.worlds.live.sockets import SegmentPace, close_soon, exactly, told_of, writable
 
 FAIR_TURN = 16  # strict priority starved the last bucket of a gradient, and was slower than first in, first out
 _UPDATE_EVERY = 8  # frames between two looks at what the link delivers
@@ -125,6 +127,7 @@ class Outgoing:
         self._on_lost = on_lost
         self._queue = SendQueue(limit_bytes)
         self._pace = SegmentPace(connection)
+        self._heard = Heard()
         self._posted = 0
         self._begun = 0
         self._frames = 0
@@ -132,7 +135,8 @@ class Outgoing:
         self._closing = False
         self._lost: PeerLost | None = None
         loop = asyncio.get_running_loop()
-        self.tasks = (loop.create_task(self._pump()), loop.create_task(self._watch()))
+        self.watching = loop.create_task(self._watch())
+        self.tasks = (loop.create_task(self._pump()), self.watching)
 
     @property
     def queued_bytes(self) -> int:
@@ -140,10 +144,13 @@ class Outgoing:
         return self._queue.queued_bytes
 
     def estimate(self) -> LinkEstimate | None:
-        """What the link does, as of now; None: unknown."""
-        with contextlib.suppress(OSError):  # of a connection that is gone, what was told last
-            self._pace.update()
-        return self._pace.estimate()
+        """What the link has done lately; None: its receiver has told nothing yet, or the connection is gone."""
+        heard = self._heard.rate()
+        with contextlib.suppress(OSError):
+            round_trip_us = tcp_info.field(told_of(self.connection), "srtt_us")
+            if heard is not None and round_trip_us:
+                return LinkEstimate(rate_bps=heard[0], round_trip_s=round_trip_us / 1e6, age_s=heard[1])
+        return None
 
     def post(self, message: Message, priority: int, posted_ns: int, task: int) -> asyncio.Future[int]:
         """Queue ``message``; the future resolves to its number on the link, or fails with PeerLost.
@@ -194,7 +201,6 @@ class Outgoing:
                     await self._send(self._queue.turn())
                 if self._closing:
                     break
-                self._pace.all_sent()
                 self._wake.clear()
                 await self._wake.wait()
             await self._transmit([memoryview(Header(type=FrameType.GOODBYE, kind="", seq=self._begun).pack())])
@@ -243,10 +249,12 @@ class Outgoing:
             await asyncio.sleep(0)  # a link that always has room would keep the loop from everything else
 
     async def _watch(self) -> None:
-        """The peer sends nothing here: anything but silence is the end of the connection."""
+        """The peer tells what it received, until the end of the connection; then, this direction has ended, too."""
         try:
-            content = await asyncio.get_running_loop().sock_recv(self.connection, 1)
-            what = "it sent data where none is due" if content else "it closed the connection"
+            while True:
+                self._heard.take(await exactly(self.connection, REPORT_BYTES))
+        except (EOFError, ReportError) as error:
+            what = str(error)
         except OSError as error:
             what = f"the connection to it broke: {error.strerror or error}"
         if not self._closing:  # a peer that has ended may close first

@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from e2c_dl.strategies.base import LinkEstimate
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 
@@ -30,7 +27,6 @@ _NAME_BYTES = 16  # TCP_CA_NAME_MAX of Linux
 
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 14, 1 << 22  # a frame's header is 0.4 % of the smallest
 FIRST_BYTES = 1 << 16  # until something was delivered
-_LATELY_US = 400_000  # that estimates go back, of the time in which something was carried
 _HORIZON_S = 0.005  # what an urgent message waits behind what the kernel holds unsent
 
 
@@ -79,54 +75,29 @@ class SegmentPace:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._filled = False  # whether the link, not its sender, was ever what limited it
-        self._carried: deque[tuple[int, int]] = deque([(0, 0)])  # (payload that the other end has, us that it took)
-        self._waits_us = 0  # for last acknowledgements, when there was nothing more to send
-        self._told, self._told_s = b"", 0.0  # TCP_INFO, and when it was asked for
         self.segment_bytes = 0
         self._set(FIRST_BYTES)
 
     def update(self) -> None:
         """Ask the kernel what was delivered lately. Raises: OSError if the connection is gone."""
-        told = self._connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
+        told = told_of(self._connection)
         rate = tcp_info.field(told, "delivery_rate_bytes_per_s")
         if not rate:
             return  # a kernel before 4.9 does not tell: the first size stays
         app_limited = (tcp_info.field(told, "rate_is_limited_by_sender") or 0) & 1
-        self._filled = self._filled or not app_limited
-        self._told, self._told_s = told, time.monotonic()
-        acked, busy_us = (tcp_info.field(told, name) or 0 for name in ("bytes_acked", "busy_us"))
-        busy_us -= min(self._waits_us, busy_us // 2)
-        if busy_us > self._carried[-1][1]:
-            self._carried.append((acked, busy_us))
-        while len(self._carried) > 2 and busy_us - self._carried[1][1] >= _LATELY_US:
-            self._carried.popleft()
         wanted = paced_bytes(rate)
         # an app-limited rate says what was tried, not what the link can: it raises the size and never lowers it
         if (wanted > self.segment_bytes or not app_limited) and wanted != self.segment_bytes:
             self._set(wanted)
 
-    def all_sent(self) -> None:
-        """Everything is in the kernel's hands: what it still waits for is no carrying."""
-        self._waits_us += tcp_info.field(self._told, "min_rtt_us") or 0
-
-    def estimate(self) -> LinkEstimate | None:
-        """What the link carried lately, while there was something to carry; None, as long as it was never full.
-
-        Not the kernel's delivery rate: of a message that is over before the window is, that is of a burst, or of what
-        was tried. A round trip is left out each time that all was sent: the last acknowledgement's.
-        """
-        round_trip_us = tcp_info.field(self._told, "srtt_us")
-        (from_bytes, from_us), (to_bytes, to_us) = self._carried[0], self._carried[-1]
-        if not self._filled or not round_trip_us or to_us <= from_us:
-            return None
-        age_s = (tcp_info.field(self._told, "last_ack_received_ms") or 0) / 1e3 + time.monotonic() - self._told_s
-        rate_bps = 8e6 * (to_bytes - from_bytes) / (to_us - from_us)
-        return LinkEstimate(rate_bps=rate_bps, round_trip_s=round_trip_us / 1e6, age_s=age_s)
-
     def _set(self, size_bytes: int) -> None:
         self.segment_bytes = size_bytes
         self._connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, size_bytes)
+
+
+def told_of(connection: socket.socket) -> bytes:
+    """TCP_INFO of ``connection``. Raises: OSError, if it is gone."""
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, tcp_info.LENGTH)
 
 
 def paced_bytes(rate_bytes_per_s: float) -> int:

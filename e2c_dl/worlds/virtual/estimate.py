@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections import deque
 
 from e2c_dl.strategies.base import LinkEstimate
+from e2c_dl.worlds.lately import LAST
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
-
-LAST = 4  # messages; of fewer, those that there are
 
 
 class Delivered:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import socket
+import struct
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,11 +18,12 @@ from virtual_world import scripted
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.base import LinkEstimate, Message, Strategy, Worker
 from e2c_dl.trace.model import Phase
-from e2c_dl.trace.propagation import tcp_info
-from e2c_dl.worlds.live.sockets import SegmentPace
+from e2c_dl.worlds.live.carried import LEAST_BYTES, Carried, Heard, ReportError
+from e2c_dl.worlds.live.mailbox import MailKey
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
 
 CUBIC = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+SO_MAX_PACING_RATE = 47  # Linux' number, which Python does not name
 LARGE = np.zeros(100_000, dtype=np.float32)
 
 
@@ -55,71 +58,68 @@ def test_a_simulated_link_is_known_by_what_it_delivered(kind: str) -> None:
     assert all(LARGE.nbytes < each <= 2.2 * LARGE.nbytes for each in queued)
 
 
-def test_a_live_link_is_known_by_its_sockets_counters(tmp_path: Path) -> None:
-    async def scene() -> None:
+def test_a_live_link_is_known_by_what_its_receiver_waited_for(tmp_path: Path) -> None:
+    """The link is a socket on loopback, whose sender is slowed: what it carries is what it is let carry."""
+    large, bytes_per_s = np.zeros(1 << 18, dtype=np.float32), 4e6  # a megabyte
+
+    async def scene() -> LinkEstimate | None:
         with ExitStack() as stack:
             opened = live_world.networks(stack, live_world.recorders(stack, tmp_path, 2))
             await live_world.connected(opened, [(0, 1)])
             assert opened[0].link(1) is None
             assert opened[1].link(0) is None  # never opened
-            sent = [opened[0].post(1, Message(kind="a", step=step, payload=LARGE), 0, 1, 0) for step in range(20)]
-            assert opened[0].queued_bytes(1) == 20 * LARGE.nbytes
-            for each in sent:
+            connection = opened[0]._outgoing[1].connection
+            connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, int(bytes_per_s))
+            sent = [opened[0].post(1, Message(kind="a", step=step, payload=large), 0, 1, 0) for step in range(2)]
+            assert opened[0].queued_bytes(1) == 2 * large.nbytes
+            for step, each in enumerate(sent):
                 await each
+                await opened[1].mailboxes.get(MailKey(0, "a", -1, -1, step))
             assert opened[0].queued_bytes(1) == 0
+            await asyncio.sleep(0.5)  # the report comes
             told = opened[0].link(1)
-            assert told is None or (told.rate_bps > 1e6 and 0 < told.round_trip_s < 1 and told.age_s >= 0)
             await asyncio.gather(*(network.close() for network in opened))
+            return told
 
-    asyncio.run(scene())
-
-
-class Counted:
-    """A socket whose kernel tells what it is given."""
-
-    def __init__(self) -> None:
-        self.told = b""
-
-    def getsockopt(self, *_: int) -> bytes:
-        return self.told
-
-    def setsockopt(self, *_: int) -> None:
-        """Nothing is sent."""
-
-    def tells(self, acked: int, busy_us: int, *, by_sender: bool) -> None:
-        values = {
-            "delivery_rate_bytes_per_s": 10**7, "rate_is_limited_by_sender": by_sender, "srtt_us": 20_000,
-            "min_rtt_us": 10_000, "bytes_acked": acked, "busy_us": busy_us,
-        }  # fmt: skip
-        raw = bytearray(tcp_info.LENGTH)
-        for name, value in values.items():
-            offset, kind = tcp_info.FIELDS[name]
-            raw[offset : offset + int(kind[1])] = int(value).to_bytes(int(kind[1]), sys.byteorder)
-        self.told = bytes(raw)
+    told = asyncio.run(scene())
+    assert told is not None
+    assert told.rate_bps == pytest.approx(8 * bytes_per_s, rel=0.25)
+    assert 0 < told.round_trip_s < 1
+    assert 0 < told.age_s < 60
 
 
-def test_a_live_link_is_known_by_what_it_carried_while_there_was_something_to_carry() -> None:
-    kernel = Counted()
-    pace = SegmentPace(kernel)  # type: ignore[arg-type]
+def test_what_came_before_its_receiver_looked_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 0
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    carried, heard = Carried(), Heard()
+    carried.drained(0, due=False)  # idle
+    now_ns = 10**9
+    carried.drained(100_000, due=True)  # the receiver was late: so much was there
+    assert carried.report() == b""
+    now_ns += 10**8
+    carried.drained(200_000, due=True)
+    now_ns += 10**8
+    carried.drained(200_000 + LEAST_BYTES - 1, due=False)  # too little to tell its time from that of waking up
+    heard.take(carried.report())
+    assert carried.report() == b""  # told
+    found = heard.rate()
+    assert found is not None
+    assert found[0] == 8e6
+    for rate in (2, 2, 2, 2):  # megabytes per second
+        now_ns += 10**10
+        carried.drained(0, due=True)
+        now_ns += 10**8
+        carried.drained(rate * 100_000, due=False)
+        heard.take(carried.report())
+    latest = heard.rate()
+    assert latest is not None
+    assert latest[0] == 16e6  # of the last four
 
-    def estimate(acked: int, busy_us: int, *, by_sender: bool) -> LinkEstimate | None:
-        kernel.tells(acked, busy_us, by_sender=by_sender)
-        pace.update()
-        return pace.estimate()
 
-    assert estimate(100, 10_000, by_sender=True) is None  # never full: who knows what it can
-    full = estimate(300_000, 300_000, by_sender=False)
-    assert full is not None
-    assert full.rate_bps == 8e6
-    assert full.age_s >= 0
-    for count in range(1, 6):  # messages that do not fill it, and each time the way of the last acknowledgement
-        pace.all_sent()
-        small = estimate(300_000 + count, 300_000 + count * 10_000, by_sender=True)
-        assert small is not None
-        assert small.rate_bps == pytest.approx(8e6, rel=0.04)
-    faster = estimate(10**7, 1_350_000, by_sender=True)  # it carries more now
-    assert faster is not None
-    assert faster.rate_bps > 6e7
+@pytest.mark.parametrize("told", [(-1, 5), (5, -1), (0, 0)])
+def test_what_is_no_report_is_refused(told: tuple[int, int]) -> None:
+    with pytest.raises(ReportError, match="no report"):
+        Heard().take(struct.pack("<qq", *told))
 
 
 class Skipping(Strategy):
