@@ -11,7 +11,8 @@ A layer is a data centre, its first rank the server. In iteration (clock) k
 2. Significance filter: of a, what is not 0 and more than v_k times its parameter (or of a parameter that is 0) is sent
    to all other servers, and is then accumulated no more; v_k = threshold / sqrt(k + 1) (``decay``). Where (index,
    value) would not be smaller, all of a is sent; where nothing is significant, the clock alone.
-3. Mirror clock: the server waits for the updates of clock k - slack of all others, and adds them in rank order.
+3. Mirror clock: the server waits for the updates of clock k - slack of all others, and adds them in rank order. Its
+   own of later clocks may still wait for their links.
 4. Selective barrier (with slack): an update that its link takes longer for than a gradient takes is announced, by its
    indices, ahead of everything that waits for the link; whoever hears of it waits for it before its next gradient.
 5. Ranks pull the parameters. After the last clock servers wait for all that is still on its way, and ranks pull again.
@@ -31,6 +32,8 @@ cannot tell by itself.
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -129,17 +132,19 @@ class _Server:
 
     async def run(self) -> None:
         worker, clock = self._worker, -1
-        leaving: list[Pending[None]] = []
+        answers: list[Pending[None]] = []
+        updates: deque[list[Pending[None]]] = deque()  # by clock
         async for clock in worker.iterations():
             await self._gather(clock)
-            for each in leaving:  # the parameters, and last updates, of the clock before
+            late = updates.popleft() if len(updates) > self._settings.slack else []
+            for each in [*answers, *late]:  # answers are of the parameters, which change now
                 await each
             await self._update()
-            leaving = await self._send(clock)
+            updates.append(await self._send(clock))
             await self._receive(clock - self._settings.slack)
             await self._heed(clock - self._settings.slack)
-            leaving += self._answer(clock)
-        for each in leaving:
+            answers = self._answer(clock)
+        for each in itertools.chain(answers, *updates):
             await each
         for late in range(clock + 1 - self._settings.slack, clock + 1):
             await self._receive(late)

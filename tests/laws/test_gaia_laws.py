@@ -4,6 +4,7 @@ together."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +16,10 @@ from quadratic import Problem, Quadratic, difference
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies import gaia
-from e2c_dl.strategies.base import Message, Payload, Pending, Worker
+from e2c_dl.strategies.base import Bucket, Message, Payload, Pending, Worker
 from e2c_dl.strategies.gaia import Gaia
 from e2c_dl.strategies.seam.wrapped import Wrapped
-from e2c_dl.strategies.sparse import significant
+from e2c_dl.strategies.sparse import significant, sparse_bytes
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import LinkModel
 from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
@@ -121,6 +122,8 @@ class Kept(gaia._Server):
         owed, self.judged = self._accumulated.copy(), self._worker.parameters.copy()
         payload = super()._filtered(clock)
         sent = np.zeros_like(owed)
+        entries = len(significant(owed, self.judged, self._settings.threshold(clock)))
+        assert isinstance(payload, tuple) == (entries > 0 and sparse_bytes(entries, owed.itemsize) < owed.nbytes)
         if isinstance(payload, tuple):
             sent[payload[0]] = payload[1]
         elif payload is not None:
@@ -220,18 +223,52 @@ def test_a_table_is_sent_whole_where_entries_are_not_smaller() -> None:
     assert any(isinstance(each.payload, tuple) for each in payloads(0.3))
 
 
-def test_a_burst_is_announced_and_waited_for() -> None:
-    sent: list[Message] = []
-    problem = Problem(2, 3, lengths=(400,), dtype=np.float32)
+class Heeding(Wrapped):
+    """A worker that begins no gradient before what was announced has come."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
+        self.announced: set[tuple[int, int]] = set()
+        self._came: set[tuple[int, int]] = set()
+
+    def arrived(self, kind: str) -> Sequence[Message]:
+        messages = super().arrived(kind)
+        self.announced |= {(each.src, each.iteration) for each in messages if kind == "barrier"}
+        return messages
+
+    async def receive(self, kind: str, *, src: int, iteration: int = -1, bucket: int = -1, step: int = -1) -> Message:
+        message = await super().receive(kind, src=src, iteration=iteration, bucket=bucket, step=step)
+        self._came.add((src, iteration))
+        return message
+
+    def gradient(self) -> AsyncIterator[Bucket]:
+        assert self.announced <= self._came
+        return super().gradient()
+
+
+def test_a_burst_is_announced_ahead_of_what_waits_and_waited_for_before_the_next_gradient() -> None:
+    seen: list[Heeding] = []
+
+    def heeding(worker: Worker) -> Worker:
+        seen.append(Heeding(worker))
+        return seen[-1]
+
     run = virtual_world.run(
-        lambda: Gaia(threshold=0.0, slack=3), size=2, iterations=8, computes=problem.computes(),
-        samples=problem.samples, layers=["a", "b"], wrapping=lambda worker: Watching(worker, sent),
-        links=virtual_world.everywhere(2, LinkModel(rate_bps=1e5, delay_s=0.01)),
+        lambda: Gaia(slack=3, selectivity=1.0), size=2, iterations=12, of=virtual_world.profile((200_000,)),
+        layers=["a", "b"], wrapping=heeding,
+        links={(0, 1): LinkModel(rate_bps=1e7, delay_s=0.01), (1, 0): LinkModel(rate_bps=1e8, delay_s=0.01)},
     )  # fmt: skip
-    assert any(each.kind == "barrier" for each in sent)
+    assert all(worker.announced for worker in seen)
+    overtaken = 0
     for rank in range(2):
         came, awaited = run.spans(rank, Phase.RECEIVE), run.spans(rank, Phase.AWAIT_MESSAGE)
         assert sorted(awaited[["src", "seq"]].tolist()) == sorted(came[["src", "seq"]].tolist())
+        announced = came["nbytes"] == MESSAGE_HEADER_BYTES
+        ends_ns = {int(each["iteration"]): int(each["end_ns"]) for each in came[~announced]}
+        for each in came[announced]:
+            assert each["end_ns"] < ends_ns[int(each["iteration"])]
+            overtaken += int(each["end_ns"]) < ends_ns[int(each["iteration"]) - 1]
+    assert overtaken  # updates of earlier clocks
 
 
 def test_shapes_alone_need_to_be_told_how_much_is_significant() -> None:
