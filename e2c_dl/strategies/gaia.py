@@ -136,8 +136,8 @@ class _Server:
         updates: deque[list[Pending[None]]] = deque()  # by clock
         async for clock in worker.iterations():
             await self._gather(clock)
-            late = updates.popleft() if len(updates) > self._settings.slack else []
-            for each in [*answers, *late]:  # answers are of the parameters, which change now
+            oldest = updates.popleft() if len(updates) > self._settings.slack else []
+            for each in [*answers, *oldest]:  # answers are of the parameters, which change now
                 await each
             await self._update()
             updates.append(await self._send(clock))
