@@ -1,6 +1,7 @@
 """Draws runs with and without departures, has each diagnosed, and judges the reports; exit status 1 if a bar is missed.
 
-``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--run N --keep DIR] [--live N] [--write]``
+``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--live N] [--into FILE] [--run N --keep DIR]
+[--write]``
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from benchmarks.diagnosis.table import described, text
 from benchmarks.diagnosis.truth import truth
 
 HELD_OUT = 15
+KEPT = Path("build") / "diagnosis.jsonl"
+TELL_EVERY = 25  # runs
 BAR = (
     f"{written.percent(bars.RIGHT_LARGE)} exactly right at x{bars.LARGE:g}, "
     f"false alarms at most {written.percent(bars.FALSE_ALARMS)}, and more"
@@ -35,21 +38,30 @@ KINDS = (*(what.value for what in What), "none")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Runs that meet one of these, so many in all.")
 @click.option("--lanes", default=2, show_default=True, help="Processes side by side.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the trace of --run, and its report.")
+@click.option(
+    "--into", type=click.Path(path_type=Path), default=KEPT, show_default=True,
+    help="Where outcomes are kept, run by run; those that it has of this code are not made again.",
+)  # fmt: skip
 @click.option("--live", type=int, help="Instead, so many runs on this machine's namespaces, as root.")
 @written.options(runs=4)
 def main(
     *, runs: int, seed: int, number: int | None, only: tuple[str, ...], lanes: int, keep: Path | None,
-    live: int | None, write: bool,
+    into: Path, live: int | None, write: bool,
 ) -> None:  # fmt: skip
     """Is the diagnosis exactly right, on runs whose truth is known?"""
     if number is not None:
         one_run(seed, number, keep, live is not None)
         return
     done: list[Outcome] = []
+    known = campaign.Judged(into, live=live is not None)
     missed = ["it was ended before its first run"]
     try:
-        for outcome in campaign.campaign(seed, runs, lanes, only) if live is None else live_campaign(seed, live):
+        for outcome in (
+            campaign.campaign(seed, runs, lanes, only, known) if live is None else live_campaign(seed, live, known)
+        ):
             done.append(outcome)
+            if len(done) % TELL_EVERY == 0:
+                click.echo(f"{len(done)} runs, {sum(one.right for one in done)} exactly right", err=True)
             if not outcome.right:
                 click.echo("\n".join(described(outcome)), err=True)
             if live is not None:  # each takes a minute: what is there is kept, whatever comes
@@ -77,13 +89,13 @@ def told(seed: int, done: Sequence[Outcome], *, live: bool, write: bool) -> list
     return missed
 
 
-def live_campaign(seed: int, runs: int) -> Iterator[Outcome]:
+def live_campaign(seed: int, runs: int, known: campaign.Judged) -> Iterator[Outcome]:
     """Live runs. Raises: ClickException, unless root asks for them."""
     from benchmarks.diagnosis.live import campaign as live_runs  # what deploys is not needed to simulate
 
     if os.geteuid() != 0:
         raise click.ClickException("diagnosis --live: hosts are namespaces of this machine: run it as root")
-    return live_runs(seed, runs)
+    return live_runs(seed, runs, known)
 
 
 def one_run(seed: int, number: int, keep: Path | None, live: bool) -> None:

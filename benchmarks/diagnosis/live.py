@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.diagnosis.campaign import Judged
 from benchmarks.diagnosis.drawn import Drawn, Planned
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import Outcome, failed, judged
@@ -88,10 +89,15 @@ class LiveSystem:
         return folder
 
 
-def campaign(seed: int, runs: int) -> Iterator[Outcome]:
-    """The first ``runs`` live runs of ``seed``, one after the other: two at once would slow each other."""
+def campaign(seed: int, runs: int, known: Judged) -> Iterator[Outcome]:
+    """The first ``runs`` live runs of ``seed``, one after the other: two at once would slow each other.
+
+    Those ``known`` are not run again.
+    """
     for number in range(runs):
-        yield judged_run(seed, number)
+        outcome = known.of(seed, number) or judged_run(seed, number)
+        known.keep(outcome)
+        yield outcome
 
 
 def judged_run(seed: int, number: int) -> Outcome:

@@ -10,8 +10,6 @@ A line counts only for the code and the settings by which it was made, so that f
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -21,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks import rooms
+from benchmarks.kept import Kept, named
 from benchmarks.systems import environments, table
 from benchmarks.systems.trial import Asked, Ran, experiment_files, ran
 from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
@@ -62,38 +61,29 @@ class Done:
     """The trials that ``file`` has, of the code as it is; ``code``: the files and folders that decide what comes."""
 
     def __init__(self, file: Path, code: tuple[str, ...] = CODE) -> None:
-        self._file = file
+        self._kept = Kept(file)
         self._code = rooms.hashes(code)
         self._files = experiment_files()
         self.of_other_code = 0
         self.trials: dict[Asked, Ran] = {}
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
-        self._whole = text.endswith("\n") or not text  # not where a campaign was killed as it wrote
-        for line in text.splitlines():
+        for line in self._kept.lines():
             self._read(line)
 
     def keep(self, came: Ran) -> None:
         """Have it, in the file, too."""
         self.trials[came.asked] = came
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("a", encoding="utf-8") as file:
-            torn = "" if self._whole else "\n"
-            self._whole = True
-            file.write(torn + json.dumps({"code": self._key(came.asked), **asdict(came)}) + "\n")
+        self._kept.add({"code": self._key(came.asked), **asdict(came)})
 
     def took_s(self, asked: Asked) -> float:
         """About how long ``asked`` will take: as others of its system, else as all."""
         alike = [each.took_s for each in self.trials.values() if each.asked.system == asked.system]
         return fmean(alike or [each.took_s for each in self.trials.values()] or [TOOK_S])
 
-    def _read(self, line: str) -> None:
-        try:
-            content: dict[str, Any] = json.loads(line)
-        except ValueError:  # the last one, where a campaign was killed
-            return
-        code, asked = content.pop("code"), convert(content["asked"], Asked, str(self._file), remedy="remove the file")
+    def _read(self, content: dict[str, Any]) -> None:
+        where, remedy = str(self._kept.file), "remove the file"
+        code, asked = content.pop("code"), convert(content["asked"], Asked, where, remedy=remedy)
         if asked.environment in environments.ALL and code == self._key(asked):  # else its fields may be others, too
-            self.trials[asked] = convert(content, Ran, str(self._file), remedy="remove the file")
+            self.trials[asked] = convert(content, Ran, where, remedy=remedy)
         else:
             self.of_other_code += 1
 
@@ -102,8 +92,7 @@ class Done:
         system = {each.name: each for each in table.systems()}.get(asked.system)
         environment = environments.ALL[asked.environment]
         files = sorted({**self._files, **environment.files()}.items())
-        values = (sorted(self._code.items()), files, repr(system), environment.within_s)
-        return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+        return named(sorted(self._code.items()), files, repr(system), environment.within_s)
 
 
 def made(

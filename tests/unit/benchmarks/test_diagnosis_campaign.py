@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.diagnosis import bars
+from benchmarks.diagnosis import bars, campaign, live
 from benchmarks.diagnosis.bars import onset_right
-from benchmarks.diagnosis.campaign import judged_run
+from benchmarks.diagnosis.campaign import Judged, judged_run
 from benchmarks.diagnosis.drawn import Drawn, drawn
 from benchmarks.diagnosis.draws import ITERATIONS, MOST_MESSAGES, PEERS, SHORT, Balance, drawn_system
 from benchmarks.diagnosis.injections import Injection, What, When
@@ -57,6 +57,26 @@ def outcome(
         seed=1, number=0, strategy=strategy, hosts=4, run_s=10.0, kind=kind_of(culprits), right=right,
         culprits=culprits, named=named, falsely=(),
     )  # fmt: skip
+
+
+def test_what_was_judged_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, ran = tmp_path / "judged.jsonl", []
+
+    def judged_now(seed: int, number: int) -> Outcome:
+        ran.append(number)
+        return replace(outcome(culprit(), named=("a -> b",)), seed=seed, number=number, rules={"S_w": ("a",)})
+
+    monkeypatch.setattr(live, "judged_run", judged_now)
+    first = list(live.campaign(4, 2, Judged(file)))
+    with file.open("a") as torn:
+        torn.write('{"code": "12')
+    assert list(live.campaign(4, 3, Judged(file)))[:2] == first
+    assert ran == [0, 1, 2]
+    assert len(list(live.campaign(6, 1, Judged(file)))) == 1  # another seed
+    assert ran == [0, 1, 2, 0]
+    assert Judged(file).of(4, 1) == first[1]
+    monkeypatch.setattr(campaign.rooms, "hashes", lambda names: dict.fromkeys(names, "another"))
+    assert Judged(file).of(4, 1) is None
 
 
 def test_the_same_number_draws_the_same_run_and_others_another() -> None:
