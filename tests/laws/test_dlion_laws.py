@@ -24,6 +24,7 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import LinkModel
 
 OFF: dict[str, Setting] = {"max_n": False, "transfer_period": 0}
+SPARE_BYTES = 32  # an entry, what pads two arrays, and what is set aside for a longer header
 UPLINKS_BPS = (50e6, 50e6, 35e6, 35e6, 20e6, 20e6)
 
 
@@ -70,7 +71,7 @@ class Watching(Wrapped):
 
 @pytest.mark.parametrize("part", [0.2, 0.5])
 @pytest.mark.parametrize("real", [True, False])
-def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool, part: float) -> None:
+def test_bytes_of_a_link_never_exceed_its_budget_and_use_it_up(real: bool, part: float) -> None:
     noise = np.random.default_rng(1).normal(size=(6, 2000)).astype(np.float32)
     seen: list[Watching] = []
 
@@ -92,7 +93,7 @@ def test_bytes_of_a_link_never_exceed_its_budget_and_use_it(real: bool, part: fl
         spans = run.spans(worker.rank, Phase.SEND)
         for (dst, place), budget in worker.budgets.items():
             sent = spans["nbytes"][spans["dst"] == dst]
-            assert 0.9 * part * budget <= sent[place] <= part * budget
+            assert part * budget - SPARE_BYTES < sent[place] <= part * budget
 
 
 class Kept(dlion._Rank):
