@@ -16,6 +16,7 @@ from quadratic import Problem, difference
 
 from e2c_dl.strategies import powersgd
 from e2c_dl.strategies.base import Bucket, Vector
+from e2c_dl.strategies.compression import COMPRESSORS
 from e2c_dl.strategies.compression.powersgd import as_matrix
 from e2c_dl.strategies.powersgd import PowerSGD
 
@@ -57,6 +58,27 @@ def test_applied_and_owed_are_in_the_mean_what_was_to_be_sent(
         if bucket == 0:  # a full square
             assert np.linalg.matrix_rank(as_matrix(applied[0])) == rank
     assert all(np.array_equal(compute.parameters, computes[0].parameters) for compute in computes)
+
+
+@given(seed=st.integers(0, 10_000), rank=st.integers(1, 5))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_on_one_rank_the_compressor_does_what_the_strategy_does(
+    monkeypatch: pytest.MonkeyPatch, seed: int, rank: int
+) -> None:
+    monkeypatch.setattr(powersgd, "_Factors", Kept)
+    Kept.seen.clear()
+    problem = Problem(1, seed, lengths=(324, 170))
+    virtual_world.run(
+        lambda: PowerSGD(rank=rank), size=1, seed=seed, iterations=6, computes=problem.computes(), samples=[8]
+    )
+    for bucket in range(2):
+        compressor = COMPRESSORS["powersgd"](rank=rank)
+        owed = np.zeros_like(Kept.seen[0, bucket][0][2])
+        for iteration in range(6):
+            due, applied, left = Kept.seen[iteration, bucket][0]
+            came = compressor.decode(compressor.encode(due - owed, adds=True), len(due), str(due.dtype))
+            assert difference(came, applied) <= 1e-9
+            owed = left
 
 
 @pytest.mark.parametrize("rank", [1, 4])

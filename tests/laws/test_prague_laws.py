@@ -66,7 +66,9 @@ def test_averages_keep_the_mean_of_models(size: int, seed: int, way: str, group_
     assert difference(mean, problem.start - problem.rate * moved) <= size * ITERATIONS * np.finfo(float).eps
 
 
-@pytest.mark.parametrize("chosen", [{"groups": "static"}, {"threshold": 50}], ids=str)
+@pytest.mark.parametrize(
+    "chosen", [{"groups": "static"}, {"threshold": 50}, {"groups": "random", "threshold": 50}], ids=str
+)
 @given(size=st.integers(1, 6), seed=seeds)
 @settings(max_examples=8, deadline=None)
 def test_one_group_of_all_is_local_sgd_to_the_bit(chosen: dict[str, Setting], size: int, seed: int) -> None:
