@@ -26,7 +26,9 @@ from e2c_dl.trace.model import Trace
 UNKNOWN = "unknown"
 """Hardware class of hosts that do not say what they are."""
 
-PACED = ("sleep", "profile")
+MODEL = "profile"
+"""Method of a virtual world, which slows what the method that the scenario asks for would slow."""
+PACED = ("sleep", MODEL)
 """Methods of emulating compute that make a gradient take what was agreed: a quota gives it a share of a core."""
 
 VIRTUAL = "virtual"  # how the back ends of modelled networks begin
@@ -44,6 +46,7 @@ class Reference:
     """Host -> class; hosts of one class are comparable, those of UNKNOWN with nobody."""
     normal_s: Mapping[str, float] = field(default_factory=dict)
     """Host -> seconds of a gradient, forward and backward, that it was paced by, for a host of factor 1."""
+    paced: bool = False  # its factors slow gradients and evaluations; else a quota may slow whatever it computes
     modelled: bool = False  # in a virtual world, where nothing but what departs slows anybody
     compute_valid: bool = True  # False: cores were oversubscribed, no verdict on compute may be given
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
@@ -71,6 +74,7 @@ def reference_of(
         batches_change=trained is not None and trained.batching != "fixed",
         hardware={host: hardware_of(facts) for host, facts in host_facts.items()},
         normal_s=_normal_s(scenario, emulation, host_facts),
+        paced=_paced(scenario, emulation),
         modelled=str(emulation.get("backend", "")).startswith(VIRTUAL),
         compute_valid=not emulation.get("compute", {}).get("oversubscribed", False),
         tcp=scenario.tcp, network_emulated=emulation.get("backend", "none") != "none",
@@ -80,6 +84,11 @@ def reference_of(
 def slowed(emulation: Mapping[str, Any]) -> bool:
     """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise."""
     return bool(emulation.get("compute", {}).get("method") != "none")
+
+
+def _paced(scenario: Scenario, emulation: Mapping[str, Any]) -> bool:
+    method = emulation.get("compute", {}).get("method", MODEL)
+    return bool(method in PACED and (method != MODEL or scenario.compute.method != "quota"))
 
 
 def hardware_of(facts: HostFacts | None) -> str:

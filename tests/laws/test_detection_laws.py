@@ -146,6 +146,20 @@ def test_a_slow_loader_or_step_is_named_as_that(part: Part, phase: str) -> None:
     assert (str(only(found).element), only(found).part) == ("edge-3", part), phase
 
 
+@pytest.mark.parametrize("paced", [True, False])
+def test_a_designed_factor_excuses_no_step_where_gradients_are_paced(paced: bool) -> None:
+    """A quota of 1 / 1.7 of a processor would make its steps that much slower, too: then nobody can tell."""
+    built = [
+        replace(host, profile=replace(PROFILE, step_s=0.15 if rank == 2 else 0.1), factor=1.7 if rank == 2 else 1.0)
+        for rank, host in enumerate(hosts())
+    ]
+    run = virtual_world.run(
+        Allreduce, size=SIZE, iterations=15, on_hosts=tuple(built), links=virtual_world.everywhere(SIZE, LINK)
+    )
+    found = analyse(run.trace, replace(run.reference(), paced=paced))
+    assert [(str(each.element), each.part) for each in found.culprits] == ([("edge-3", Part.STEP)] if paced else [])
+
+
 def test_messages_that_are_small_each_tell_a_rate_together() -> None:
     small = virtual_world.profile((2000, 1000))
     link = replace(LINK, rate_bps=5e6, delay_s=0.001)

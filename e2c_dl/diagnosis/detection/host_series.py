@@ -23,6 +23,8 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.resimulation.changes import PACED
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.trace.warm_up import warm_up
 
@@ -45,7 +47,7 @@ class HostSeries:
     host: str
     part: Part
     series: Series
-    factors: Doubles  # (windows,) times slower than a host of factor 1 by design
+    factors: Doubles  # (windows,) times slower than a host of factor 1 by design, in this part
     spans: int  # per iteration, median of those that have any
 
     @property
@@ -72,7 +74,8 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
     counts = _per_iteration(spans, np.ones(len(spans)), iterations)
     spent_s = _per_iteration(spans, end_s - begin_s, iterations)
-    speed = design.factor(rank.host).mapped(np.reciprocal)
+    slowed = not design.reference.paced or PHASES[part] <= PACED
+    speed = (design.factor(rank.host) if slowed else Piecewise.constant(1.0)).mapped(np.reciprocal)
     normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)
     chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
     if part is Part.REDUCE and chosen.any():

@@ -9,8 +9,9 @@ several of one class           the fastest group among them (:mod:`e2c_dl.diagno
 alone, or of unknown hardware  how it was itself while it was fastest: slower all the time can not be told
 =============================  ========================================================================================
 
-A phase other than the gradient need not follow the factor (pacing is of gradients; a quota slows everything): it does
-if most hosts of greater factors are slower in it by at least HALF of theirs, and may then be slower by all of it.
+Where gradients are paced, a host's factor slows neither steps nor sums. Otherwise a phase beside the gradient may
+follow the factor, as under a quota: it does if most hosts of greater factors are slower in it by at least HALF of
+theirs, and may then be slower by all of it.
 Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
 the slower one must be PAIR times as slow.
 
