@@ -48,12 +48,16 @@ def whole(path: Path) -> Iterator[Path]:
 def written(
     path: Path, remedy: str = "make room there", *, how: Callable[[Path], AbstractContextManager[Path]] = whole
 ) -> Iterator[Path]:
-    """The same, or ``how`` else, for who tells a user. Raises: ArchiveError, which ends with ``remedy``."""
+    """The same, or ``how`` else, for who tells a user.
+
+    Raises: ArchiveError, which ends with what to do: ``remedy``, or to make the folder that is missing.
+    """
     try:
         with how(path) as place:
             yield place
     except OSError as error:
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
+        instead = "make its folder first" if error.errno == errno.ENOENT else remedy
+        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; {instead}") from error
 
 
 @contextmanager

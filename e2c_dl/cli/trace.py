@@ -41,7 +41,9 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     main.py`. Its output and its exit code are its own. If all ranks ran here, the report follows; else `e2c-dl collect`
     makes one archive of what each host has.
     """
+    from e2c_dl.archive import layout
     from e2c_dl.campaign import traced
+    from e2c_dl.errors import InputError
     from e2c_dl.scenario.load import load
     from e2c_dl.tracing import launch
     from e2c_dl.tracing.settings import Settings
@@ -52,13 +54,25 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     if scenario is not None:
         load(scenario)
     settings = Settings(archive=place, layer=layer, cap_bytes=LARGE_BYTES if cap is None else _size(cap))
+    if place.is_dir() and any(place.iterdir()) and not (place / layout.HOSTS).exists():  # other ranks' may be there
+        raise click.UsageError(f"{place}: is not empty; name a new directory with --archive")
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     begun_s = time.time()
-    code = launch.run(command, settings.environment(os.environ))
+    try:
+        code = launch.run(command, settings.environment(os.environ))
+    except InputError:
+        _unmake(place, made)
+        raise
     sys.stdout.flush()
     _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made, begun_s)
     sys.exit(code)
+
+
+def _unmake(place: Path, made: bool) -> None:
+    """Nothing is left of a folder that was ``made`` for what did not come."""
+    if made and not any(place.iterdir()):
+        place.rmdir()
 
 
 def _size(cap: str) -> int:
@@ -85,8 +99,7 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s:
     try:
         found = left.told(place)
         if not found:
-            if made and not any(place.iterdir()):
-                place.rmdir()
+            _unmake(place, made)
             _say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
         for problem in left.keep_written(place, begun_s):

@@ -26,7 +26,9 @@ from e2c_dl.report import words
 from e2c_dl.report.rows import LinkRow, link_rows, links_off
 
 TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
-UNUSED_LINKS = 6  # as many links that training did not use are listed at most
+UNUSED_LINKS = (
+    6  # as many links that training did not use are listed at most: of those as asked for none, if it used any
+)
 TABLE_WORKERS = 40  # a screenful; the page has all
 CHANGES = 20  # lines about what changed
 ASIDES = 5  # lines about departures that cost next to nothing
@@ -134,7 +136,7 @@ def _spent(host: HostSummary, state: State) -> str:
 
 
 def _links(rows: Sequence[LinkRow], report: Report) -> Table:
-    """Links that training used, and the first few others."""
+    """Links that training used, and a few others that are not as they were asked to be."""
     culprits = {(each.src, each.dst) for each in report.blamed if each.kind is ElementKind.LINK}
     used = [row for row in rows if row.used]
     others = [row for row in rows if not row.used]
@@ -142,7 +144,8 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     table.add_column("link", no_wrap=True)
     for name in ("designed", "requested", "measured", "used", "round trip requested", "measured"):
         table.add_column(name, justify="right", overflow="fold")
-    for row in [*used, *others[:UNUSED_LINKS]]:
+    shown = [*used, *[row for row in others if row.deviates][:UNUSED_LINKS]] or others[:UNUSED_LINKS]
+    for row in shown:
         table.add_row(
             Text(f"{row.src} -> {row.dst}"),  # as Text: in a str, rich takes brackets for markup
             row.designed_rate,
@@ -153,7 +156,7 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
             row.measured_round_trip,
             style="red" if row.pair in culprits else "yellow" if row.deviates else None,
         )
-    hidden = len(others) - UNUSED_LINKS
+    hidden = len(rows) - len(shown)
     if hidden > 0:
         table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, on the page"
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from e2c_dl import strategies
+from e2c_dl import formatting, strategies
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.scenario.training import iterations_of
@@ -22,7 +22,8 @@ def training_without(scenario: Scenario, names: Collection[str]) -> Scenario:
     """
     kept = [host for host in scenario.topology.ranks if host.name not in names]
     if len(kept) < LEAST:
-        raise InputError(f"without {', '.join(names)}: {len(kept)} hosts would train; leave at least two")
+        left = formatting.count(len(kept), "host")
+        raise InputError(f"without {', '.join(names)}: {left} would train; leave at least two")
     ranked = [replace(host, rank=rank) for rank, host in enumerate(kept)]
     others = [replace(host, rank=None) for host in scenario.topology.hosts if host not in kept]
     training = replace(

@@ -57,6 +57,7 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
     elif changed.without:
         raise AnalysisError(f"{run.incomplete}; a run without one of its hosts is told of whole runs alone")
     else:
+        _check_seen(run, change)
         prediction = _replayed(run.observed, change)
         limitations = (f"{run.incomplete}: replayed as far as all ranks came, in its order, without an interval.",)
     return Answer(
@@ -83,6 +84,15 @@ def _of_whole(
 
 def _told(tell: Callable[[Doing], None], done: int) -> None:
     tell(Doing(what="simulating the run again", done=done, of=LAPS))
+
+
+def _check_seen(run: MeasuredRun, change: WhatIf) -> None:
+    """Raises: AnalysisError, if nothing is known of what ``change`` changes, as of a host whose trace is lost."""
+    known = run.observed.replay.services.elements
+    unseen = sorted({str(each.element) for each in change.changes if each.element not in known})
+    if unseen:
+        what = f"what {', '.join(unseen)} did is not in it: ask of another host or link, or of a whole run"
+        raise AnalysisError(f"{run.incomplete}; {what}")
 
 
 def _replayed(observed: Observed, change: WhatIf) -> Prediction:

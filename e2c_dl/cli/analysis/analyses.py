@@ -52,7 +52,11 @@ def stragglers(source: Path, as_json: bool) -> None:
 @click.option(
     "--metric", "metrics", multiple=True, type=click.Choice(METRICS), help="Of these alone, one or more [default: all]."
 )
-@click.option("--accuracy", type=float, help="For time-to-accuracy [default: the highest that every run reached].")
+@click.option(
+    "--accuracy",
+    type=click.FloatRange(0, 1),
+    help="For time-to-accuracy [default: the highest that every run reached].",
+)
 @click.option("--anyway", is_flag=True, help="Also runs of different models or datasets.")
 @as_json("Print the comparison as JSON, nothing else.")
 def compare(

@@ -81,11 +81,12 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     if part is Part.REDUCE and chosen.any():
         chosen &= counts == _usual(counts[chosen])
     chosen[[each for each in stalled if each < iterations]] = False
+    begins_s = np.full(iterations, np.inf)
+    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
+    chosen &= np.isfinite(begins_s)  # of a damaged trace, an iteration's own span may be lost
     if not chosen.any():
         return None
     took_s = normal_s if part is Part.COMPUTE else spent_s / np.maximum(1, counts) if part in PER_SPAN else spent_s
-    begins_s = np.full(iterations, np.inf)
-    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
     series = Series(
         values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begins_s[chosen],
         until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=spent_s[chosen],

@@ -94,6 +94,7 @@ def test_the_grid_has_every_strategy_and_the_scenarios_own_first(folder: Path) -
     [
         ("localsdg", "strategy 'localsdg' does not exist; write localsgd"),
         ("localsgd:perod=3", "there is no setting 'perod'; did you mean 'period'?"),
+        ("localsgd:period", "period has no value; write one, such as period=4"),
         ("localsgd:period=three", "period: 'three' is none of its values; write one such as 4"),
         ("localsgd:period=0", "period is 0; write 1 or more"),
         ("dlion:growth_period=5,growth_samples=100,batching=dynamic", "batches of dlion grow"),
@@ -206,6 +207,7 @@ def members(group: int) -> dict[int, str]:
     ("argv", "says"),
     [
         (["--scheduler", "tcp://127.0.0.1:1", "--workers", "2"], "--workers and --scheduler exclude each other"),
+        (["--scheduler", "nobody"], "missing port number in address 'nobody'; write e.g. tcp://10.0.0.1:8786"),
         (["--objective", "acuracy"], "is not one of"),
         (["--try", "nothing"], "strategy 'nothing' does not exist"),
     ],
@@ -214,6 +216,7 @@ def test_what_is_wrong_is_one_line(archive: Path, argv: list[str], says: str) ->
     told = said("advise", archive, *argv)
     assert told.code == 2
     assert says in told.err
+    assert "Traceback" not in told.err
 
 
 def test_without_prices_or_torch_the_objective_is_refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path)
         (["--set", "link:edge-2->edge-1.rate=2x"], "nothing was sent there; links that carried something from edge-2"),
         (["--set", "edge-1 faster"], "is not WHICH.WHAT=VALUE; write e.g. host:fog-2.speed=2x"),
         (["--without", "edge-9"], "there is no host 'edge-9'; did you mean 'edge-"),
-        (["--without", "edge-1", "--without", "edge-2"], "1 hosts would train; leave at least two"),
+        (["--without", "edge-1", "--without", "edge-2"], "1 host would train; leave at least two"),
         (["--set", "host:edge-1.speed=2x", "--archive", "x"], "are of a re-run; add --rerun"),
         (["--without", "edge-1", "--rerun", "--on", "local"], "hosts that do not train are for simulated re-runs"),
     ],
@@ -137,6 +138,15 @@ def test_what_is_wrong_is_one_line_that_says_what_to_write(archive, argv: list[s
     told = said("whatif", archive("allreduce"), *argv)
     assert told.code == 2
     assert says in told.err.splitlines()[-1]
+
+
+def test_of_a_host_without_a_trace_nothing_is_predicted(archive, tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(archive("allreduce"), torn)
+    (torn / "traces" / "edge-2.parquet").write_bytes(b"PAR1")
+    told = said("whatif", torn, *SLOW_HOST)
+    why = "trace: it holds 2 of 3 ranks; what edge-2 did is not in it: ask of another host or link, or of a whole run"
+    assert (told.code, told.err.splitlines()[-1]) == (1, f"e2c-dl: {why}")
 
 
 def test_a_server_is_not_left_out(archive) -> None:

@@ -57,3 +57,14 @@ def test_sums_of_iterations_with_another_number_of_them_are_left_out() -> None:
     assert series is not None
     assert not {4, 9, 14} & set(series.series.iterations.tolist())
     assert np.ptp(series.series.values) < 0.1
+
+
+def test_an_iteration_whose_own_span_is_lost_is_no_window() -> None:
+    run = vw.run(Allreduce, size=SIZE, iterations=ITERATIONS, on_hosts=vw.hosts(SIZE, of=vw.profile()))
+    first = run.trace.ranks[0]
+    lost = (first.spans["phase"] == Phase.ITERATION) & (first.spans["iteration"] == 9)
+    damaged = replace(first, spans=first.spans[~lost])
+    found = host_series(damaged, Part.COMPUTE, Design.of(run.trace, run.reference()))
+    assert found is not None
+    assert 9 not in found.series.iterations
+    assert np.isfinite(found.series.begins_s).all()

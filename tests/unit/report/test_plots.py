@@ -17,7 +17,7 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.shown.activity import DELIVERY, ITERATION, Activity, Lane
 from e2c_dl.diagnosis.shown.heat import Heat
 from e2c_dl.diagnosis.states import State
-from e2c_dl.errors import InputError
+from e2c_dl.errors import ArchiveError, InputError
 from e2c_dl.report import colours
 from e2c_dl.report.plots import curves, heat, lanes, paper
 
@@ -189,6 +189,8 @@ def test_more_rows_than_fit_are_the_slowest() -> None:
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="choose one of these endings"):
         paper.save(curves.cdf([run("a")]), tmp_path / "figure.jpeg")
+    with pytest.raises(ArchiveError, match="make its folder first"):
+        paper.save(curves.cdf([run("a")]), tmp_path / "none" / "figure.pdf")
     with pytest.raises(InputError, match="b: tells no accuracy"):
         curves.time_to_accuracy([run("a"), run("b", accuracies=())])
     with pytest.raises(InputError, match="no worker to draw"):

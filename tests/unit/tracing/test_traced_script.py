@@ -92,6 +92,19 @@ def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untrac
     assert "DistributedDataParallel" in told["hooked"]
 
 
+def test_a_command_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
+    done = traced(tmp_path / "archive", "no-such-program")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_other_things_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    done = traced(tmp_path, sys.executable, "-c", "print('trained')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not empty; name a new directory with --archive" in done.stderr
+
+
 def test_python_processes_that_do_not_train_leave_nothing(tmp_path: Path) -> None:
     code = "import torch, subprocess, sys; print(subprocess.call([sys.executable, '-c', 'import torch']))"
     done = traced(tmp_path / "archive", sys.executable, "-c", code)

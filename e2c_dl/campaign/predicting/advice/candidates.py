@@ -74,8 +74,10 @@ def _asked(text: str) -> Candidate:
     settings: dict[str, Setting] = {}
     for part in filter(None, (part.strip() for part in said.split(","))):
         key, equals, value = (each.strip() for each in part.partition("="))
-        if key not in (*known, BATCHING) or not equals:
+        if key not in (*known, BATCHING):
             raise InputError(f"{where}: there is no setting {key!r}; {instead(key, [*known, BATCHING])}")
+        if not equals:
+            raise InputError(f"{where}: {key} has no value; write one, such as {key}={known.get(key, FIXED)}")
         settings[key] = _value(where, key, value, known.get(key, FIXED))
     batching = str(settings.pop(BATCHING, FIXED))
     if batching not in CONTROLLERS:

@@ -78,9 +78,11 @@ def on_cluster(
 def _client(address: str) -> Iterator[tuple[Any, Any]]:
     try:
         from distributed import Client, as_completed
+        from distributed.comm import resolve_address
     except ImportError as error:
         raise InputError("--scheduler needs dask, which is not installed; install e2c_dl[cluster]") from error
     try:
+        resolve_address(address)  # a Client that was told none complains on stderr, half a minute later
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
