@@ -14,7 +14,7 @@ from dataclasses import replace
 from e2c_dl import units
 from e2c_dl.scenario.documents.document import Document
 from e2c_dl.scenario.documents.field import Field, Findings, described
-from e2c_dl.scenario.documents.keys import BOOLEAN, LOSS, RATE, Key, Keys, Kind, needed, unread
+from e2c_dl.scenario.documents.keys import BOOLEAN, DELAY, LOSS, RATE, Key, Keys, Kind, needed, unread
 from e2c_dl.scenario.documents.patterns import between, both_ways, select
 from e2c_dl.scenario.emulation.links import DISTRIBUTIONS, check_jitter
 from e2c_dl.topology import Distribution, Host, Link, Pair
@@ -44,6 +44,8 @@ def read_network(document: Document, hosts: Sequence[Host] | None, found: Findin
 
 def _delayed(field: Field) -> Link:
     """What ``DELAY [JITTER [distribution NAME]]``, tc's spelling, says of a link. Raises: ScenarioError."""
+    if not isinstance(field.value, str):
+        return Link(delay_s=DELAY.read(field))  # which says what a number lacks
     words = field.text().split()
     match words[1:]:
         case []:

@@ -114,6 +114,14 @@ def test_it_zooms_moves_and_comes_back(opened: Callable[..., Any], page_path: Pa
     assert window(page)[1] - window(page)[0] == pytest.approx((high - low) / 2, rel=0.01)
 
 
+def test_on_paper_every_figure_is_there(opened: Callable[..., Any], page_path: Path) -> None:
+    page = opened(page_path)
+    page.locator(".figure .main-svg").first.wait_for()
+    assert page.locator(".figure:not(:has(.main-svg))").count() > 0
+    page.pdf()
+    assert page.locator(".figure:not(:has(.main-svg))").count() == 0
+
+
 def test_a_click_on_heat_leads_to_that_time(opened: Callable[..., Any], page_path: Path) -> None:
     page = opened(page_path)
     x, y = at_share(page, "#heat canvas", 0.95, 0.5)

@@ -131,6 +131,7 @@ NETWORK_CASES = [
     ("10ms", "60s", "'60s' is out of range", "below 60s"),
     ("10ms", "10ms 2ms 25%", "networks[0].delay: '10ms 2ms 25%' is not emulated", "'10ms 2ms distribution normal'"),
     ("10ms", "10ms 2ms distribution paretonormal", "a delay, its jitter and one distribution are", "pareto"),
+    ("10ms", "10", "networks[0].delay: 10 has no unit", "10ms"),
     ("10ms", "10ms 2 distribution normal", "networks[0].delay: '2' has no unit", "10ms"),
     ("10ms", "10ms 20ms", "uniform jitter of 20ms around a delay of 10ms would be cut off", "at most 10ms"),
     ("10ms", "0ms 2ms distribution normal", "jitter of 2ms on a link without delay", "give it a delay"),

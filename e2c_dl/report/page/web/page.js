@@ -63,9 +63,13 @@ function watchFigures() {
     for (const { target } of entries.filter(entry => entry.isIntersecting)) {
       seen.unobserve(target);
       opened = opened || openPlotly();
-      opened.then(() => plot(target));
+      opened.then(() => target.layout || plot(target));
     }
   }, { rootMargin: "300px" });
+  // On paper nothing comes near. A printer does not wait: it has all of them once Plotly is there, which the first brings.
+  window.addEventListener("beforeprint", () => {
+    if (window.Plotly) figures.filter(place => !place.layout).forEach(plot);
+  });
   figures.forEach(figure => seen.observe(figure));
   document.addEventListener("themed", () => figures.filter(place => place.layout).forEach(place => Plotly.relayout(place, themed(place.layout))));
 }
