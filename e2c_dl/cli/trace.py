@@ -45,7 +45,7 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     from e2c_dl.campaign import traced
     from e2c_dl.errors import InputError
     from e2c_dl.scenario.load import load
-    from e2c_dl.tracing import launch
+    from e2c_dl.tracing import folder, launch
     from e2c_dl.tracing.settings import Settings
 
     place = Path(os.path.abspath(archive)) if archive is not None else _default()
@@ -54,7 +54,8 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     if scenario is not None:
         load(scenario)
     settings = Settings(archive=place, layer=layer, cap_bytes=LARGE_BYTES if cap is None else _size(cap))
-    if place.is_dir() and any(place.iterdir()) and not (place / layout.HOSTS).exists():  # other ranks' may be there
+    alone = folder.of_environment()[1] <= 1 and not (place / layout.HOSTS).exists()  # no other rank writes there
+    if alone and place.is_dir() and any(place.iterdir()):
         raise click.UsageError(f"{place}: is not empty; name a new directory with --archive")
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
