@@ -36,6 +36,7 @@ from e2c_dl.tracing.tracer import Tracer
 ITERATIONS = 20
 COUNTED = 60  # iterations whose hooks are timed, one by one
 WARM = 4
+STRETCH = 120  # iterations in which the tracer's thread is looked at: it works some seven times meanwhile
 
 
 def thread_cpu_ns() -> int:
@@ -114,18 +115,17 @@ def measure(
     train(model, optimizer, loader, WARM)
     session = tracer.session
     assert session is not None
-    written_before, done_before, threads_ns, lasted_ns = size(folder), session.iterations_done, 0, 0
+    threads = share_of_threads(lambda count: train(model, optimizer, loader, count))
     tracer.detach()
+    time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
+    written_before, done_before = size(folder), session.iterations_done
     for kind in order:
         if kind == "on":
             tracer.attach()
         with profiling(kind) as export:
             train(model, optimizer, loader, WARM)
-            begun_ns, threads_before = time.monotonic_ns(), thread_cpu_ns()
             seconds[kind].append(train(model, optimizer, loader, ITERATIONS))
         if kind == "on":
-            threads_ns += thread_cpu_ns() - threads_before
-            lasted_ns += time.monotonic_ns() - begun_ns
             tracer.detach()
         if kind == "kineto":
             kineto_bytes += export()
@@ -140,9 +140,17 @@ def measure(
     profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
     return {
         "seconds": seconds, "own_us": median_us(sum(lap.values()) for lap in laps) - clocks_us,
-        "clocks_us": clocks_us, "hooks_us": hooks_us, "threads": threads_ns / lasted_ns, "spans": spans,
+        "clocks_us": clocks_us, "hooks_us": hooks_us, "threads": threads, "spans": spans,
         "bytes": on_disk / traced, "kineto_bytes": kineto_bytes / profiled,
     }  # fmt: skip
+
+
+def share_of_threads(train_some: Callable[[int], object]) -> float:
+    """Of a processor, while it trains in one stretch: each time they work is for what was traced since the last."""
+    train_some(2 * ITERATIONS)  # until they work as regularly as later
+    begun_ns, before_ns = time.monotonic_ns(), thread_cpu_ns()
+    train_some(STRETCH)
+    return (thread_cpu_ns() - before_ns) / (time.monotonic_ns() - begun_ns)
 
 
 def median_us(times_ns: Iterable[int]) -> float:

@@ -47,7 +47,7 @@ def cnn() -> Job:
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(1024, 10),
     )  # fmt: skip
-    return model, _images(), 16
+    return model, _images(), 32
 
 
 def resnet() -> Job:

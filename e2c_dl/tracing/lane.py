@@ -45,7 +45,7 @@ class Pass(NamedTuple):
 
 
 Told = tuple[dict[int, int]] | tuple[dict[int, int], Sequence[int], int, int]
-"""A Pass as hooks tell it: no more than a tuple."""
+"""A Pass as hooks tell it: no more than a tuple. Without times it was another's."""
 
 
 @dataclass(slots=True)
@@ -206,11 +206,12 @@ class Lane:
         """A BACKWARD has ended: its all-reduces, the wait for them, and its own part bucket by bucket."""
         ready: list[tuple[int, int]] = []
         waited = False
-        for each in passes:
-            ready += [(at_ns, bucket) for bucket, at_ns in each[0].items()]
-            if len(each) > 1 and each[1]:
+        for told in passes:
+            at_ns = dict(told[0])  # in one step: a gradient that comes outside of any pass is added to it
+            ready += [(each_ns, bucket) for bucket, each_ns in at_ns.items()]
+            if len(told) > 1 and told[1] and at_ns:
                 waited = True
-                self._all_reduces(end_ns, Pass(*each))
+                self._all_reduces(end_ns, Pass(at_ns, *told[1:]))
         ready.sort()
         rows, iteration = self.rows, self._iteration
         for bucket, start_ns, stop_ns in cut(pieces, ready, ready[-1][0] if waited else end_ns):

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-EARLY = 0.2
-"""Of its time to wait: how much earlier an errand may be done, with another one."""
+EARLY = 0.5
+"""Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
+done together from their second time on, whenever they began."""
 
 Errand = Callable[[], float | None]
 """Does something; says in how many seconds to do it again, None: not any more."""

@@ -64,11 +64,6 @@ class Readiness:
             handle.remove()
         self._handles = []
 
-    def taken(self) -> dict[int, int]:
-        """Bucket -> time, of the pass that has ended."""
-        at_ns, self.at_ns = self.at_ns, {}
-        return at_ns
-
     def _learning(self, number: int) -> Callable[[Any], None]:
         def ready(parameter: Any) -> None:
             self.at_ns[number], self._last[number] = self._clock(), parameter
@@ -87,15 +82,11 @@ class Readiness:
 class Reducing(Protocol):
     """What reduces gradients over ranks, and knows the buckets: DDP, Horovod's optimizer."""
 
-    readiness: Readiness
-    learns: bool  # it wants to be told where passes begin
+    def begins(self, session: Session) -> Told:
+        """A pass begins, which may be its own; what is to be known of it, times being filled in until it ends.
 
-    def begins(self) -> None:
-        """A pass begins, which may be its own."""
-        ...
-
-    def ended(self, session: Session) -> Told:
-        """The pass has ended, its own gradients being ready."""
+        Once it has ended caches are cold, so that all is made now. It is its own pass if there are times then.
+        """
         ...
 
 
@@ -133,9 +124,10 @@ def install(tracer: Tracer, patches: Patches) -> None:
             events = session.events
             if len(events) >= MANY_EVENTS:
                 session.relieve()
+            passes = []
             for each in backward.reducing:
-                if each.learns:
-                    each.begins()
+                passes.append(each.begins(session))  # noqa: PERF401  # one frame less, see Session
+            left, seqs, stepless = session.left, session.seqs, not tracer.steps
             events.append((session.began_backward, clock()))
             backward.under_way = True
             try:
@@ -143,12 +135,11 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 end_ns = clock()
                 backward.under_way = False
-                passes = []
-                for each in backward.reducing:
-                    if each.readiness.at_ns:
-                        passes.append(each.ended(session))  # noqa: PERF401  # one frame less, see Session
-                events.append((session.left, end_ns, passes))
-                if not tracer.steps:
+                for told in passes:
+                    if told[0] and len(told) > 1:
+                        seqs[told[2]] = told[3] + len(told[1])
+                events.append((left, end_ns, passes))
+                if stepless:
                     session.limited(STEPLESS)
                     end_iteration(tracer, session, end_ns)
 

@@ -27,6 +27,7 @@ from e2c_dl.tracing.hooks.patches import Function, Patches
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
 
+_EVALUATE, _FORWARD = Phase.EVALUATE, Phase.FORWARD  # as in Lane
 FRAMES_UP = "_frames_up"  # of torch.jit.script
 LOOKED_AT = 3  # calls within others after which a module is no outermost one
 COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph are ready all at once, at its end"
@@ -125,16 +126,17 @@ class Before(Hook):
             return
         outermost.depth = 1
         watched.outermost = True
-        if module.training:
+        if training := module.training:
             watched.trained = True
-        if len(session.events) >= self._many:
+        events = session.events
+        if len(events) >= self._many:
             session.relieve()
-        if not outermost.grad_enabled() or (watched.trained and not module.training):
-            session.events.append((session.entered, self._clock(), Phase.EVALUATE))
+        if not outermost.grad_enabled() or (watched.trained and not training):
+            events.append((session.entered, self._clock(), _EVALUATE))
             return
         if session.begun_ns is None:
             session.active()
-        session.events.append((session.entered, self._clock(), Phase.FORWARD))
+        events.append((session.entered, self._clock(), _FORWARD))
 
 
 class After(Hook):
@@ -143,14 +145,16 @@ class After(Hook):
     def __call__(self, *_: Any) -> None:
         if self._is_compiling():
             return
-        outermost, watched = self._outermost, self._watched
+        outermost = self._outermost
         session = outermost.tracer.session
         if session is None or get_ident() != session.main or not outermost.depth:
             return
         outermost.depth -= 1
         if not outermost.depth:
             session.events.append((session.left, self._clock()))
-        elif watched.within >= LOOKED_AT and not watched.outermost:
+            return
+        watched = self._watched
+        if watched.within >= LOOKED_AT and not watched.outermost:
             watched.forget()
 
 

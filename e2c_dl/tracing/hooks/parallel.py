@@ -31,8 +31,8 @@ class Parallel:
         self._tracer = tracer
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
-        self._passes = 0  # that it reduced
-        self.learns = True
+        self._passes = 0  # that it reduced, as far as it learns
+        self._newest: dict[int, int] = {}  # times of the newest pass, if that is reduced: not counted yet
         self.attach()
 
     @property
@@ -41,32 +41,30 @@ class Parallel:
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
-        self._passes, self.learns = 0, True
+        self._passes, self._newest = 0, {}
         module = self._module()
         if module is not None:
             self.readiness.watch(_buckets(module))
 
-    def begins(self) -> None:
-        module = self._module()
+    def begins(self, session: Session) -> Told:
+        """Its forward has said whether this pass is reduced: what DDP itself goes by."""
+        readiness, module = self.readiness, self._module()
+        at_ns: dict[int, int] = {}
+        readiness.at_ns = at_ns
         if module is None or not module.require_forward_param_sync:
-            return
-        if self._passes == 1:  # it has ordered its buckets anew
+            return (at_ns,)
+        if self._passes < LEARNING:
+            self._learn(module)
+            self._newest = at_ns
+        return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
+
+    def _learn(self, module: Any) -> None:
+        """Count the pass before, if it was its own; after the first DDP orders its buckets anew."""
+        self._passes += bool(self._newest)
+        if self._passes == 1:
             self.readiness.watch(_buckets(module))
         elif self._passes == LEARNING:
             self.readiness.settle()
-            self.learns = False
-
-    def ended(self, session: Session) -> Told:
-        """Its forward has said whether this pass is reduced: what DDP itself goes by."""
-        readiness, module = self.readiness, self._module()
-        at_ns, readiness.at_ns = readiness.at_ns, {}
-        if module is None or not module.require_forward_param_sync:
-            return (at_ns,)
-        self._passes += 1
-        nbytes, group, seqs = readiness.nbytes, self._group, session.seqs
-        seq = seqs.get(group, 0)
-        seqs[group] = seq + len(nbytes)  # as next_seq, a frame less: see Session
-        return at_ns, nbytes, group, seq
 
 
 def install(tracer: Tracer, patches: Patches) -> None:

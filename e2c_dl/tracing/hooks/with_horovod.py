@@ -53,9 +53,8 @@ class Distributed:
 
         self.readiness = Readiness(Session.clock)
         self._optimizer = weakref.ref(optimizer)
-        self._ready: dict[int, int] = {}  # of the newest pass
-        self._passes = 0
-        self.learns = True
+        self._ready: dict[int, int] = {}  # of the newest pass but the one under way, or over last
+        self._passes = 0  # as far as it learns
         self.attach()
 
     @property
@@ -64,27 +63,28 @@ class Distributed:
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
-        self._passes, self.learns = 0, True
+        self._passes = 0
         optimizer = self._optimizer()
         if optimizer is not None:
             parameters = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
             self.readiness.watch(split(parameters[::-1]))
 
-    def begins(self) -> None:
-        if self._passes == LEARNING:
-            self.readiness.settle()
-            self.learns = False
-        self._passes += 1
-
-    def ended(self, session: Session) -> Told:
-        """Nothing was waited for; when buckets were ready is kept for ``synchronize``."""
-        self._ready = self.readiness.taken()
-        return (self._ready,)
+    def begins(self, session: Session) -> Told:
+        """Nothing is waited for within; when buckets were ready is kept for ``synchronize``."""
+        if self._passes <= LEARNING:
+            if self._passes == LEARNING:
+                self.readiness.settle()
+            self._passes += 1
+        readiness = self.readiness
+        self._ready = readiness.at_ns or self._ready
+        readiness.at_ns = {}
+        return (readiness.at_ns,)
 
     def synchronized(self, session: Session, start_ns: int, end_ns: int, seq: int) -> None:
         """Record the all-reduces of all buckets, from number ``seq`` on, waited for until ``end_ns``."""
-        session.note(all_reduces, session.lane, Pass(self._ready, self.readiness.nbytes, seq=seq), start_ns, end_ns)
-        self._ready = {}
+        ready = self.readiness.at_ns or self._ready
+        session.note(all_reduces, session.lane, Pass(ready, self.readiness.nbytes, seq=seq), start_ns, end_ns)
+        self._ready, self.readiness.at_ns = {}, {}
 
 
 def all_reduces(lane: Lane, of: Pass, start_ns: int, end_ns: int) -> None:

@@ -62,7 +62,8 @@ def test_a_backward_is_cut_where_buckets_were_ready_and_ends_where_the_wait_for_
     tape.lane.backward(tape.tick())  # at 4 ms
     tape.enter(Phase.AWAIT_COLLECTIVE)
     tape.leave()
-    tape.lane.leave(12_000_000, [({0: 8_000_000, 1: 10_000_000}, [100, 200], -2, 5)])
+    of_another_model = ({}, [300], -2, 7)
+    tape.lane.leave(12_000_000, [({0: 8_000_000, 1: 10_000_000}, [100, 200], -2, 5), of_another_model])
     own = [(start, end) for phase, start, end in tape.spans if phase is Phase.BACKWARD]
     assert own == [(4, 5), (6, 8), (8, 10)]
     assert [span for span in tape.spans if span[0] is Phase.COLLECTIVE] == [

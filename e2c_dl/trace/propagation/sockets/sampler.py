@@ -138,11 +138,12 @@ class SocketSampler:
         if self._main_scans and time.monotonic() >= self._scan_due_s:
             self._rescan()
         at_ns = now_ns if self._own_ns is None else self._own_ns(now_ns)
-        self._rounds.append((at_ns, self._iteration, True, self._source.read(ends=True)))  # as _sample, a frame less
+        rounds = self._rounds
+        rounds.append((at_ns, self._iteration, True, self._source.read(ends=True)))  # as _sample, a frame less
         self._iteration = number
         self.rounds += 1
         self._used_ns += self._clock() - now_ns
-        if len(self._rounds) > _MOST_ROUNDS:
+        if len(rounds) > _MOST_ROUNDS:
             self._relieve()
 
     def rest(self, resting: bool) -> None:
