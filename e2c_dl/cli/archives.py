@@ -41,6 +41,9 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
 
     one_of(json=as_json, picture=picture is not None)  # standard output would be more than JSON
     one_of(json=as_json, figure=figure is not None)
+    for option, file in {"--picture": picture, "--figure": figure}.items():
+        if file is not None and file.suffix != ".png":
+            raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.with_suffix('.png').name}")
     read = open_archive(archive)
     diagnosis = diagnose(read)
     found = diagnosis.report

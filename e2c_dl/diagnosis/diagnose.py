@@ -90,7 +90,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
     Raises: as :func:`diagnose`.
     """
     if not any(archive.host(host).recorded for host in archive.hosts):
-        raise AnalysisError("no worker left a trace, so there is nothing to analyse")
+        raise AnalysisError(f"{archive.path}: no worker left a trace, so there is nothing to analyse")
     trace = archive.trace()
     if of_library(trace):
         designed = None

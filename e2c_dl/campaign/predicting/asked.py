@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from e2c_dl import units
 from e2c_dl.errors import InputError
@@ -34,7 +35,14 @@ def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], us
     gone = tuple(dict.fromkeys(name.removeprefix("host:") for name in without))
     for name in gone:
         _check("--without", name, names, "host")
-    changed = [_one(text, hosts, used) for text in sets]
+    changed = []
+    for text in sets:
+        one = _one(text, hosts, used)
+        if not replace(one, without=gone).of_those_left:
+            raise InputError(
+                f"--set {text[:80]}: nothing of it is left without {', '.join(gone)}; leave one of both out"
+            )
+        changed.append(one)
     return together([*changed, Changed(without=gone)])
 
 

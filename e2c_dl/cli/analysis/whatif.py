@@ -102,11 +102,11 @@ def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:
 
 
 def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None) -> list[str]:
-    from e2c_dl.formatting import seconds
+    from e2c_dl.formatting import percent, seconds
 
     predicted = answer.prediction
     saved = predicted.saved_s / predicted.measured_s
-    less = f"{abs(saved):.1%} {'less' if saved >= 0 else 'more'}"
+    less = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
     said = [
         f"measured    {seconds(predicted.measured_s)}",
         f"predicted   {seconds(predicted.predicted_s)}, {less}; from {seconds(predicted.least_s)} to "
@@ -115,7 +115,7 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
     if again is not None:
         off = predicted.error(again[1])
         how = "simulated" if testbed is None else f"on {testbed}"
-        off_by = f"the prediction is {abs(off):.1%} {'above' if off >= 0 else 'below'} it"
+        off_by = f"the prediction is {percent(abs(off))} {'above' if off >= 0 else 'below'} it"
         said.append(f"re-run      {seconds(again[1])}, {how}; {off_by}; {again[0]}")
     before, after = answer.samples
     if before != after:

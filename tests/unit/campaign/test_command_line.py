@@ -39,6 +39,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
         (["deploy", "x", "y", "--dry-run", "--json"], "e2c-dl deploy: --json and --dry-run exclude each other; "),
         (["deploy", "x", "y", "--seed", "-1"], "e2c-dl deploy: Invalid value for '--seed': -1 is not in the range"),
         (["report", "x", "--json", "--figure", "y"], "e2c-dl report: --json and --figure exclude each other; "),
+        (["report", "x", "--picture", "y.txt"], "e2c-dl report: --picture y.txt: pictures are PNG; write y.png"),
         (["calibrate", "--output", "no/where"], "e2c-dl: no: no such folder; make it, or name another file"),
         (["check", "x", "--on", "locl"], "e2c-dl: --on locl: no such testbed; did you mean local?"),
     ],

@@ -128,6 +128,7 @@ def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path)
         (["--set", "link:edge-1.rate=2x"], "'edge-1' is no link"),
         (["--set", "link:edge-2->edge-1.rate=2x"], "nothing was sent there; links that carried something from edge-2"),
         (["--set", "edge-1 faster"], "is not WHICH.WHAT=VALUE; write e.g. host:fog-2.speed=2x"),
+        (["--without", "edge-1", "--set", "host:edge-1.speed=2x"], "nothing of it is left without edge-1; leave one"),
         (["--without", "edge-9"], "there is no host 'edge-9'; did you mean 'edge-"),
         (["--without", "edge-1", "--without", "edge-2"], "1 host would train; leave at least two"),
         (["--set", "host:edge-1.speed=2x", "--archive", "x"], "are of a re-run; add --rerun"),
@@ -158,13 +159,12 @@ def test_a_server_is_not_left_out(archive) -> None:
 def test_what_is_asked_of_one_thing_twice_comes_one_on_top_of_the_other() -> None:
     changed = asked(
         ["layer:edge.speed=2x", "host:edge-1.speed=3x", "link:edge-1->edge-2.rate=10mbit", "link:edge->edge.rate=2x",
-         "link:cloud->edge.delay=0x"], ["cloud-1"], HOSTS, USED,
+         "link:edge->edge.delay=0x"], ["cloud-1"], HOSTS, USED,
     )  # fmt: skip
     assert changed == Changed(
         speeds={"edge-1": 6.0, "edge-2": 2.0},
         links={
-            ("edge-1", "edge-2"): LinkChange(rate_bps=20e6, rate_factor=2.0),
-            ("cloud-1", "edge-1"): LinkChange(delay_factor=0.0),
+            ("edge-1", "edge-2"): LinkChange(rate_bps=20e6, rate_factor=2.0, delay_factor=0.0),
         },
         without=("cloud-1",),
     )
