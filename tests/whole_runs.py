@@ -228,6 +228,19 @@ def worker_pid(run_id: str, host: str) -> int:
     return _pid(lambda words: words[1:4] == ["-m", "e2c_dl.drivers.live", "train"] and wanted in f"{words[4]}/")
 
 
+def wait_for_process(argv: list[str]) -> None:
+    """Return when a process with this command line runs on this machine."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            _pid(lambda words: words[: len(argv)] == argv)
+        except AssertionError:
+            assert time.monotonic() < deadline, f"no {argv} runs"
+            time.sleep(0.05)  # polling another program
+        else:
+            return
+
+
 def nothing_left_but_traces(run_id: str) -> None:
     """Of a run whose traces could not all be put into its archive: their place, until they are fetched or destroyed."""
     assert [line for line in cleanup.leftovers(run_id) if not line.startswith("directory ")] == []

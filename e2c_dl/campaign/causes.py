@@ -2,9 +2,11 @@
 
 ::
 
-    host ended, host silent      whatever its worker says, or does not say, follows from that
-    worker failed, was killed    in order of time
-    another's failure            told or lost peers: consequences, as is having been asked to stop by this program
+    host ended, host silent         whatever its worker says, or does not say, follows from that
+    the network's emulation ended   before whatever befell workers: of one that was killed only its last sign of life
+                                    is known, which may be older than when the network was last seen well
+    worker failed, was killed       in order of time
+    another's failure               told or lost peers: consequences, as is having been asked to stop by this program
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from math import inf
 
 from e2c_dl.archive.records import Cause, HostEnding, HostFacts, WorkerOutcome
 from e2c_dl.campaign.hosts.life import WHY, Silence
-from e2c_dl.errors import E2cDlError, FidelityError, Interrupted, TestbedError, TrainingError
+from e2c_dl.errors import E2cDlError, EmulationError, FidelityError, Interrupted, TestbedError, TrainingError
 
 NO_OUTCOME = "exited without an outcome"
 KILLED = "(killed, or its host is gone)"
@@ -35,9 +37,10 @@ class Event:
     asked: bool = False  # no failure: a worker ended because this program asked it to
 
     @property
-    def order(self) -> tuple[bool, bool, float]:
+    def order(self) -> tuple[bool, bool, bool, float]:
         """Causes first, then by time; what has none comes last."""
-        return self.asked, self.consequence, inf if self.at_s is None else self.at_s
+        beneath = type(self.error) is EmulationError  # not a link that measures differently, which workers tell
+        return self.asked, self.consequence, not beneath, inf if self.at_s is None else self.at_s
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 ::
 
     the first signal    raised in a step that may fail; in one that is always done only remembered
-    each further one    raised in whatever step is under way: it ends the wait, and the steps after it are still done
+    each further one    raised in whatever step is under way: it ends the wait, and the steps after it are still done;
+                        not while an archive is told how its run ended
     a limit, ``end``    raised in whatever step is under way
 
 Signals become an exception of ours, where it may come; elsewhere they are remembered. Where Python calls back on its
@@ -60,6 +61,16 @@ class Interrupts:
             yield
         finally:
             self._limit = None
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Within, in a step that is always done, nothing is raised: short work that must be whole. A limit waits."""
+        within, self._within = self._within, False
+        try:
+            yield
+        finally:
+            self._within = within
+            self._arm()
 
     def prolong(self, seconds: float) -> None:
         """The limit of the step under way, if it has one, comes so much later: others keep it waiting."""

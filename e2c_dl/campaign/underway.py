@@ -115,11 +115,12 @@ class Underway:
         ``outcome``: by default what follows from the failures. A run that cannot be reported is sealed all the same.
         """
         archive = self.the_archive
-        for sentence in redact(archive.path, self.redactor):
-            archive.limited(sentence)
-        for sentence in [*happened, *self._ranks(), *self._outlived.failures]:
-            archive.happened(sentence)
-        archive.end(outcome or self._outcome(), archive.run.ended or now().isoformat(timespec="seconds"))
+        with self.interrupts.put_off():  # else a late Ctrl-C leaves an archive that says that its run goes on
+            for sentence in redact(archive.path, self.redactor):
+                archive.limited(sentence)
+            for sentence in [*happened, *self._ranks(), *self._outlived.failures]:
+                archive.happened(sentence)
+            archive.end(outcome or self._outcome(), archive.run.ended or now().isoformat(timespec="seconds"))
         failure = self._reported()
         if ENDED not in archive.run.facts:  # for who comes when this process is gone
             verdict = self.verdict

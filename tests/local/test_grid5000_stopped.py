@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from grid5000_api import Platform, serving
 from grid5000_controller import Controller, nodes, ran
-from whole_runs import COMMAND, Started, facts, nothing_left, scenario
+from whole_runs import COMMAND, Started, facts, nothing_left, scenario, wait_for_process
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
@@ -99,6 +99,7 @@ def test_ctrl_c_twice_while_traces_are_collected_gives_the_nodes_back(start, api
     """Once is remembered, as collecting ends by itself; again, what is waited for is given up, traces and all."""
     run = start(2, workflow=lambda text: text.replace("  finalize:\n", f"  finalize:\n{FOR_EVER}"))
     run.until("It takes for ever")
+    wait_for_process(["sleep", "100000"])  # Ansible's forks leave the terminal's group as they begin
     run.interrupt()
     run.until("Ctrl-C once more ends what is waited for")
     time.sleep(1.5)  # less is one and the same wish

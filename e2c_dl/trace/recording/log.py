@@ -2,7 +2,7 @@
 
 ::
 
-    any thread     append --> records in memory          no lock, no system call; or wherever ``source`` has them from
+    any thread     append --> records in memory          no lock, no system call; or see :meth:`Log.fed_by`
     one thread     every 0.25 s, or when there are many: frames --> file        see e2c_dl.trace.recording.frames
     a fork         has the log, but never writes to it: what it appends is let go
     a full disk    is told once; by default every later append raises it, with ``on_failure`` the log is silent from
@@ -46,8 +46,7 @@ class Log:
 
     ``header``: JSON values that say what the records are. ``record_bytes``: all records have this length, and share
     frames. ``cap_bytes``: the file never gets larger; records that no longer fit are dropped and counted.
-    ``source`` is called before each writing, by whoever writes, and appends what it has. ``errands``: whose thread
-    writes; a log that is told of none has one of its own.
+    ``errands``: whose thread writes; a log that is told of none has one of its own.
 
     Raises: TrainingError, if ``path`` cannot be created or written.
     """
@@ -62,7 +61,6 @@ class Log:
         record_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] | None = None,
         capacity: int = CAPACITY,
-        source: Callable[[], None] | None = None,
         errands: Errands | None = None,
     ) -> None:
         self.path = path
@@ -73,7 +71,7 @@ class Log:
         self._per_frame = 1 if record_bytes is None else min(_RECORDS_PER_FRAME, MOST_PAYLOAD // record_bytes)
         self._on_failure = on_failure
         self._capacity = capacity
-        self._source = source
+        self._source: Callable[[], None] | None = None
         # Kind, payload, records. Its append and popleft are atomic: appending takes no lock.
         self._pending: deque[tuple[int, bytes, int]] = deque()
         self._writing = threading.RLock()  # keeps the file in the order of appending; a source may append very much
@@ -94,6 +92,10 @@ class Log:
             os.close(self._file)
             raise
         self._errands.add(self._write_pending, flush_every_s)
+
+    def fed_by(self, source: Callable[[], None]) -> None:
+        """From now on ``source`` is called before each writing, by whoever writes, and appends what it has."""
+        self._source = source
 
     def append(self, kind: int, payload: bytes) -> None:
         """Add a record of ``kind`` (1 to 0xFFFD). Raises: TrainingError if a write failed and nobody else is told."""

@@ -78,10 +78,11 @@ class Recorder:
         self._own_ns = own_ns
         self._log = Log(
             path, header(rank, host, layer), flush_every_s=flush_every_s, record_bytes=RECORD_BYTES,
-            cap_bytes=cap_bytes, on_failure=on_failure, capacity=capacity,
-            source=None if rows is None else self._encode, errands=errands,
+            cap_bytes=cap_bytes, on_failure=on_failure, capacity=capacity, errands=errands,
         )  # fmt: skip
         self._keeping = None if cap_bytes is None else SlowOnly(cap_bytes, self._append, self._log.drop)
+        if rows is not None:
+            self._log.fed_by(self._encode)  # now: its thread may write at once
 
     def record(
         self,

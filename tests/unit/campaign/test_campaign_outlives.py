@@ -172,6 +172,17 @@ def test_a_second_signal_ends_a_wait_that_is_always_done(monkeypatch):
                 raise AssertionError("it was waited on")
 
 
+def test_what_must_be_whole_is_not_cut_by_another_signal_and_the_limit_comes_after_it(monkeypatch):
+    monkeypatch.setattr("e2c_dl.campaign.interrupts._AT_ONCE_S", 0.0)
+    with interruptible() as interrupts, pytest.raises(E2cDlError, match="took longer"):
+        with interrupts.raised(False), interrupts.limited(0.05, lambda: E2cDlError("took longer")):
+            with interrupts.put_off():
+                for _ in range(3):
+                    signal.raise_signal(signal.SIGINT)
+                assert not threading.Event().wait(0.2)
+            threading.Event().wait(60)
+
+
 def test_two_signals_at_once_are_one():
     with interruptible() as interrupts, interrupts.raised(False):
         signal.raise_signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign import causes
 from e2c_dl.campaign.causes import Event, Known
 from e2c_dl.campaign.hosts.life import Silence
-from e2c_dl.errors import E2cDlError, Interrupted, TestbedError, TrainingError
+from e2c_dl.errors import E2cDlError, EmulationError, Interrupted, TestbedError, TrainingError
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,14 @@ def test_of_two_failures_the_earlier_is_the_cause() -> None:
     early = replace(ended(Cause.FAILED, "not the first of the alphabet", 1), ended_s=10.0)
     sentences, _ = explained({"edge-1": late, "edge-2": early})
     assert sentences[0] == "worker edge-2 failed: not the first of the alphabet"
+
+
+def test_the_end_of_the_network_is_the_cause_though_a_workers_last_sign_of_life_is_older() -> None:
+    network = Event(error=EmulationError("the relay was killed"), sentence="the relay was killed", at_s=102.0)
+    events = causes.explained(Known(outcomes={"edge-1": None}, seen_s={"edge-1": 101.0}))
+    sentences, error = causes.told([("train", network.error)], (network, *events))
+    assert sentences[0] == "the relay was killed" and error is network.error
+    assert "edge-1 exited without an outcome" in sentences[1]
 
 
 def test_a_host_that_ended_is_the_cause_of_what_its_worker_and_the_others_say() -> None:

@@ -116,8 +116,9 @@ class SocketSampler:
         self._errands = errands or Errands()
         self._log = Log(
             path, header(rank, host, more), record_bytes=RECORD_BYTES, cap_bytes=cap_bytes, flush_every_s=flush_every_s,
-            on_failure=self._failed, source=self._decode, errands=self._errands,
+            on_failure=self._failed, errands=self._errands,
         )  # fmt: skip
+        self._log.fed_by(self._decode)  # now: its thread may write at once
         self._rescan()
         self._sample(self._clock(), ends=False)
         if rate_hz > 0:
