@@ -69,7 +69,9 @@ def made(folder: Path) -> Path:
     rows = [f"{first_ns + second * 10**9},{second},{100 - second}.5" for second in range(5)]
     host.metrics_file.write_text("\n".join(["time_ns,cpu_percent,memory_bytes", *rows, ""]))
     host.log.write_text("ready\n")
-    host.amend_facts(cpu_model="a", cores=4, compute=ComputeFacts.of([7], calibrated_s=(0.1, 0.2), agreed_s=(0.1, 0.2)))
+    host.amend_facts(
+        cpu_model="a", cores=4, compute=ComputeFacts.of([slice(0, 7)], (), calibrated_s=(0.1, 0.2), agreed_s=(0.1, 0.2))
+    )
     links = json.loads((archive / layout.LINKS).read_text())
     for row in links["rows"]:
         row["measured"] = _MEASURED

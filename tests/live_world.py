@@ -43,7 +43,7 @@ class Linear:
     ) -> None:
         self.parameters = parameters.copy()
         self.gradients: Vector = np.zeros_like(parameters)
-        self.buckets = buckets
+        self.buckets, self.tensor_shapes = buckets, ()
         self._gradient, self._rate = gradient, rate
 
     def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from e2c_dl.strategies.base import Evaluation, OnSegment, Vector
+from e2c_dl.strategies.base import Evaluation, OnSegment, TensorShapes, Vector
 from e2c_dl.trace.model import Phase
 
 Gradient = Callable[[int, Vector], Vector]
@@ -21,10 +21,13 @@ Gradient = Callable[[int, Vector], Vector]
 class Quadratic:
     """Plain SGD at ``rate`` from ``start``; ``history`` is how many samples each gradient was requested."""
 
-    def __init__(self, gradient: Gradient, start: Vector, buckets: Sequence[slice], rate: float) -> None:
+    def __init__(
+        self, gradient: Gradient, start: Vector, buckets: Sequence[slice], rate: float,
+        tensor_shapes: Sequence[TensorShapes] = (),
+    ) -> None:  # fmt: skip
         self.parameters: Vector = start.copy()
         self.gradients: Vector = np.zeros_like(start)
-        self.buckets = buckets
+        self.buckets, self.tensor_shapes = buckets, tensor_shapes
         self.history: list[int] = []
         self._gradient, self._rate = gradient, rate
 
@@ -45,7 +48,10 @@ class Quadratic:
 class Problem:
     """``size`` quadratic losses in ``length`` dimensions, all drawn by ``seed``; where training starts, how fast."""
 
-    def __init__(self, size: int, seed: int, *, lengths: Sequence[int] = (5, 3, 1), dtype: type = np.float64) -> None:
+    def __init__(
+        self, size: int, seed: int, *, lengths: Sequence[int] = (5, 3, 1), dtype: type = np.float64,
+        tensor_shapes: Sequence[TensorShapes] = (),
+    ) -> None:  # fmt: skip
         draw = np.random.default_rng(seed)
         length = sum(lengths)
         roots = draw.normal(size=(size, length, length))
@@ -56,6 +62,7 @@ class Problem:
         self.rate = 0.05
         ends = length - np.cumsum([0, *lengths])
         self.buckets = [slice(int(end), int(begin)) for begin, end in pairwise(ends)]
+        self.tensor_shapes = tensor_shapes
 
     def gradient(self, rank: int, iteration: int, w: Vector) -> Vector:
         gradient: Vector = self.matrices[rank] @ w - self.targets[rank] * (1 + iteration % 3)
@@ -65,9 +72,12 @@ class Problem:
         """One per rank; ``gradient`` of (rank, iteration, parameters) replaces the problem's own."""
         of = gradient or self.gradient
         return [
-            Quadratic(lambda iteration, w, rank=rank: of(rank, iteration, w), self.start, self.buckets, self.rate)
+            Quadratic(
+                lambda iteration, w, rank=rank: of(rank, iteration, w), self.start, self.buckets, self.rate,
+                self.tensor_shapes,
+            )
             for rank in range(len(self.samples))
-        ]
+        ]  # fmt: skip
 
     def sgd(self, iterations: int, samples: Sequence[Sequence[int]] | None = None) -> Vector:
         """Where one process ends with SGD on all batches together; ``samples`` by rank and iteration, if they vary."""

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -181,13 +181,21 @@ def diloco(model: Any, training: Training, stack: ExitStack, *, period: int, rat
 
 def powersgd(model: Any, training: Training, stack: ExitStack, *, rank: int) -> Program:
     """DistributedDataParallel under torch's powerSGD_hook, from the first iteration on."""
+    import torch
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    state = PowerSGDState(process_group=None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
-    state.iter = state.start_powerSGD_iter  # it would begin with plain all-reduce
+    from e2c_dl.training.models import DIGITS_SHAPE
+
+    state = PowerSGDState(
+        process_group=None, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=1
+    )  # fmt: skip
+    state.iter = state.start_powerSGD_iter - 1
     parallel = DistributedDataParallel(model)
     parallel.register_comm_hook(state, powerSGD_hook)
+    # Of plain all-reduce, and without a step: after it buckets are built anew, and stay so.
+    parallel(torch.zeros(1, *DIGITS_SHAPE, dtype=next(model.parameters()).dtype)).sum().backward()
+    parallel.zero_grad()
     return parallel, optimizer_of(model, training).step
 
 
@@ -200,13 +208,24 @@ def square() -> Any:
     return torch.nn.Sequential(torch.nn.Flatten(), wide, torch.nn.Tanh(), torch.nn.AdaptiveAvgPool1d(10))
 
 
-def first_right(columns: int, rank: int, dtype: Any) -> np.ndarray:
-    """The random matrix that powerSGD_hook begins with, of one tensor."""
+def several() -> Any:
+    """A model of digits with a convolution, matrices that are not square, vectors, and small ones."""
+    import torch
+
+    torch.manual_seed(1)
+    first = torch.nn.Conv2d(1, 12, 3, bias=False)  # 12 x 9
+    layers = [torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(12 * 36, 40), torch.nn.Tanh()]
+    small = [torch.nn.Linear(11, 6, bias=False), torch.nn.Linear(6, 10)]
+    return torch.nn.Sequential(first, *layers, torch.nn.Linear(40, 11), *small)
+
+
+def first_rights(columns: Sequence[int], rank: int) -> dict[int, np.ndarray]:
+    """The random matrices that powerSGD_hook begins with, of tensors of so many columns, last first."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(np.random.RandomState(0).randint(1_000_000_000))
-        return torch.randn(columns, rank, dtype=torch.float64).numpy()
+        return {each: torch.randn(each, rank, dtype=torch.float64).numpy() for each in columns}
 
 
 PROGRAMS: dict[str, Callable[..., Program]] = {

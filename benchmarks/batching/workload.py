@@ -60,6 +60,7 @@ class Sleeping:
         self.parameters: Vector = np.zeros(PARAMETERS, dtype=np.float32)
         self.gradients: Vector = np.zeros(PARAMETERS, dtype=np.float32)
         self.buckets: Sequence[slice] = [slice(0, PARAMETERS)]
+        self.tensor_shapes = ()
         self.batches: list[int] = []
         self._speeds, self._changed = speeds, changed
 

@@ -67,9 +67,8 @@ class System:
         """What simulates a run of it again where its strategy decides, as the report of an archive has it."""
         if not decides(self.scenario):
             return None
-        compute = ComputeFacts(
-            bucket_sizes=tuple(end - begin for begin, end in next(iter(self.profiles.values())).buckets)
-        )
+        profile = next(iter(self.profiles.values()))
+        compute = ComputeFacts.of(profile.slices, profile.tensor_shapes)
         return Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
 
     def reference(self, trace: Trace) -> Reference:

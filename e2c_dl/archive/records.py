@@ -162,15 +162,20 @@ class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     paced_by: str | None = None
     segments: tuple[str, ...] = ()
     bucket_sizes: tuple[int, ...] = ()
+    tensor_shapes: tuple[tuple[tuple[int, ...], ...], ...] = ()  # of the tensors in each bucket; empty: not known
     speed: float | None = None  # of a core; None: not paced
     trial_s: float | None = None  # what a gradient took before training began: median; None: it was not tried
     designed_s: float | None = None  # what it takes by design; None: not known, as it is not paced
 
     @classmethod
-    def of(cls, bucket_sizes: Sequence[int], **known: Any) -> ComputeFacts:
-        """Those of a gradient that comes in buckets of ``bucket_sizes`` parameters."""
-        segments = ("forward", *(f"backward {bucket}" for bucket in range(len(bucket_sizes))))
-        return cls(bucket_sizes=tuple(bucket_sizes), segments=segments, **known)
+    def of(
+        cls, buckets: Sequence[slice], tensor_shapes: Sequence[Sequence[tuple[int, ...]]], **known: Any
+    ) -> ComputeFacts:
+        """Those of a gradient that comes in these ``buckets`` of a flat vector."""
+        segments = ("forward", *(f"backward {bucket}" for bucket in range(len(buckets))))
+        sizes = tuple(where.stop - where.start for where in buckets)
+        shapes = tuple(tuple(each) for each in tensor_shapes)
+        return cls(bucket_sizes=sizes, tensor_shapes=shapes, segments=segments, **known)
 
 
 class Deployed(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,13 +18,13 @@ from typing import ClassVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.seam import Setting
-from e2c_dl.strategies.seam.compute import Bucket, Compute, Evaluation, OnSegment
+from e2c_dl.strategies.seam.compute import Bucket, Compute, Evaluation, OnSegment, TensorShapes, bucket_of
 from e2c_dl.strategies.seam.messages import Array, Message, Payload, Sparse, Vector
 from e2c_dl.strategies.seam.worker import LinkEstimate, Pending, Slow, Verdict, Worker
 
 __all__ = [
     "Array", "Bucket", "Compute", "Evaluation", "LinkEstimate", "Message", "OnSegment", "Payload", "Pending", "Setting",
-    "Slow", "Sparse", "Strategy", "Vector", "Verdict", "Worker", "any_pair",
+    "Slow", "Sparse", "Strategy", "TensorShapes", "Vector", "Verdict", "Worker", "any_pair", "bucket_of",
 ]  # fmt: skip
 
 

@@ -4,27 +4,33 @@ Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient co
 NeurIPS 2019, Algorithms 1 and 2. Idea: a gradient is nearly of low rank, and a product with a fixed matrix is linear:
 it can be summed around a ring.
 
-Each bucket is read as a matrix M of n x m, as square as may be (compression/powersgd.py); r is the rank.
+Each tensor is a matrix M of n x m, its first dimension by all others; r is the rank.
 
 1. As a bucket is complete: M_i <- n b_i / sum(b) g_i + E_i, E_i what this rank has yet to send.
 2. P <- sum_i M_i Q by ring, orthogonalised. Q: that of the iteration before, orthogonalised; at first random.
 3. Q <- mean_i M_i^T P by ring.
-4. The bucket becomes P Q^T; E_i <- M_i - P Q^T. When all buckets are done, step.
+4. The tensor becomes P Q^T; E_i <- M_i - P Q^T. When all buckets are done, step.
 
-A bucket of which the factors would be no shorter is summed as it is.
+The factors of a bucket's tensors travel together. A tensor of which they would be no shorter, any vector among them,
+is summed as it is, beside P.
 
-Laws: equals torch's ``powerSGD_hook`` from the same first Q, where each bucket is one square tensor, to rounding; the
-mean of what ranks have sent and the mean of what they have yet to are that of what they were to; of full rank it is
-all-reduce; all ranks hold the same parameters, to the bit.
+Laws: equals torch's ``powerSGD_hook`` from the same first Q, to rounding; the mean of what ranks have sent and the mean
+of what they have yet to are that of what they were to; of full rank it is all-reduce; all ranks hold the same
+parameters, to the bit.
 
-Differences from the paper: there each tensor is a matrix; here each bucket is, as the seam knows no tensors. The step
-is the configured optimizer's, and momentum its, as in torch.
+Differences from the paper: the step is the configured optimizer's, and momentum its, as in torch. Where a bucket's
+tensors are not known (a profile of shapes alone that does not say), it is one matrix, as square as may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
 from typing import ClassVar
+
+import numpy as np
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Array, Bucket, Setting, Strategy, Vector, Worker
@@ -68,31 +74,49 @@ class PowerSGD(Strategy):
             await worker.step()
 
 
+@dataclass(frozen=True)
+class _Tensor:
+    """A matrix of a bucket, or what stays as it is (``shape`` None)."""
+
+    where: slice  # in the bucket
+    shape: tuple[int, int] | None
+
+
 class _Factors:
-    """One bucket's Q, and what this rank has yet to send of it."""
+    """One bucket's Qs, and what this rank has yet to send of it."""
 
     def __init__(self, worker: Worker, bucket: Bucket, rank: int) -> None:
         self._worker, self._rank = worker, rank
-        self._rows, self._columns = matrix_shape(len(bucket.values))
-        self._shorter = rank * (self._rows + self._columns) < len(bucket.values)
+        tensors = _tensors(bucket, rank)
+        self._whole = [each.where for each in tensors if each.shape is None]
+        self._matrices = [(each.where, each.shape) for each in tensors if each.shape is not None]
         self._owed: Vector = worker.zeros()[bucket.where]  # E
-        self._right: Array | None = None  # Q, flat
+        self._right: Array | None = None  # Q of each matrix, one after the other, flat
 
     async def reduce(self, iteration: int, bucket: Bucket) -> None:
         """Turn ``bucket.values`` into what all ranks apply."""
         worker, values = self._worker, bucket.values
         await worker.scale(values, worker.size * worker.samples / worker.total_samples)
-        if not self._shorter:
+        if not self._matrices:
             await self._mean(values, Tag(kind="whole", iteration=iteration, bucket=bucket.index))
             return
         await worker.accumulate(values, self._owed)
-        left = await self._calculated(lambda: self._left(values), self._rows * self._rank, values)
+        length = self._rank * sum(rows for _, (rows, _) in self._matrices)
+        left = await self._calculated(lambda: self._left(values), length + sum(map(_length, self._whole)), values)
         await ring_sum(worker, left, Tag(kind="left", iteration=iteration, bucket=bucket.index), range(worker.size))
-        left = await self._calculated(lambda: self._orthogonal(left), self._rows * self._rank, left)
-        right = await self._calculated(lambda: self._turned(values, left), self._columns * self._rank, values)
+        whole, left = left[length:], left[:length]
+        if self._whole:
+            await worker.scale(whole, 1 / worker.size)
+        begin = 0
+        for where in self._whole:
+            await worker.copy(values[where], whole[begin : begin + _length(where)])
+            begin += _length(where)
+        left = await self._calculated(lambda: self._orthogonal(left), length, left)
+        length = self._rank * sum(columns for _, (_, columns) in self._matrices)
+        right = await self._calculated(lambda: self._turned(values, left), length, values)
         await self._mean(right, Tag(kind="right", iteration=iteration, bucket=bucket.index))
         self._right = right
-        product = await self._calculated(lambda: self._product(left, right, len(values)), len(values), values)
+        product = await self._calculated(lambda: self._product(values, left, right), len(values), values)
         await worker.copy(self._owed, values)
         await worker.accumulate(self._owed, product, -1.0)
         await worker.copy(values, product)
@@ -109,23 +133,58 @@ class _Factors:
         )
 
     def _left(self, values: Vector) -> Array:
-        """M Q, flat."""
+        """Each matrix's M Q, then what stays as it is; flat."""
         if self._right is None:
-            right = first_right(self._columns, self._rank, values.dtype)
+            rights = [first_right(columns, self._rank, values.dtype) for _, (_, columns) in self._matrices]
         else:
-            right = self._right.reshape(self._columns, self._rank)
-        left: Array = as_matrix(values) @ orthogonal(right)
-        return left.reshape(-1)
+            rights = self._split(self._right, [columns for _, (_, columns) in self._matrices])
+        pairs = zip(self._matrices, rights, strict=True)
+        products = [as_matrix(values[where], shape) @ orthogonal(right) for (where, shape), right in pairs]
+        return np.concatenate([each.reshape(-1) for each in products] + [values[where] for where in self._whole])
 
     def _orthogonal(self, left: Array) -> Array:
-        return orthogonal(left.reshape(self._rows, self._rank)).reshape(-1)
+        return np.concatenate([orthogonal(each).reshape(-1) for each in self._lefts(left)])
 
     def _turned(self, values: Vector, left: Array) -> Array:
-        """M^T P, flat."""
-        right: Array = as_matrix(values).T @ left.reshape(self._rows, self._rank)
-        return right.reshape(-1)
+        """Each matrix's M^T P, flat."""
+        pairs = zip(self._matrices, self._lefts(left), strict=True)
+        return np.concatenate(
+            [(as_matrix(values[where], shape).T @ each).reshape(-1) for (where, shape), each in pairs]
+        )
 
-    def _product(self, left: Array, right: Array, length: int) -> Array:
-        """P Q^T, flat."""
-        product: Array = left.reshape(self._rows, self._rank) @ right.reshape(self._columns, self._rank).T
-        return product.reshape(-1)[:length]
+    def _product(self, values: Vector, left: Array, right: Array) -> Array:
+        """``values`` with P Q^T for each matrix."""
+        products: Array = values.copy()
+        rights = self._split(right, [columns for _, (_, columns) in self._matrices])
+        for (where, _), mine, other in zip(self._matrices, self._lefts(left), rights, strict=True):
+            products[where] = (mine @ other.T).reshape(-1)[: _length(where)]
+        return products
+
+    def _lefts(self, left: Array) -> list[Array]:
+        return self._split(left, [rows for _, (rows, _) in self._matrices])
+
+    def _split(self, factors: Array, sides: Sequence[int]) -> list[Array]:
+        """Matrices of so many rows each, that lie one after the other."""
+        rows: Array = factors.reshape(-1, self._rank)
+        return [rows[end - side : end] for side, end in zip(sides, accumulate(sides), strict=True)]
+
+
+def _tensors(bucket: Bucket, rank: int) -> list[_Tensor]:
+    """What ``bucket`` holds, one after the other; a matrix is what is longer than its factors of ``rank``."""
+    length = len(bucket.values)
+    if not bucket.tensor_shapes:
+        return [_tensor(slice(0, length), matrix_shape(length), rank)]
+    found, begin = [], 0
+    for shape in bucket.tensor_shapes:
+        where = slice(begin, begin + prod(shape))
+        found.append(_tensor(where, (shape[0], prod(shape[1:])) if shape else (1, 1), rank))
+        begin = where.stop
+    return found
+
+
+def _tensor(where: slice, shape: tuple[int, int], rank: int) -> _Tensor:
+    return _Tensor(where, shape if rank * sum(shape) < _length(where) else None)
+
+
+def _length(where: slice) -> int:
+    return int(where.stop - where.start)

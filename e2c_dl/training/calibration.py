@@ -43,6 +43,7 @@ def calibrate(
     return ComputeProfile(
         model=training.model, dtype=training.dtype, parameters=len(compute.parameters),
         buckets=tuple((where.start, where.stop) for where in compute.buckets),
+        tensor_shapes=tuple(tuple(shapes) for shapes in compute.tensor_shapes),
         gradients=_gradients(compute, sizes, repetitions), step_s=_step_s(compute, repetitions),
         evaluate_s=_median_s(compute.evaluate, 3), machine=machine,
         **_vectors_s_per_byte(compute.parameters, repetitions),

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.scenario.model import Training
-from e2c_dl.strategies.base import Evaluation, OnSegment
+from e2c_dl.strategies.base import Evaluation, OnSegment, TensorShapes
 from e2c_dl.trace.model import Phase
 from e2c_dl.training import datasets, models
 from e2c_dl.training.flat import FlatModel
@@ -104,6 +104,10 @@ class TorchCompute:
     @property
     def buckets(self) -> Sequence[slice]:
         return self._flat.buckets
+
+    @property
+    def tensor_shapes(self) -> Sequence[TensorShapes]:
+        return self._flat.tensor_shapes
 
     @property
     def samples(self) -> int:

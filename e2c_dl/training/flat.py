@@ -42,6 +42,10 @@ class FlatModel:
         self._move()
         sizes = [parameter.numel() for parameter in self.tensors]
         self.buckets, self.bucket_of = buckets(sizes, self.vector.element_size(), bucket_bytes)
+        # of each bucket, in the order in which its tensors lie there
+        self.tensor_shapes: list[list[tuple[int, ...]]] = [[] for _ in self.buckets]
+        for parameter, bucket in zip(self.tensors, self.bucket_of, strict=True):
+            self.tensor_shapes[bucket].append(tuple(parameter.shape))
 
     @property
     def gradient(self) -> torch.Tensor:

@@ -29,7 +29,7 @@ class PacedShapes:
     def __init__(self, training: Training, profile: ComputeProfile, *, rank: int, pacing: Pacing) -> None:
         self.parameters: Vector = np.zeros(profile.parameters, dtype=profile.dtype)
         self.gradients: Vector = np.zeros_like(self.parameters)
-        self.buckets = profile.slices
+        self.buckets, self.tensor_shapes = profile.slices, profile.tensor_shapes
         self.pacing = pacing
         self._profile = profile
         self.times = _times(training, profile, training.batch_sizes[rank])

@@ -91,10 +91,24 @@ def test_local_sgd_in_layers_equals_torchs_hierarchical_averaging(tmp_path: Path
     assert np.array_equal(ours[0], ours[1])
 
 
-@pytest.mark.parametrize("rank", [1, 4])
-def test_powersgd_equals_torchs_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
-    training = dataclasses.replace(TRAINING, model="torch_programs:square", batch_sizes=(8, 8), iterations=30)
-    monkeypatch.setattr(powersgd, "first_right", torch_programs.first_right)
+@pytest.mark.parametrize(
+    ("model", "rank", "columns"),  # of the tensors that travel as factors, last first
+    [
+        ("square", 1, [64]),
+        ("square", 4, [64]),
+        ("several", 1, [6, 11, 40, 12 * 36, 9]),
+        ("several", 4, [40, 12 * 36, 9]),
+    ],
+)
+def test_powersgd_equals_torchs_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, rank: int, columns: list[int]
+) -> None:
+    """One bucket of all tensors: matrices, vectors, and matrices of which factors would be no shorter."""
+    training = dataclasses.replace(
+        TRAINING, model=f"torch_programs:{model}", batch_sizes=(8, 8), iterations=30, bucket_bytes=1 << 20
+    )
+    rights = torch_programs.first_rights(columns, rank)
+    monkeypatch.setattr(powersgd, "first_right", lambda columns, rank, dtype: rights[columns])
     ours = trained(tmp_path, "powersgd", {"rank": rank}, training)
     theirs = torch_programs.run(tmp_path, "powersgd", training, rank=rank)
     assert difference(ours[0], theirs[0]) <= 1e-9  # factors are orthogonalised in another way

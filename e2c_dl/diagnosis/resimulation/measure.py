@@ -141,7 +141,8 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     """How the vectors of a run of ``scenario`` were cut, by what its hosts recorded. Raises: AnalysisError."""
     for each in facts.values():
         if each is not None and each.compute.bucket_sizes:
-            return Layout(dtype=scenario.training.dtype, buckets=each.compute.bucket_sizes)
+            own = each.compute
+            return Layout(dtype=scenario.training.dtype, buckets=own.bucket_sizes, tensor_shapes=own.tensor_shapes)
     raise AnalysisError(
         "no host's facts.json says how long the gradient's buckets are, so nothing can be simulated again"
     )

@@ -53,10 +53,11 @@ LEAST_CHEAP = 8  # changes
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What vectors are like: the flat parameters' type, and how long each bucket is, in order of backward."""
+    """What vectors are like: the flat parameters' type, how long each bucket is, in order of backward, of what."""
 
     dtype: str
     buckets: tuple[int, ...]
+    tensor_shapes: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
     def profile(self, model: str) -> ComputeProfile:
         """A profile of these lengths and of no time."""
@@ -64,8 +65,9 @@ class Layout:
         times = GradientTimes(data_s=0.0, forward_s=0.0, backward_s=(0.0,) * len(self.buckets))
         bounds = tuple(pairwise(ends))
         return ComputeProfile(
-            model=model, dtype=self.dtype, parameters=ends[-1], buckets=bounds, gradients={NO_TIMES: times}
-        )
+            model=model, dtype=self.dtype, parameters=ends[-1], buckets=bounds, gradients={NO_TIMES: times},
+            tensor_shapes=self.tensor_shapes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,8 +44,10 @@ def _shapes(assignment: Assignment, emulation: HostChanges) -> PacedShapes:
     scenario = assignment.scenario
     profile = read_profile(scenario.path / PROFILE, scenario)
     compute = PacedShapes(scenario.training, profile, rank=assignment.rank, pacing=Pacing(emulation.speed))
-    sizes = [where.stop - where.start for where in compute.buckets]
-    facts = ComputeFacts.of(sizes, speed=emulation.paced_at, agreed_s=compute.times.seconds, paced_by=BY_PROFILE)
+    facts = ComputeFacts.of(
+        compute.buckets, compute.tensor_shapes, speed=emulation.paced_at, agreed_s=compute.times.seconds,
+        paced_by=BY_PROFILE,
+    )  # fmt: skip
     assignment.records.write_facts(replace(host_facts({}, facts), mathematics=SHAPES))
     return compute
 
@@ -91,6 +93,5 @@ def _torch(assignment: Assignment, emulation: HostChanges, slot: int) -> tuple[T
     training = assignment.scenario.training
     pacing = Pacing(emulation.speed)
     compute = compute_on(training, rank=assignment.rank, size=assignment.size, slot=slot, pacing=pacing)
-    sizes = [where.stop - where.start for where in compute.buckets]
-    facts = host_facts(device_facts(training, slot), ComputeFacts.of(sizes, speed=assignment.own.speed))
-    return compute, replace(facts, mathematics=training.mathematics)
+    facts = ComputeFacts.of(compute.buckets, compute.tensor_shapes, speed=assignment.own.speed)
+    return compute, replace(host_facts(device_facts(training, slot), facts), mathematics=training.mathematics)

@@ -33,7 +33,7 @@ def facts(host: HostModel, real: bool) -> HostFacts:
     """What ``host`` is; ``real``: it trains, else shapes alone travel."""
     times = host.profile.gradient(host.samples)
     compute = ComputeFacts.of(
-        [end - begin for begin, end in host.profile.buckets],
+        host.profile.slices, host.profile.tensor_shapes,
         agreed_s=(times.data_s + times.forward_s, *times.backward_s), speed=1 / host.factor,
     )  # fmt: skip
     return HostFacts(

@@ -53,7 +53,7 @@ class PowerSGD(Compressor):
         owed: Vector = values.copy() if self._residual is None else values + self._residual
         if not np.isfinite(owed).all():
             return (values.copy(),)
-        matrix = as_matrix(owed)
+        matrix = as_matrix(owed, matrix_shape(len(owed)))
         columns = matrix.shape[1]
         right = first_right(columns, self._rank, owed.dtype) if self._right is None else self._right
         left = orthogonal(matrix @ orthogonal(right))
@@ -86,9 +86,9 @@ def matrix_shape(length: int) -> tuple[int, int]:
     return -(-length // columns), columns
 
 
-def as_matrix(values: Vector) -> Array:
+def as_matrix(values: Vector, shape: tuple[int, int]) -> Array:
     """``values``, row by row, filled up with zeros."""
-    rows, columns = matrix_shape(len(values))
+    rows, columns = shape
     filled = np.zeros(rows * columns, values.dtype)
     filled[: len(values)] = values
     return filled.reshape(rows, columns)

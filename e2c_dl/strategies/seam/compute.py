@@ -9,6 +9,9 @@ from typing import Protocol
 from e2c_dl.strategies.seam.messages import Vector
 from e2c_dl.trace.model import Phase
 
+TensorShapes = Sequence[tuple[int, ...]]
+"""The shapes of the model's tensors that a bucket holds, one after the other; empty: they are not known."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
@@ -17,6 +20,7 @@ class Bucket:
     index: int
     where: slice  # in the flat vector
     values: Vector
+    tensor_shapes: TensorShapes = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,10 @@ class Compute(Protocol):
     def buckets(self) -> Sequence[slice]:
         """Where each bucket lies in the flat vector, by index, in the order in which backward completes them."""
 
+    @property
+    def tensor_shapes(self) -> Sequence[TensorShapes]:
+        """Of the tensors in each bucket, by index; empty: of none are they known."""
+
     def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
         """Mean loss over the batch of ``iteration``, of ``samples`` samples; writes its gradient into ``gradients``.
 
@@ -53,3 +61,11 @@ class Compute(Protocol):
 
     def evaluate(self) -> Evaluation:
         """Loss and accuracy of ``parameters`` as they are, on the test samples."""
+
+
+def bucket_of(compute: Compute, index: int) -> Bucket:
+    """Bucket ``index`` of ``compute``'s gradient, as a strategy sees it."""
+    where, known = compute.buckets[index], compute.tensor_shapes
+    return Bucket(
+        index=index, where=where, values=compute.gradients[where], tensor_shapes=known[index] if known else ()
+    )

@@ -33,6 +33,7 @@ from e2c_dl.strategies.base import (
     Vector,
     Verdict,
     Worker,
+    bucket_of,
 )
 from e2c_dl.trace.model import MOST_STALENESS, Phase
 from e2c_dl.trace.recording.recorder import Recorder
@@ -151,8 +152,7 @@ class LiveWorker:
         self._record(Phase.SPAWN, now_ns, now_ns, now_ns, peer_task=COMPUTE_TASK)
         async for index, asked_ns in self._computing.gradient(_ITERATION.get(), self.samples):
             self._record(Phase.AWAIT_BUCKET, asked_ns, asked_ns, self._recorder.clock(), bucket=index)
-            where = self._compute.buckets[index]
-            yield Bucket(index=index, where=where, values=self.gradients[where])
+            yield bucket_of(self._compute, index)
 
     async def step(self) -> None:
         start_ns = self._recorder.clock()

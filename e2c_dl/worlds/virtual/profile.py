@@ -17,6 +17,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import prod
 from typing import Annotated, Any
 
 import msgspec
@@ -57,6 +58,7 @@ class ComputeProfile:
     parameters: Count  # length of the flat vector
     buckets: tuple[tuple[Index, Index], ...]  # begin and end of each in the flat vector, by index
     gradients: Mapping[Count, GradientTimes]  # by batch size
+    tensor_shapes: tuple[tuple[tuple[Count, ...], ...], ...] = ()  # of the tensors in each bucket; empty: not known
     step_s: Seconds = 0.0
     evaluate_s: Seconds = 0.0
     copy_s_per_byte: Seconds = 0.0
@@ -70,6 +72,13 @@ class ComputeProfile:
         for begin, end in self.buckets:
             if not begin < end <= self.parameters:
                 wrong = f"bucket {begin}..{end} is none of {self.parameters} parameters"
+                raise InputError(f"profile of {self.model}: {wrong}; calibrate again")
+        if self.tensor_shapes and len(self.tensor_shapes) != len(self.buckets):
+            count = f"tensors of {len(self.tensor_shapes)} buckets, and {len(self.buckets)} buckets"
+            raise InputError(f"profile of {self.model}: it has {count}; calibrate again")
+        for shapes, (begin, end) in zip(self.tensor_shapes, self.buckets, strict=False):
+            if sum(map(prod, shapes)) != end - begin:
+                wrong = f"tensors {list(map(list, shapes))} are not {end - begin} values"
                 raise InputError(f"profile of {self.model}: {wrong}; calibrate again")
         for samples, times in self.gradients.items():
             if len(times.backward_s) != len(self.buckets):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Array, Evaluation, OnSegment
+from e2c_dl.strategies.base import Array, Evaluation, OnSegment, TensorShapes
 
 
 class Shape:  # torch's meta tensors would do, at 48 us per operation in place of 2, and with torch
@@ -69,10 +69,12 @@ def shape(length: int, dtype: str) -> Array:
 class ShapeCompute:
     """A Compute of shapes alone: it computes nothing, and its loss is not a number."""
 
-    def __init__(self, *, length: int, dtype: str, buckets: Sequence[slice]) -> None:
+    def __init__(
+        self, *, length: int, dtype: str, buckets: Sequence[slice], tensor_shapes: Sequence[TensorShapes]
+    ) -> None:
         self.parameters = shape(length, dtype)
         self.gradients = shape(length, dtype)
-        self.buckets = buckets
+        self.buckets, self.tensor_shapes = buckets, tensor_shapes
 
     def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
         return float("nan")

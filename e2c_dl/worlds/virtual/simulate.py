@@ -159,7 +159,10 @@ class _Simulation:
         profile = host.profile
         compute: Compute
         if computes is None:
-            compute = ShapeCompute(length=profile.parameters, dtype=profile.dtype, buckets=profile.slices)
+            compute = ShapeCompute(
+                length=profile.parameters, dtype=profile.dtype, buckets=profile.slices,
+                tensor_shapes=profile.tensor_shapes,
+            )  # fmt: skip
         else:
             compute = computes[rank]
             if len(compute.buckets) != len(profile.buckets):

@@ -12,7 +12,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Array, Bucket, Compute, Evaluation, Pending, Strategy, Vector, Verdict, Worker
+from e2c_dl.strategies.base import (
+    Array,
+    Bucket,
+    Compute,
+    Evaluation,
+    Pending,
+    Strategy,
+    Vector,
+    Verdict,
+    Worker,
+    bucket_of,
+)
 from e2c_dl.trace.model import MOST_STALENESS, RECORD, Phase
 from e2c_dl.worlds.virtual.kernel import Kernel, Task, suspend
 from e2c_dl.worlds.virtual.links import RankPair
@@ -54,10 +65,7 @@ class VirtualWorker(Messenger):
         self._setting, self._compute, self._pace, self._flush, self._ended = setting, compute, pace, flush, ended
         self._changed = changed
         self._tasks = RankTasks(kernel, rank, self._main_ended, self._awaited_task)
-        self._buckets = [
-            Bucket(index=index, where=where, values=self.gradients[where])
-            for index, where in enumerate(compute.buckets)
-        ]
+        self._buckets = [bucket_of(compute, index) for index in range(len(compute.buckets))]
         self._random: np.random.Generator | None = None  # made when first asked for: most strategies draw nothing
         self.loss = float("nan")
         self._next = 0  # iteration
