@@ -13,6 +13,7 @@ from benchmarks import written
 from benchmarks.launched import end_in_order
 from benchmarks.systems import bar, beside, environments, figures, live, published, table, tables
 from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
+from benchmarks.systems.earlier import Earlier
 from benchmarks.systems.tables import Results
 from benchmarks.systems.trial import AFTER_S, Ran
 from e2c_dl.campaign.predicting.advice.workers import most_workers
@@ -35,10 +36,15 @@ SIMULATED = Path("build") / "systems.jsonl"
 @click.option(
     "--made", "only_made", is_flag=True, help="Make no trials: what --into has of those that were asked for is told."
 )
+@click.option(
+    "--earlier",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A systems.json whose trials count, too, where those that were made again are the same to the bit.",
+)
 @written.options(seeds=1, parts=["wan"], only=["local SGD, H = 4"])
 def main(
     *, seeds: int, parts: Sequence[str], only: Sequence[str], where: Sequence[str], workers: int | None,
-    scheduler: str | None, into: Path, only_made: bool, write: bool,
+    scheduler: str | None, into: Path, only_made: bool, earlier: Path | None, write: bool,
 ) -> None:  # fmt: skip
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
     end_in_order()
@@ -46,23 +52,31 @@ def main(
     if unknown := set(only) - {each.name for each in table.systems()}:
         there = ", ".join(each.name for each in table.systems())
         raise click.UsageError(f"--system {min(unknown)!r}: there is none of that name; write one of {there}")
+    if earlier and not only_made:
+        raise click.UsageError("--earlier says which trials need not be made: say --made, too")
     if live.PART in chosen and os.geteuid():
         raise click.UsageError("--part live brings hosts up on this machine, as root; leave it out, or be root")
     trials, done = asked_for([each for each in chosen if each in PARTS], seeds, only, where), Done(into)
+    stands = None if earlier is None else Earlier(earlier, trials, done.trials)
     if only_made:
-        trials = [asked for asked in trials if asked in done.trials]
+        trials = [asked for asked in trials if asked in done.trials or (stands and asked in stands.trials)]
     elif trials:
         announce(trials, done, workers or most_workers())
         made(trials, done, workers=workers, scheduler=scheduler, tell=tell)
-    came = [done.trials[asked] for asked in trials]
+    there = {**done.trials, **(stands.trials if stands else {})}
+    came = [there[asked] for asked in trials]
     results, small = Results(came), trained_live(into, only) if live.PART in chosen else None
-    sections = [*([page(results)] if trials else []), *([f"## Live\n\n{beside.table(small)}"] if small else [])]
+    sections = [
+        *([stands.said(len(came))] if stands else []),
+        *([page(results)] if trials else []),
+        *([f"## Live\n\n{beside.table(small)}"] if small else []),
+    ]
     click.echo("\n" + "\n\n".join(sections))
     if write:
         drawn = [*figures.draw(results, written.RESULTS), *([beside.figure(small, written.RESULTS)] if small else [])]
         values = {
             "systems": [asdict(each) for each in results.tried()],
-            "trials": [tables.recorded(each) for each in came],
+            "trials": [stands.recorded(each) if stands else tables.recorded(each) for each in came],
             "live": {} if small is None else small.recorded(),
         }
         written.write(
