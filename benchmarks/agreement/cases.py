@@ -223,7 +223,7 @@ def of_size(profile: ComputeProfile, model_bytes: int | None) -> ComputeProfile:
     ends = [length * place // count for place in range(count + 1)]
     return replace(
         profile, parameters=length, buckets=tuple(zip(reversed(ends[:-1]), reversed(ends[1:]), strict=True)),
-        gradients={samples: _even(times, count) for samples, times in profile.gradients.items()},
+        tensor_shapes=(), gradients={samples: _even(times, count) for samples, times in profile.gradients.items()},
     )  # fmt: skip
 
 
