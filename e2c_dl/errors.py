@@ -12,6 +12,7 @@
     |   `-- PeerLost              1   ... because another rank went away
     |-- ArchiveError              1   an archive is damaged, or could not be written
     |   |-- NoArchive             2   what was named is none
+    |   |-- ArchiveTaken          2   where a new one was to be made there is something
     |   `-- ArchiveBusy           1   ... because another process writes it, or has
     |-- AnalysisError             1   a trace cannot be analysed
     `-- Interrupted             130   the user asked to stop (Ctrl-C)
@@ -82,6 +83,12 @@ class ArchiveError(E2cDlError):
 
 class NoArchive(ArchiveError):
     """What was named as an archive is none."""
+
+    exit_code = 2
+
+
+class ArchiveTaken(ArchiveError):
+    """Where a new archive was to be made there is something."""
 
     exit_code = 2
 

@@ -26,7 +26,7 @@ from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
 from e2c_dl.beneath import Place
-from e2c_dl.errors import ArchiveBusy, ArchiveError
+from e2c_dl.errors import ArchiveBusy, ArchiveError, ArchiveTaken
 from e2c_dl.redaction import Redactor
 from e2c_dl.trace.places import Recorded, all_recorded
 from e2c_dl.trace.propagation.samples import convert_samples
@@ -64,13 +64,13 @@ class Archive:
         """A new archive at ``path`` whose run.json says *running*.
 
         ``started`` is ISO 8601 with an offset; ``facts`` as for :meth:`record`.
-        Raises: ArchiveError if ``path`` exists and is not an empty directory, or cannot be written.
+        Raises: ArchiveTaken if ``path`` exists and is not an empty directory; ArchiveError if it cannot be written.
         """
         archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
         try:
             made = _made(path)  # else it is not this run's to remove
             if not archive._run_file.claim():
-                raise ArchiveError(f"{path}: is not empty; name a new directory with --archive")
+                raise ArchiveTaken(f"{path}: is not empty; name a new directory with --archive")
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be made: {error.strerror}; name another with --archive") from error
         try:

@@ -18,7 +18,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
 from e2c_dl.archive.write import Archive, amend
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, ArchiveTaken, InputError
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Recorder
 
@@ -46,8 +46,9 @@ def test_a_new_archive_says_that_it_is_running(archive: Archive) -> None:
 
 def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ArchiveError, match="is not empty; name a new directory"):
+    with pytest.raises(ArchiveTaken, match="is not empty; name a new directory") as refused:
         Archive.create(tmp_path, "x", started=STARTED)
+    assert refused.value.exit_code == InputError.exit_code  # nothing was started
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
