@@ -12,8 +12,8 @@ more. So the strategy runs again, in the measured world, with each departure res
 
 * links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
   iterations last longer, DLion's budgets are larger;
-* links left alone, in any case: by how many times the world's own run is then shorter. Where there are some, brief
-  slow-downs of hosts, too, for a long way round may hide them.
+* links left alone, unless the world is FAR off: by how many times its own run is then shorter. Where there are some,
+  brief slow-downs of hosts, too, for a long way round may hide them.
 
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
 fast: what is material in the replay, where the choice stays, is material.
@@ -36,7 +36,7 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
 
-CLOSE, SAME = 0.05, 0.01
+FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
@@ -54,7 +54,7 @@ class Choices:
             return findings(worth, self.replay)
         rest = [each for each in departures if not any(each is other for other in worth)]
         plain = [each for each in rest if _is_link(each.element) and each.slowdown >= PLAIN]
-        left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED]
+        left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED] if abs(self.world.error) <= FAR else []
         replayed = findings(worth, self.replay)
         if abs(self.world.error) > CLOSE:
             kept = replayed

@@ -37,6 +37,7 @@ class Departure:
     restored: WhatIf
     excess_s: float  # what it took longer than its reference: no restored run saves more
     stalled_s: float = 0.0
+    later_s: float = 0.0  # each message, of a link that is, or may be, late by a delay
     members: tuple[Element, ...] = ()  # of a group
 
 

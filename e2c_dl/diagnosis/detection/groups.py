@@ -1,11 +1,11 @@
 """Groups: all hosts of a layer, or all links from one layer to another, that depart alike, as one departure.
 
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while
-the others are as slow. Alike are those of one part whose slow-downs differ by less than ALIKE, at the same time but for
-LAPSE of it. One member that is as designed, though so much would have been seen of it, and there is no group; nor
-unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times, is of
-the group, too, for it tells little of itself. One that departs by more has a cause of its own; one that may be late for
-another reason, or of which too little was seen, is of the group if it is as slow.
+the others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by
+less than ALIKE, at the same time but for LAPSE of it. One member that is as designed, though so much would have been
+seen of it, and there is no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by
+less, or at other times, is of the group, too, for it tells little of itself. One that departs by more has a cause of
+its own; one that may be late for another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def grouped(
         is_group = len(own) > 1 and len(typical) >= enough * len(own)
         if is_group and min(seen_at.get(key, ()), default=np.inf) > least:
             most = ALIKE * _middle(typical)
-            of_it = [each for each in own if each.slowdown <= most]
+            of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
             others = [
                 each for each in untold
                 if _key(each.element, layers) == key and _may_be_of(each, typical, judged.get(each.element, 0.0))
             ]  # fmt: skip
             made.append(_group(key, typical, [*of_it, *others]))
-            made += [each for each in own if each.slowdown > most]
+            made += [each for each in own if not any(each is one for one in of_it)]
         else:
             made += own
     return (*made, *alone)
@@ -93,13 +93,13 @@ def _key(element: Element, layers: Mapping[str, str]) -> Key:
 
 
 def _are_alike(one: Departure, other: Departure) -> bool:
-    return _are_as_slow([one, other]) and _at_one_time([one.when, other.when])
+    return (_are_as_slow([one, other]) or _are_as_late([one, other])) and _at_one_time([one.when, other.when])
 
 
 def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:
     """Whether it is as slow as ``typical``, by a part that it may share; or is slow, and so much could not be seen."""
     middle = _middle(typical)
-    as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE
+    as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE or _are_as_late([one, *typical])
     return (as_slow or seen_at > middle) and _one_part([*typical, one])
 
 
@@ -115,6 +115,12 @@ def _one_part(own: Sequence[Departure]) -> bool:
 def _are_as_slow(own: Sequence[Departure]) -> bool:
     slowdowns = [each.slowdown for each in own]
     return max(slowdowns) <= ALIKE * min(slowdowns)
+
+
+def _are_as_late(own: Sequence[Departure]) -> bool:
+    """Whether all may be late by one delay: the less a message has to carry, the more times slower it makes it."""
+    later_s = [each.later_s for each in own]
+    return max(later_s) <= ALIKE * min(later_s) and min(later_s) > 0
 
 
 def _at_one_time(several: Sequence[Stretches]) -> bool:

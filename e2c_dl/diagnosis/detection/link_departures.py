@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, lines
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, Kind, kind_of
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
@@ -75,13 +76,13 @@ def link_departures(
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
     together = {pair for pairs in shared.values() for pair in pairs}
-    kinds = {each.link.pair: _kind(each) for each in slow if each.link.pair not in together}
+    kinds = {each.link.pair: _kind(each, as_designed) for each in slow if each.link.pair not in together}
     departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
-        departures=tuple(departures), untold=(*map(_untold, untold), *_unseen(judged)),
+        departures=tuple(departures), untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
     )  # fmt: skip
@@ -110,7 +111,7 @@ def _unseen(judged: Sequence[JudgedLink]) -> list[Departure]:
     return [_departure(each, replace(few, rate=each.judged.slowdown)) for each in found if each.judged.excess_s > 0]
 
 
-def _kind(each: JudgedLink) -> Kind:
+def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if each.link.by_receiver:  # it does not tell a delay
         return Kind(part=Part.RATE, rate=each.judged.slowdown)
     windows = each.judged.windows
@@ -119,6 +120,9 @@ def _kind(each: JudgedLink) -> Kind:
     )  # it began in between
     chosen = each.of.messages(within if within.sum() * 2 > windows.sum() else windows)
     kind = kind_of(each.link, chosen)
+    if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
+        others = chosen & ~as_designed.held_up(each.link)
+        kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
     if kind.part is Part.LOSS:
@@ -169,13 +173,22 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
         observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
-        excess_s=judged.excess_s,
+        excess_s=judged.excess_s, later_s=_later_s(each, kind, departs),
     )  # fmt: skip
 
 
-def _untold(each: JudgedLink) -> Departure:
+def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> float:
+    """By how much its messages are late, if it is by a delay, as it is or may be; else 0."""
+    if kind.part is Part.DELAY:
+        return kind.delay_ns / 1e9
+    if kind.part not in (Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS) or each.link.by_receiver:
+        return 0.0
+    return max(0.0, float(np.median((each.link.services_ns - each.link.expected_ns)[departs]))) / 1e9
+
+
+def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
     """The same, which may be TCP's learning: of a layer that is slow it is slow by all that its messages took."""
-    found = _departure(each, _kind(each))
+    found = _departure(each, _kind(each, as_designed))
     if not each.of.warming:
         return found
     took_ns, expected_ns = (float(of[each.of.judged].sum()) for of in (each.link.services_ns, each.link.expected_ns))

@@ -13,6 +13,7 @@ and delays that schedules give them; not those that lose segments by a schedule.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,11 +26,13 @@ from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
-from e2c_dl.topology import Bottleneck, Pair
+from e2c_dl.topology import Bottleneck, Distribution, Pair
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, link_model, shared_rate
 from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
+DEVIATIONS = 2.0  # standard ones, of what jitter adds
+HELD_UP = 1.2  # times longer than its bits take
 
 
 class AsDesigned:
@@ -49,15 +52,34 @@ class AsDesigned:
 
         None: that is not known.
         """
+        would_ns = self._would_ns(link)
+        if would_ns is None:
+            return None
+        took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
+        most_ns += self._jitter_ns(link, int(departs.sum()))
+        floor = FLOOR_MODELLED if self.exact else FLOOR
+        return bool(took_ns < np.exp(floor) * most_ns)
+
+    def held_up(self, link: ObservedLink) -> npt.NDArray[np.bool_]:
+        """The messages of ``link`` that windows keep as designed, too, shape (messages,): none where nobody knows."""
+        would_ns = self._would_ns(link) if self.exact else None
+        if would_ns is None:
+            return np.zeros(len(link.rows), dtype=np.bool_)
+        return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
+
+    def _would_ns(self, link: ObservedLink) -> Doubles | None:
+        if link.by_receiver:
+            return None
         if link.pair not in self._known:
             shared = next((each for each in self._design.bottlenecks if link.pair in each.links), None)
             self._known |= self._simulated([link.pair] if shared is None else shared.links, shared)
-        would_ns = self._known[link.pair]
-        if would_ns is None or link.by_receiver:
-            return None
-        took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
-        floor = FLOOR_MODELLED if self.exact else FLOOR
-        return bool(took_ns < np.exp(floor) * most_ns)
+        return self._known[link.pair]
+
+    def _jitter_ns(self, link: ObservedLink, count: int) -> float:
+        """By how much ``count`` messages together are late, by the jitter that ``link`` has by design, at most."""
+        designed = self._design.reference.topology.link(link.src, link.dst)
+        most_s = designed.jitter_s * (1.0 if designed.distribution is Distribution.UNIFORM else DEVIATIONS)
+        return 1e9 * most_s * min(count, DEVIATIONS * math.sqrt(count))
 
     def _simulated(self, pairs: Sequence[Pair], shared: Bottleneck | None) -> dict[Pair, Doubles | None]:
         """Pair -> what each message takes, shape (messages,); None where that cannot be told."""

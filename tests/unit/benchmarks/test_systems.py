@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,6 @@ from click.testing import CliRunner
 from benchmarks.systems import beside, campaign, environments, live, table, tables
 from benchmarks.systems.__main__ import main, missed, page
 from benchmarks.systems.campaign import Done, asked_for, made
-from benchmarks.systems.earlier import Earlier
 from benchmarks.systems.environments import DLION
 from benchmarks.systems.published import RATIOS
 from benchmarks.systems.tables import Results, comparison, fullest, recorded, told_apart
@@ -162,29 +160,6 @@ def test_what_other_settings_made_does_not_count_whatever_its_fields(
     changed = {**experiment_files(), "profile.json": b"{}"}
     monkeypatch.setattr(campaign, "experiment_files", lambda: changed)
     assert (len(Done(file).trials), Done(file).of_other_code) == (0, 1)
-
-
-@pytest.mark.parametrize("differs", [False, True])
-def test_earlier_trials_stand_where_what_was_made_again_is_the_same(tmp_path: Path, differs: bool) -> None:
-    known = [came("Ako", 10.0 + seed, seed) for seed in (1, 2, 3)] + [came("Hop", 9.0, 1)]
-    file = tmp_path / "systems.json"
-    file.write_text(json.dumps({"commit": "0dc0f16", "trials": [recorded(each) for each in known]}))
-    again = replace(known[1], took_s=99.0, accuracy=0.4 if differs else 0.5)
-    found = Earlier(file, [each.asked for each in known], {again.asked: again})
-    assert list(found.trials) == ([] if differs else [known[0].asked, known[2].asked])  # of Hop nothing was made again
-    for each in found.trials.values():
-        first = json.dumps({**recorded(known[each.asked.seed - 1]), "made_at": "0dc0f16"})
-        assert json.dumps(found.recorded(each)) == first
-    assert "made_at" not in found.recorded(again)
-    assert "Of 3 trials 0 are" in found.said(3) if differs else "Of 3 trials 2 are" in found.said(3)
-
-
-def test_earlier_results_that_are_none_are_told(tmp_path: Path) -> None:
-    (tmp_path / "r.json").write_text('{"commit": "a"}')
-    done = CliRunner().invoke(main, ["--made", "--earlier", str(tmp_path / "r.json"), "--into", str(tmp_path / "t")])
-    assert done.exit_code == 2 and "holds no trials" in done.output
-    done = CliRunner().invoke(main, ["--earlier", str(tmp_path / "r.json")])
-    assert done.exit_code == 2 and "say --made" in done.output
 
 
 def test_parts_of_a_system_are_tried_apart() -> None:

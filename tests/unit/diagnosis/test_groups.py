@@ -103,3 +103,16 @@ def test_a_link_of_which_so_little_could_be_seen_is_of_the_group(seen_at: float,
     found = grouped(own, [blind], {blind.element: seen_at}, FOG)
     assert len(found) == (1 if members == 3 else 2)
     assert len(found[0].members) == (members if members == 3 else 0)
+
+
+def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_it_makes_them() -> None:
+    late = [slow_link(number, times, Part.DELAY) for number, times in enumerate((1.7, 1.8, 1.7), start=1)]
+    few = [
+        slow_link(number, times, Part.RATE_DELAY_OR_LOSS) for number, times in enumerate((1.2, 40.0, 700.0), start=4)
+    ]
+    own = [replace(each, later_s=0.004) for each in (*late, *few)]
+    (group,) = grouped(own, [], {}, FOG)
+    assert len(group.members) == 6 and group.part is Part.DELAY
+    much = replace(slow_link(7, 700.0, Part.RATE_DELAY_OR_LOSS), later_s=0.4)  # it has a cause of its own
+    assert [len(each.members) for each in grouped([*own, much], [], {}, FOG)] == [6, 0]
+    assert len(grouped([replace(each, later_s=0.0) for each in own], [], {}, FOG)) == 6

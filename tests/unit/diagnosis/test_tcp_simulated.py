@@ -79,3 +79,26 @@ def test_where_it_is_not_known_what_sends_nothing_is_explained() -> None:
     observed = observe(run.trace, replace(run.reference(), tcp=None))
     as_designed = AsDesigned(observed.carried, observed.design)
     assert not any(as_designed.explains(link, np.ones(len(link.rows), dtype=bool)) for link in observed.carried)
+
+
+@pytest.mark.parametrize(("jitter_s", "explained"), [(0.0, False), (0.0002, True)])
+def test_a_message_or_two_may_be_late_by_the_jitter_that_links_have_by_design(jitter_s: float, explained: bool) -> None:
+    small = vw.hosts(SIZE, of=vw.profile((60, 30)))
+    run = vw.run(Allreduce, size=SIZE, links=vw.everywhere(SIZE, WIDE), on_hosts=small)
+    reference = replace(run.reference(), tcp=TCP, modelled=True)
+    topology = reference.topology
+    links = {pair: replace(link, jitter_s=jitter_s) for pair, link in topology.links.items()}
+    observed = observe(run.trace, replace(reference, topology=replace(topology, links=links)))
+    link = observed.carried[0]
+    late = replace(link, rows=link.rows.copy())
+    late.rows["recv_end_ns"][-1] += 150_000
+    last = np.arange(len(late.rows)) == len(late.rows) - 1
+    assert AsDesigned([late], observed.design).explains(late, last) is explained
+
+
+def test_messages_that_windows_hold_up_as_designed_are_known() -> None:
+    run = ran(vw.everywhere(SIZE, WIDE))
+    for tcp, held_up in ((TCP, True), (None, False)):
+        observed = observe(run.trace, replace(run.reference(), tcp=tcp, modelled=True))
+        as_designed = AsDesigned(observed.carried, observed.design)
+        assert all(as_designed.held_up(link).any() == held_up for link in observed.carried)
