@@ -42,7 +42,7 @@ def _polars(_case: Case, folder: Path) -> int:
     from e2c_dl.trace.places import TRACES
 
     lasted = pl.col("end_ns") - pl.col("start_ns")
-    scanned = pl.scan_parquet(folder / TRACES, include_file_paths="rank")
+    scanned = pl.scan_parquet(folder / TRACES)
     states = scanned.group_by("rank", "phase").agg(lasted.sum().alias("ns"), pl.len()).collect()
     return int(states["len"].sum())
 
