@@ -203,6 +203,8 @@ def _levelled(series: Series, noise: float, *, turns: bool) -> Levelled:
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
     lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
     own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
+    if np.ptp(series.values) < FLOOR_MODELLED:  # no window departs from another
+        return own
     touched = recurring(series.begins_s, series.values)
     if touched is None and turns:
         touched = by_turns(series.values)
