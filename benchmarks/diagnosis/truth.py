@@ -15,7 +15,9 @@ What one host alone does, such as a server's steps, no other host tells how long
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
 
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
-injection may be named or not, and counts for nothing (``EDGE``).
+injection may be named or not, and counts for nothing (``EDGE``). Neither could anybody tell what an injection costs
+only because another one goes by time: without the first the run is ahead when the second begins, which then strikes
+other iterations. The trace says which iterations were slow, and not whether time or their number made them so.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Cost:
     jointly: float
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
+    moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
     silent: frozenset[str] = frozenset()  # its links that carried next to nothing: they do not show what they are like
 
     @property
@@ -68,8 +71,9 @@ class Cost:
 
     @property
     def edge(self) -> bool:
-        """Whether it is too near the bar to say."""
-        return abs(self.speedup - MATERIAL_SPEEDUP) < max(EDGE, self.error)
+        """Whether it is too near the bar to say, or beyond it only by which iterations another one strikes."""
+        by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly
+        return by_another or abs(self.speedup - MATERIAL_SPEEDUP) < max(EDGE, self.error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +162,8 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
     all_s = times.took_s(injections, laps)
     costs = []
     for injection in injections:
-        without_s = times.took_s(tuple(other for other in injections if other is not injection), laps)
+        others = tuple(other for other in injections if other is not injection)
+        without_s = times.took_s(others, laps)
         only_s, none_s = times.took_s((injection,), laps), times.took_s((), laps)
         alone, jointly = (_ratio(*pair) for pair in ((all_s, without_s), (only_s, none_s)))
         costs.append(
@@ -166,6 +171,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
                 jointly=jointly[0], error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
+                moves=any(other.when is not When.PERSISTENT for other in others),
                 silent=_silent(system, trace, injection),
             )
         )  # fmt: skip

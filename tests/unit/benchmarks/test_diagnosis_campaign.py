@@ -170,6 +170,21 @@ def test_what_is_near_the_bar_counts_for_nothing(speedup: float, kind: str) -> N
     assert kind_of([culprit(speedup=speedup, material=cost.material, edge=cost.edge)]) == kind
 
 
+@pytest.mark.parametrize(
+    ("alone", "jointly", "moves", "edge"),
+    [(1.07, 1.02, True, True), (1.07, 1.02, False, False), (1.02, 1.07, True, False), (1.2, 1.1, True, False)],
+)
+def test_what_costs_only_by_the_iterations_that_another_strikes_counts_for_nothing(
+    alone: float, jointly: float, moves: bool, edge: bool
+) -> None:
+    injection = Injection(what=What.DATA, when=When.ONCE, factor=2.0, amount=2.0, hosts=("edge-2",))
+    cost = Cost(
+        injection=injection, with_s=1.0, without_s=1.0, alone=alone, jointly=jointly, onset_iteration=3, moves=moves
+    )
+    assert cost.material
+    assert cost.edge is edge
+
+
 def test_bars_hold_and_are_missed() -> None:
     good = [outcome(culprit(factor=factor)) for factor in (1.2, 2.0)] + [outcome(culprit(), culprit()), outcome()]
     assert all(bar.held for bar in bars.bars(good))
