@@ -70,10 +70,19 @@ class Piecewise:
 
 def least(some: Piecewise, *others: Piecewise) -> Piecewise:
     """At every moment the least of them."""
+    return _joined(np.min, some, *others)
+
+
+def added(some: Piecewise, *others: Piecewise) -> Piecewise:
+    """At every moment their sum."""
+    return _joined(np.sum, some, *others)
+
+
+def _joined(join: Callable[..., Doubles], some: Piecewise, *others: Piecewise) -> Piecewise:
     if not others:
         return some
     starts_s = np.unique(np.concatenate([each.starts_s for each in (some, *others)]))
-    return Piecewise(starts_s=starts_s, values=np.min([each.at(starts_s) for each in (some, *others)], axis=0))
+    return Piecewise(starts_s=starts_s, values=join([each.at(starts_s) for each in (some, *others)], axis=0))
 
 
 def _place(moments: Doubles, of: Doubles) -> npt.NDArray[np.intp]:

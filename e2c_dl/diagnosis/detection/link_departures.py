@@ -123,6 +123,10 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
         others = chosen & ~as_designed.held_up(each.link)
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
+    if kind.part is Part.DELAY and as_designed.exact and not each.judged.departs.all():  # it comes or goes
+        later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
+        if as_designed.is_later_by(each.link, later_s) is False:
+            kind = Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
     if kind.part is Part.LOSS:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.piecewise import Piecewise, added
 from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
 from e2c_dl.topology import Bottleneck, Distribution, Pair
@@ -33,6 +35,7 @@ from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 DEVIATIONS = 2.0  # standard ones, of what jitter adds
 HELD_UP = 1.2  # times longer than its bits take
+MOST_LEFT = 0.5  # of how late messages are: a delay that leaves more of it is not why
 
 
 class AsDesigned:
@@ -67,6 +70,25 @@ class AsDesigned:
             return np.zeros(len(link.rows), dtype=np.bool_)
         return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
 
+    def is_later_by(self, link: ObservedLink, delay_s: Piecewise) -> bool | None:
+        """Whether ``delay_s`` more is why messages of ``link`` are late; None: that is not known.
+
+        A delay that goes gives back what it took: of messages that wait for each other those behind it come close
+        together. What a lower rate took is gone, and all that follow are as late. So messages are held to when they
+        were given to the link, and not to when it took them.
+        """
+        if self._unknown([link]) or any(link.pair in each.links for each in self._design.bottlenecks):
+            return None
+        began_ns = int(link.rows["posted_ns"].min())
+        model = self._model(link.pair, self._later_s(began_ns), delay_s)
+        given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
+        would, designed = (
+            arrivals_ns([replace(self._sent(link, began_ns), model=each, at_ns=given_ns.tolist())])[0]
+            for each in (model, self._model(link.pair, self._later_s(began_ns)))
+        )
+        left_ns, late_ns = (np.abs(link.rows["recv_end_ns"] - began_ns - each) for each in (would, designed))
+        return float(left_ns.sum()) <= MOST_LEFT * float(late_ns.sum())
+
     def _would_ns(self, link: ObservedLink) -> Doubles | None:
         if link.by_receiver:
             return None
@@ -85,9 +107,7 @@ class AsDesigned:
         """Pair -> what each message takes, shape (messages,); None where that cannot be told."""
         links = [self._links[pair] for pair in pairs if pair in self._links]
         unknown: dict[Pair, Doubles | None] = dict.fromkeys(pairs)
-        if self._design.reference.tcp is None or sum(len(each.rows) for each in links) > MOST_MESSAGES:
-            return unknown
-        if any(self._loses_by_schedule(each.pair) for each in links):
+        if self._unknown(links):
             return unknown
         began_ns = min(int(each.rows["send_start_ns"][0]) for each in links)
         queue = None if shared is None else self._queue(shared, self._later_s(began_ns))
@@ -97,6 +117,12 @@ class AsDesigned:
             simulated["recv_end_ns"] = began_ns + there_ns
             unknown[link.pair] = services_ns(simulated, link.designed_delay_ns).astype(np.float64)
         return unknown
+
+    def _unknown(self, links: Sequence[ObservedLink]) -> bool:
+        """Whether nobody knows, or would wait for, what TCP makes of ``links``."""
+        if self._design.reference.tcp is None or sum(len(each.rows) for each in links) > MOST_MESSAGES:
+            return True
+        return any(self._loses_by_schedule(each.pair) for each in links)
 
     def _loses_by_schedule(self, pair: Pair) -> bool:
         schedule = self._design.reference.schedules.links.get(pair)
@@ -120,11 +146,12 @@ class AsDesigned:
             at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
         )  # fmt: skip
 
-    def _model(self, pair: Pair, later_s: float) -> LinkModel:
-        """The link as designed from ``later_s`` of training on."""
+    def _model(self, pair: Pair, later_s: float, delay_s: Piecewise | None = None) -> LinkModel:
+        """The link as designed from ``later_s`` of training on, with ``delay_s`` added."""
         reference = self._design.reference
-        designed = designed_link(self._design.alone(pair), reference.tcp).after(later_s)
-        return model_of(designed, like=link_model(reference.topology.link(*pair), reference.tcp))
+        link = designed_link(self._design.alone(pair), reference.tcp)
+        designed = link if delay_s is None else replace(link, delay_s=added(link.delay_s, delay_s))
+        return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 
     def _later_back_s(self, link: ObservedLink) -> float:
         """How much later than designed all that came the other way began to arrive."""
