@@ -123,7 +123,8 @@ def _iteration_s(trace: Trace, iterations: int) -> float:
     """Median over iterations of the slowest rank's time."""
     slowest_ns = np.zeros(iterations, dtype=np.int64)
     for rank in trace.ranks:
-        spans = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < iterations)]
+        spans = rank.of(Phase.ITERATION)
+        spans = spans[spans["iteration"] < iterations]
         np.maximum.at(slowest_ns, spans["iteration"], spans["end_ns"] - spans["start_ns"])
     return float(np.median(slowest_ns)) / 1e9
 
@@ -147,7 +148,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
                 wall_s=states.wall_ns / 1e9,
                 compute_per_iteration_s=float(np.median(compute_s(rank, iterations)[warm_up(iterations) :])),
                 complete=rank.complete,
-                iterations=int((rank.spans["phase"] == Phase.ITERATION).sum()),
+                iterations=len(rank.rows(Phase.ITERATION)),
             )
         )
     return tuple(summaries)
@@ -183,7 +184,7 @@ def _about_completeness(
     if broken:
         figures = f"figures are of the {iterations} iterations all finished"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
-    counts = [int((rank.spans["phase"] == Phase.ITERATION).sum()) for rank in trace.ranks]
+    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
     gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
     if gaps and not broken:
         figures = f"figures per iteration are of the first {iterations}"
