@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -52,11 +53,15 @@ def analyse(
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
     observed = observed or observe(trace, reference)
-    iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
+    iterations, prefix, messages = observed.iterations, observed.trace, observed.messages
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
-    hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
+    with ThreadPoolExecutor(1) as beside:  # NumPy works in both
+        judging = beside.submit(host_departures, prefix, design, observed.left_out, observed.untrusted.within)
+        summing_up = beside.submit(_hosts, prefix, messages, iterations)
+        replay = observed.replay
+        half_error = replay.half_error(iterations, warm_up(iterations))
+    hosts = judging.result()
     again = None if retraining is None or retraining.problem(trace) else retraining
-    half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts},
@@ -95,7 +100,7 @@ def analyse(
         iteration_s=_iteration_s(prefix, iterations),
         unexplained=replay.unexplained,
         half_error=half_error,
-        hosts=_hosts(prefix, messages, iterations),
+        hosts=summing_up.result(),
         links=_links(trace, carried)
         or flow_summaries(observed.flows),  # bytes of all that was sent, also after the prefix
         bottlenecks=elements,

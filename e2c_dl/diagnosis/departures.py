@@ -60,6 +60,8 @@ def low_median(values: Sequence[float]) -> float:
 
 def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
+    if not departures:
+        return ()
     everything = WhatIf.together(one.restored for one in departures)
     others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
     asked = [everything, *(one.restored for one in departures), *others]
