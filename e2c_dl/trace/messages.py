@@ -124,7 +124,7 @@ def _totals(trace: Trace, phase: Phase, own: str, other: str) -> Iterator[tuple[
 def _own_rows(rank: RankTrace, phase: Phase, own: str) -> npt.NDArray[np.int32]:
     """The places of the spans of ``phase`` whose ``own`` end is the rank that recorded them."""
     rows = rank.rows(phase)
-    return rows[rank.spans[own][rows] == rank.rank]
+    return np.asarray(rows[rank.spans[own][rows] == rank.rank])
 
 
 def _sorted(trace: Trace, phase: Phase, own: str) -> tuple[Spans, npt.NDArray[np.int64]]:

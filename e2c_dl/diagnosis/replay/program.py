@@ -63,14 +63,15 @@ class Program:
 def program_of(trace: Trace) -> Program:
     """The program order of ``trace``."""
     events = _events(trace)
-    changes = (np.diff(events["task"], prepend=0) != 0) | (np.diff(events["host"], prepend=NONE) != 0)
-    starts = np.flatnonzero(changes)
+    task, host = events["task"], events["host"]
+    starts = np.append(0, 1 + np.flatnonzero((task[1:] != task[:-1]) | (host[1:] != host[:-1])))[: len(task)]
     begun_by = _begun_by(events, starts)
-    moment = 1 + np.arange(len(changes)) + np.cumsum(begun_by >= 0)
+    moment = np.arange(1, 1 + len(task))
+    moment += np.cumsum(begun_by >= 0)
     last_of_main = np.full(len(trace.ranks), ORIGIN)
-    stops = np.append(starts, len(changes))[1:]
-    main = events["task"][starts] == 0
-    last_of_main[events["host"][starts[main]]] = moment[stops[main] - 1]
+    stops = np.append(starts, len(task))[1:]
+    main = task[starts] == 0
+    last_of_main[host[starts[main]]] = moment[stops[main] - 1]
     return Program(events=events, moment=moment, starts=starts, begun_by=begun_by, last_of_main=last_of_main)
 
 

@@ -166,9 +166,7 @@ def _by_time(
     return *_in_order(moments, waits, queue, len(trace.ranks)), uncaused
 
 
-def _made(
-    trace: Trace, messages: Messages, delays_ns: Delays, intervals: Longs
-) -> tuple[Moments, Longs, Queue, int]:
+def _made(trace: Trace, messages: Messages, delays_ns: Delays, intervals: Longs) -> tuple[Moments, Longs, Queue, int]:
     """Moments, which of them end waits without a cause, messages, and how many waits and tasks are without one."""
     start_ns = int(intervals[:, 0].min())
     program = program_of(trace)
