@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -52,11 +53,15 @@ def analyse(
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
     observed = observed or observe(trace, reference)
-    iterations, prefix, messages, replay = observed.iterations, observed.trace, observed.messages, observed.replay
+    iterations, prefix, messages = observed.iterations, observed.trace, observed.messages
     design, carried, stalled, links = observed.design, observed.carried, observed.stalled, observed.links
-    hosts = host_departures(prefix, design, observed.left_out, observed.untrusted.within)
+    with ThreadPoolExecutor(1) as beside:  # NumPy works in both
+        judging = beside.submit(host_departures, prefix, design, observed.left_out, observed.untrusted.within)
+        summing_up = beside.submit(_hosts, prefix, messages, iterations)
+        replay = observed.replay
+        half_error = replay.half_error(iterations, warm_up(iterations))
+    hosts = judging.result()
     again = None if retraining is None or retraining.problem(trace) else retraining
-    half_error = replay.half_error(iterations, warm_up(iterations))
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts},
@@ -95,7 +100,7 @@ def analyse(
         iteration_s=_iteration_s(prefix, iterations),
         unexplained=replay.unexplained,
         half_error=half_error,
-        hosts=_hosts(prefix, messages, iterations),
+        hosts=summing_up.result(),
         links=_links(trace, carried)
         or flow_summaries(observed.flows),  # bytes of all that was sent, also after the prefix
         bottlenecks=elements,
@@ -123,7 +128,8 @@ def _iteration_s(trace: Trace, iterations: int) -> float:
     """Median over iterations of the slowest rank's time."""
     slowest_ns = np.zeros(iterations, dtype=np.int64)
     for rank in trace.ranks:
-        spans = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < iterations)]
+        spans = rank.of(Phase.ITERATION)
+        spans = spans[spans["iteration"] < iterations]
         np.maximum.at(slowest_ns, spans["iteration"], spans["end_ns"] - spans["start_ns"])
     return float(np.median(slowest_ns)) / 1e9
 
@@ -147,7 +153,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
                 wall_s=states.wall_ns / 1e9,
                 compute_per_iteration_s=float(np.median(compute_s(rank, iterations)[warm_up(iterations) :])),
                 complete=rank.complete,
-                iterations=int((rank.spans["phase"] == Phase.ITERATION).sum()),
+                iterations=len(rank.rows(Phase.ITERATION)),
             )
         )
     return tuple(summaries)
@@ -183,7 +189,7 @@ def _about_completeness(
     if broken:
         figures = f"figures are of the {iterations} iterations all finished"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
-    counts = [int((rank.spans["phase"] == Phase.ITERATION).sum()) for rank in trace.ranks]
+    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
     gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
     if gaps and not broken:
         figures = f"figures per iteration are of the first {iterations}"

@@ -60,10 +60,12 @@ def low_median(values: Sequence[float]) -> float:
 
 def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
+    as_it_was_ns = np.array(replay.as_it_was_ns, dtype=np.float64)  # refuses a trace that contradicts itself
+    if not departures:
+        return ()
     everything = WhatIf.together(one.restored for one in departures)
     others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
     asked = [everything, *(one.restored for one in departures), *others]
-    as_it_was_ns = np.array(replay.as_it_was_ns, dtype=np.float64)
     laps_ns = np.array(replay.laps_ns(asked), dtype=np.float64)  # (asked, laps)
     replayed_ns, (all_restored_ns, *runs_ns) = float(as_it_was_ns.mean()), laps_ns.mean(axis=1).tolist()
     found = []

@@ -35,7 +35,7 @@ class Design:
     @classmethod
     def of(cls, trace: Trace, reference: Reference) -> Design:
         """The design of the run that left ``trace``, in which every rank has an iteration."""
-        spans = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+        spans = [rank.of(Phase.ITERATION) for rank in trace.ranks]
         begun_ns = began_ns(trace)
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
         return cls(reference=reference, began_ns=begun_ns, seconds=(ended_ns - begun_ns) / 1e9)

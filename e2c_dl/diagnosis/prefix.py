@@ -61,7 +61,7 @@ def _heard_later(rank: RankTrace, broken: Mapping[int, int]) -> bool:
     """
     if not broken:
         return False
-    received = rank.spans[rank.spans["phase"] == Phase.RECEIVE]
+    received = rank.of(Phase.RECEIVE)
     return any((received["iteration"][received["src"] == each] > count).any() for each, count in broken.items())
 
 
@@ -88,7 +88,7 @@ def _finished(rank: RankTrace) -> int:
 
 
 def _iterations(rank: RankTrace) -> npt.NDArray[np.int32]:
-    return np.unique(rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION])
+    return np.unique(rank.of(Phase.ITERATION)["iteration"])
 
 
 def _trained(spans: Spans) -> Spans:

@@ -99,15 +99,14 @@ def timeline(rank: RankTrace, messages: Messages) -> Timeline:
 
 def _timeline(rank: RankTrace, on_the_way: Times) -> Timeline:
     start_ns, end_ns = training_ns(rank)
-    phases = rank.spans["phase"]
-    sets = (_intervals(rank.spans, IS_COMPUTE[phases]), on_the_way, _intervals(rank.spans, IS_WAIT[phases]))
+    sets = (_intervals(rank, COMPUTE), on_the_way, _intervals(rank, WAIT))
     bounds, codes = partition(start_ns, end_ns, sets)
     return Timeline(rank=rank.rank, host=rank.host, bounds_ns=bounds, codes=codes)
 
 
 def training_ns(rank: RankTrace) -> tuple[int, int]:
     """Start and end of the rank's TRAINING span. Raises: AnalysisError, if it has none or it is empty."""
-    found = rank.spans[rank.spans["phase"] == Phase.TRAINING]
+    found = rank.of(Phase.TRAINING)
     if len(found) != 1 or found["end_ns"][0] <= found["start_ns"][0]:
         raise AnalysisError(
             f"trace of {rank.host}: {len(found)} TRAINING spans instead of one that lasts; "
@@ -136,8 +135,9 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
     return np.append(bounds[kept], bounds[-1]), codes[kept]
 
 
-def _intervals(spans: Spans, chosen: npt.NDArray[np.bool_]) -> Times:
-    return np.stack([spans["start_ns"][chosen], spans["end_ns"][chosen]], axis=1)
+def _intervals(rank: RankTrace, phases: frozenset[Phase]) -> Times:
+    rows = rank.rows(*phases)
+    return np.stack([rank.spans["start_ns"][rows], rank.spans["end_ns"][rows]], axis=1)
 
 
 def _carried(rank: int, of: Collectives, flows: Spans) -> Times:
@@ -169,6 +169,6 @@ def _on_the_way(messages: Messages) -> tuple[Times, Times]:
     joined, sent, received = messages.joined, messages.unreceived, messages.unsent
     whole = np.stack([joined["send_start_ns"], joined["recv_end_ns"]], axis=1)
     halves = [np.stack([half["start_ns"], half["end_ns"]], axis=1) for half in (sent, received)]
-    ranks = np.concatenate([joined["src"], joined["dst"], sent["src"], received["dst"]]).astype(np.int64)
+    ranks = np.concatenate([joined["src"], joined["dst"], sent["src"], received["dst"]])  # 16 bits are soon sorted
     order = np.argsort(ranks, kind="stable")
-    return ranks[order], np.concatenate([whole, whole, *halves])[order]
+    return ranks[order].astype(np.int64), np.concatenate([whole, whole, *halves])[order]

@@ -35,7 +35,7 @@ def began_ns(trace: Trace) -> int:
     """When training began: the start of the earliest iteration, unless the trace's facts say so."""
     if BEGAN in trace.facts:
         return int(trace.facts[BEGAN])
-    return min(int(_iterations(rank.spans)["start_ns"].min(initial=_NEVER_NS)) for rank in trace.ranks)
+    return min(int(rank.of(Phase.ITERATION)["start_ns"].min(initial=_NEVER_NS)) for rank in trace.ranks)
 
 
 def window(trace: Trace, first: int, stop: int) -> Trace:

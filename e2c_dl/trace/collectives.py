@@ -100,7 +100,7 @@ class Collectives:
 
 def of_library(trace: Trace) -> bool:
     """Whether a library that hides its messages carried the training of ``trace``, or nobody but its ranks is known."""
-    return not any(np.isin(rank.spans["phase"], OWN).any() for rank in trace.ranks)
+    return not any(len(rank.rows(*OWN)) for rank in trace.ranks)
 
 
 def collectives(trace: Trace) -> Collectives:
@@ -127,7 +127,7 @@ def collectives(trace: Trace) -> Collectives:
 
 def flow_spans(trace: Trace) -> Spans:
     """All FLOW spans, whoever recorded them."""
-    return np.concatenate([rank.spans[rank.spans["phase"] == Phase.FLOW] for rank in trace.ranks])
+    return np.concatenate([rank.of(Phase.FLOW) for rank in trace.ranks])
 
 
 def keys(group: npt.NDArray[Any], seq: npt.NDArray[Any], rank: npt.NDArray[Any] | int) -> Longs:
@@ -136,7 +136,7 @@ def keys(group: npt.NDArray[Any], seq: npt.NDArray[Any], rank: npt.NDArray[Any] 
 
 
 def _parts(rank: RankTrace) -> Parts:
-    spans = rank.spans[rank.spans["phase"] == Phase.COLLECTIVE]
+    spans = rank.of(Phase.COLLECTIVE)
     parts = np.empty(len(spans), dtype=PART)
     for name in ("nbytes", "seq", "iteration", "bucket", "kind"):
         parts[name] = spans[name]

@@ -13,6 +13,7 @@ by ``recv_end``. A message is known by (src, dst, seq); one that lacks a half (a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +59,12 @@ class Messages:
 
     def by_link(self) -> dict[tuple[int, int], MessageArray]:
         """(src rank, dst rank) -> its messages by seq; views of ``joined``; keys sorted."""
-        pairs = np.stack([self.joined["src"], self.joined["dst"]], axis=1)
-        found, starts = np.unique(pairs, axis=0, return_index=True)
+        src, dst = self.joined["src"], self.joined["dst"]
+        starts = np.flatnonzero((np.diff(src, prepend=-1) != 0) | (np.diff(dst, prepend=-1) != 0))
         stops = np.append(starts, len(self.joined))[1:]
         return {
-            (int(src), int(dst)): self.joined[start:stop]
-            for (src, dst), start, stop in zip(found, starts, stops, strict=True)
+            (int(src[start]), int(dst[start])): self.joined[start:stop]
+            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
         }
 
 
@@ -81,18 +82,21 @@ class Conservation:
 
 def join(trace: Trace) -> Messages:
     """All messages of ``trace``. Raises: AnalysisError, if a rank names one message twice."""
-    sends, send_keys = _sorted(trace, Phase.SEND, "src")
-    receives, receive_keys = _sorted(trace, Phase.RECEIVE, "dst")
-    place = np.searchsorted(receive_keys, send_keys)
-    s = np.flatnonzero(np.append(receive_keys, -1)[place] == send_keys)
-    r = place[s]
-    joined = np.zeros(len(s), dtype=MESSAGE)
-    for name in ("seq", "src", "dst", "iteration", "bucket", "nbytes"):
-        joined[name] = sends[name][s]
-    joined["posted_ns"] = sends["posted_ns"][s]
-    joined["send_start_ns"], joined["send_end_ns"] = sends["start_ns"][s], sends["end_ns"][s]
-    joined["recv_start_ns"], joined["recv_end_ns"] = receives["start_ns"][r], receives["end_ns"][r]
-    return Messages(joined=joined, unreceived=np.delete(sends, s), unsent=np.delete(receives, r))
+    with ThreadPoolExecutor(1) as beside:  # NumPy works in both
+        others = beside.submit(_sorted, trace, Phase.RECEIVE, "dst")
+        sends, send_keys = _sorted(trace, Phase.SEND, "src")
+        receives, receive_keys = others.result()
+    unreceived, unsent = sends[:0].copy(), receives[:0].copy()
+    if not np.array_equal(send_keys, receive_keys):
+        _, s, r = np.intersect1d(send_keys, receive_keys, assume_unique=True, return_indices=True)
+        unreceived, unsent = np.delete(sends, s), np.delete(receives, r)
+        sends, receives = sends[s], receives[r]
+    joined = np.empty(len(sends), dtype=MESSAGE)
+    for name in ("seq", "src", "dst", "iteration", "bucket", "nbytes", "posted_ns"):
+        joined[name] = sends[name]
+    joined["send_start_ns"], joined["send_end_ns"] = sends["start_ns"], sends["end_ns"]
+    joined["recv_start_ns"], joined["recv_end_ns"] = receives["start_ns"], receives["end_ns"]
+    return Messages(joined=joined, unreceived=unreceived, unsent=unsent)
 
 
 def conservation(trace: Trace) -> tuple[Conservation, ...]:
@@ -108,23 +112,24 @@ def conservation(trace: Trace) -> tuple[Conservation, ...]:
 def _totals(trace: Trace, phase: Phase, own: str, other: str) -> Iterator[tuple[int, int, tuple[int, int]]]:
     """(rank, the other end, (messages, bytes)) of the spans of ``phase`` whose ``own`` end recorded them."""
     for rank in trace.ranks:
-        spans = _own(rank, phase, own)
-        ends, index, counts = np.unique(spans[other], return_inverse=True, return_counts=True)
-        totals = np.zeros(len(ends), dtype=np.int64)
-        np.add.at(totals, index, spans["nbytes"])  # bincount would weight in floats
-        for end, count, total in zip(ends.tolist(), counts.tolist(), totals.tolist(), strict=True):
-            yield rank.rank, end, (count, total)
+        rows = _own_rows(rank, phase, own)
+        index = rank.spans[other][rows].astype(np.int64) + 1  # -1: none
+        counts = np.bincount(index)
+        totals = np.zeros(len(counts), dtype=np.int64)
+        np.add.at(totals, index, rank.spans["nbytes"][rows])  # bincount would weight in floats
+        for end in np.flatnonzero(counts).tolist():
+            yield rank.rank, end - 1, (int(counts[end]), int(totals[end]))
 
 
-def _own(rank: RankTrace, phase: Phase, own: str) -> Spans:
-    """The spans of ``phase`` whose ``own`` end is the rank that recorded them."""
-    spans: Spans = rank.spans[rank.spans["phase"] == phase]
-    return np.asarray(spans[spans[own] == rank.rank])
+def _own_rows(rank: RankTrace, phase: Phase, own: str) -> npt.NDArray[np.int32]:
+    """The places of the spans of ``phase`` whose ``own`` end is the rank that recorded them."""
+    rows = rank.rows(phase)
+    return np.asarray(rows[rank.spans[own][rows] == rank.rank])
 
 
 def _sorted(trace: Trace, phase: Phase, own: str) -> tuple[Spans, npt.NDArray[np.int64]]:
     """All spans of ``phase`` whose ``own`` end recorded them, by (src, dst, seq); and the keys that sort them."""
-    spans = np.concatenate([_own(rank, phase, own) for rank in trace.ranks])
+    spans = np.concatenate([rank.spans[_own_rows(rank, phase, own)] for rank in trace.ranks])
     of_spans = keys(spans)
     order = np.argsort(of_spans, kind="stable")
     spans, of_spans = spans[order], of_spans[order]

@@ -24,6 +24,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -237,6 +238,23 @@ class RankTrace:
     clock: ClockAlignment
     complete: bool = True
     lost: Lost = NOTHING_LOST
+
+    def of(self, *phases: Phase) -> Spans:
+        """Its spans of ``phases``, in the order in which they stand in it: a copy."""
+        return np.asarray(self.spans[self.rows(*phases)])
+
+    def rows(self, *phases: Phase) -> npt.NDArray[np.int32]:
+        """The places of its spans of ``phases``, rising."""
+        order, starts = self._by_phase
+        found = [order[starts[phase] : starts[phase + 1]] for phase in phases]
+        return found[0] if len(found) == 1 else np.sort(np.concatenate(found))
+
+    @cached_property
+    def _by_phase(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Its spans' places by phase, and where each phase's begin: to look at every phase reads all of its spans."""
+        phases = np.ascontiguousarray(self.spans["phase"])
+        starts = np.append(0, np.cumsum(np.bincount(phases, minlength=max(Phase) + 1)))
+        return np.argsort(phases, kind="stable").astype(np.int32), starts
 
 
 @dataclass(frozen=True, kw_only=True)

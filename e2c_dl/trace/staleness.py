@@ -29,7 +29,7 @@ class Staleness:
 
 def applied(trace: Trace) -> Spans:
     """The spans that apply an update of which it is known whose it is, of all ranks."""
-    parts = [rank.spans[(rank.spans["phase"] == Phase.REDUCE) & (rank.spans["src"] >= 0)] for rank in trace.ranks]
+    parts = [spans[spans["src"] >= 0] for spans in (rank.of(Phase.REDUCE) for rank in trace.ranks)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -237,11 +238,12 @@ def _readable(hosts: Sequence[Recorded]) -> tuple[dict[Recorded, Recording], dic
     """(host -> what it recorded, host -> why that cannot be read). Raises: ArchiveError, if none can be."""
     readable: dict[Recorded, Recording] = {}
     unreadable: dict[str, str] = {}
-    for own in hosts:
-        try:
-            readable[own] = read_recording(own)
-        except ArchiveError as error:
-            unreadable[own.host] = str(error)
+    with ThreadPoolExecutor(2) as pool:  # a table is decoded while another becomes spans
+        for own, read in [(own, pool.submit(read_recording, own)) for own in hosts]:
+            try:
+                readable[own] = read.result()
+            except ArchiveError as error:
+                unreadable[own.host] = str(error)
     if not readable:
         raise ArchiveError(next(iter(unreadable.values())))
     return readable, unreadable
@@ -267,14 +269,9 @@ def _rank(folder: Place, facts: SpansFacts, spans: Spans, complete: bool) -> Ran
     for name in columns.TIMES:
         spans[name] = clock.align(spans[name])
     return RankTrace(
-        rank=facts.rank,
-        host=facts.host,
-        layer=facts.layer,
-        spans=spans,
-        clock=clock,
-        complete=complete and _finished(folder / places.OUTCOME),
-        lost=facts.lost,
-    )
+        rank=facts.rank, host=facts.host, layer=facts.layer, spans=spans, clock=clock,
+        complete=complete and _finished(folder / places.OUTCOME), lost=facts.lost,
+    )  # fmt: skip
 
 
 def read_clock(folder: Path | Place) -> ClockAlignment | None:

@@ -107,7 +107,7 @@ def _is_bent(rank: RankTrace) -> bool:
     """Whether its clock was straightened out between exchanges, which leaves open how long what it did lasted."""
     if not rank.clock.knots:
         return False
-    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
+    spans = rank.of(*GRADIENT)
     iterations = max(1, len(np.unique(spans["iteration"])))
     computed_ns = float((spans["end_ns"] - spans["start_ns"]).sum()) / iterations
     return rank.clock.usual_ns > MOST_OPEN * computed_ns

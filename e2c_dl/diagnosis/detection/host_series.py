@@ -68,7 +68,7 @@ def compute_s(rank: RankTrace, iterations: int) -> Doubles:
 
 def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection[int] = ()) -> HostSeries | None:
     """The series of ``part`` of one rank's host without its iterations ``stalled``; None if it never did that."""
-    own = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+    own = rank.of(Phase.ITERATION)
     iterations = int(own["iteration"].max()) + 1
     spans = _spans(rank, part, iterations)
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
@@ -104,8 +104,9 @@ def _usual(counts: Doubles) -> float:
 
 
 def _spans(rank: RankTrace, part: Part, iterations: int) -> Spans:
-    spans = rank.spans[np.isin(rank.spans["phase"], sorted(PHASES[part]))]
-    return spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]  # -1: of no iteration
+    spans = rank.of(*PHASES[part])
+    inside = (spans["iteration"] >= 0) & (spans["iteration"] < iterations)  # -1: of no iteration
+    return spans if inside.all() else spans[inside]
 
 
 def _per_iteration(spans: Spans, weights: Doubles, iterations: int) -> Doubles:

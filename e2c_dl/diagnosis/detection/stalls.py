@@ -150,7 +150,7 @@ def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
 def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, Stall]]:
     element = Element(kind=ElementKind.HOST, src=rank.host)
     speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
-    spans = rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT))]
+    spans = rank.of(*GRADIENT)
     for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
         begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
         usual = np.median(speed.total(end_s) - speed.total(begin_s))  # seconds of a host of factor 1

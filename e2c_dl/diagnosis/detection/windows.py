@@ -42,7 +42,7 @@ class Windows:
     @classmethod
     def of(cls, trace: Trace, began_ns: int) -> Windows:
         """The windows of ``trace``, in which every rank has an iteration."""
-        spans = [rank.spans[rank.spans["phase"] == Phase.ITERATION] for rank in trace.ranks]
+        spans = [rank.of(Phase.ITERATION) for rank in trace.ranks]
         count = min(int(each["iteration"].max()) + 1 for each in spans)
         starts_s = np.full((len(spans), count), np.nan)
         for row, each in zip(starts_s, spans, strict=True):

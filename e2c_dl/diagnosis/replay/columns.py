@@ -84,8 +84,8 @@ def in_order_of_time(moments: Moments, queue: Queue) -> tuple[Moments, Queue, In
     number[order] = np.arange(count)
     for first in (count, count + messages):
         number[first + order_of_messages] = np.arange(first, first + messages)
-    moments = Moments._make(column[order] for column in moments)
-    queue = Queue._make(column[order_of_messages] for column in queue)
+    moments = Moments._make(np.take(column, order) for column in moments)
+    queue = Queue._make(np.take(column, order_of_messages) for column in queue)
     message = np.append(number[count : count + messages] - count, np.int32(NONE))  # the last, -1, is of NONE
     return (
         moments._replace(first=number[moments.first], second=number[moments.second]),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from e2c_dl.diagnosis.replay.columns import NONE, Doubles, Ints, Longs, Moments, Queue
+from e2c_dl.diagnosis.replay.columns import NONE, Doubles, Ints, Moments, Queue
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.errors import AnalysisError
 
@@ -40,14 +40,14 @@ class Graph(NamedTuple):
     starts: Ints  # of each value, in ``followers``, the first moment that follows it; the last: how many do
     followers: Ints
     awaited: Ints  # how many values each moment follows
-    posts: Longs  # the message that each moment posts; NONE
+    posts: Ints  # the message that each moment posts; NONE
 
 
 def build(moments: Moments, queue: Queue, elements: int) -> Graph:
     """The graph of ``moments`` and ``queue``."""
     values = len(moments.first) + 2 * len(queue.posted)
     starts, followers, awaited = _followed(moments.first, moments.second, values)
-    posts = np.full(len(moments.first), NONE)
+    posts = np.full(len(moments.first), NONE, dtype=np.int32)
     posts[queue.posted] = np.arange(len(queue.posted))
     return Graph(
         moments=moments, queue=queue, elements=elements,
@@ -60,7 +60,8 @@ def times_ns(graph: Graph, costs: Costs) -> Doubles:
 
     Raises: AnalysisError, if moments wait for each other in a circle, which no run can.
     """
-    times, reached = _computed(graph, costs)
+    times = np.zeros(len(graph.starts) - 1)
+    reached = _computed(graph, costs, times, graph.awaited.copy(), np.zeros(len(graph.posts) + 2, dtype=np.int32))
     if reached < len(graph.posts):
         raise AnalysisError(
             f"trace: {len(graph.posts) - reached} of {len(graph.posts)} moments wait for each other in a circle; "
@@ -92,21 +93,22 @@ def _followed(first: Ints, second: Ints, values: int) -> tuple[Ints, Ints, Ints]
     return starts, followers, awaited
 
 
-@compiled(lambda graph, costs: len(costs.own_ns), few=FEW_OF_A_REPLAY)
-def _computed(graph: Graph, costs: Costs) -> tuple[Doubles, int]:
-    """The time of every value, and how many moments could be computed.
+@compiled(lambda graph, costs, times, awaited, known: len(costs.own_ns), few=FEW_OF_A_REPLAY)
+def _computed(graph: Graph, costs: Costs, times: Doubles, awaited: Ints, known: Ints) -> int:
+    """How many moments could be computed: the time of every value is written to ``times``, of zeros.
+
+    ``awaited``: how many values each moment follows; counted down. ``known``: zeros, room for the values that those
+    that follow them have not been told of, one for each moment and two more. NumPy makes all three: memory that it
+    asks for costs two replays side by side less than what compiled loops ask for.
 
     Messages are served in the order in which they are posted. Once no moment can be computed before one of them is
     served, whatever is unknown follows an arrival, and nothing is posted before the earliest of them.
     """
     moments, queue = graph.moments, graph.queue
     count, messages = len(moments.first), len(queue.posted)
-    times = np.zeros(count + 2 * messages)
     sent_ns, arrived_ns = np.zeros(graph.elements), np.zeros(graph.elements)  # of each link, so far
-    awaited = graph.awaited.copy()
-    known = np.zeros(count + 2, dtype=np.int64)  # values that those that follow them have not been told of
     left, reached = 1, 1
-    posted = [(0.0, 0)][:0]
+    posted = [(0.0, np.int32(0))][:0]
     while left > 0 or len(posted) > 0:
         if left == 0:
             start_ns, message = heappop(posted)
@@ -138,4 +140,4 @@ def _computed(graph: Graph, costs: Costs) -> tuple[Doubles, int]:
                 reached += 1
                 if graph.posts[moment] >= 0:
                     heappush(posted, (times[moment], graph.posts[moment]))
-    return times, reached
+    return reached

@@ -84,9 +84,12 @@ def _borrowed(keys: Longs, iteration: Ints, half: int, first: int) -> Longs:
     lends = (iteration[order] >= first) & (iteration[order] < half) & (keys[order] >= 0)
     takes = (iteration[order] >= half) & (keys[order] >= 0)
     lenders, takers = order[lends], order[takes]
-    place = np.searchsorted(keys[lenders], keys[takers])
-    count = np.searchsorted(keys[lenders], keys[takers], side="right") - place
-    turn = np.arange(len(takers)) - np.searchsorted(keys[takers], keys[takers])
+    taken, lent = keys[takers], keys[lenders]
+    begins = np.flatnonzero(np.diff(taken, prepend=-1))  # where those alike begin, each of which is looked up once
+    alike = np.diff(np.append(begins, len(takers)))
+    from_, to = (np.searchsorted(lent, taken[begins], side=side) for side in ("left", "right"))
+    place, count = np.repeat(from_, alike), np.repeat(to - from_, alike)
+    turn = np.arange(len(takers)) - np.repeat(begins, alike)
     found = count > 0
     source[takers[found]] = lenders[(place + turn % np.maximum(count, 1))[found]]
     return source

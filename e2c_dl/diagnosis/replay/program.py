@@ -19,11 +19,11 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Bools, Doubles, Longs, Moments
+from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Bools, Doubles, Ints, Longs, Moments
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.diagnosis.states import is_one_of
 from e2c_dl.trace.messages import keys
-from e2c_dl.trace.model import COMPUTE, WAIT, Phase, RankTrace, Trace
+from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Trace
 
 Column = npt.NDArray[np.integer]
 
@@ -35,7 +35,7 @@ _FIELDS = ("posted_ns", "start_ns", "end_ns", "seq", "iteration", "task", "peer_
 
 
 IS_COMPUTE, IS_WAIT, IS_INSTANT = is_one_of(COMPUTE), is_one_of(WAIT), is_one_of(INSTANT)
-_IN_PROGRAM = IS_COMPUTE | IS_WAIT | IS_INSTANT
+_IN_PROGRAM = COMPUTE | WAIT | INSTANT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,37 +59,40 @@ class Program:
         events = self.events
         return np.where(IS_INSTANT[events["phase"]], events["posted_ns"], events["end_ns"])
 
-    def first_of_task(self) -> Bools:
-        """Which events are their task's first."""
-        first = np.zeros(len(self.moment), dtype=bool)
-        first[self.starts] = True
-        return first
-
 
 def program_of(trace: Trace) -> Program:
     """The program order of ``trace``."""
-    parts = [_events(rank) for rank in trace.ranks]
-    events = {name: np.concatenate([part[name] for part in parts]) for name in _FIELDS}
-    events["host"] = np.repeat(np.arange(len(parts)), [len(part["task"]) for part in parts])
-    changes = (np.diff(events["task"], prepend=0) != 0) | (np.diff(events["host"], prepend=NONE) != 0)
-    starts = np.flatnonzero(changes)
+    events = _events(trace)
+    task, host = events["task"], events["host"]
+    starts = np.append(0, 1 + np.flatnonzero((task[1:] != task[:-1]) | (host[1:] != host[:-1])))[: len(task)]
     begun_by = _begun_by(events, starts)
-    moment = 1 + np.arange(len(changes)) + np.cumsum(begun_by >= 0)
-    last_of_main = np.full(len(parts), ORIGIN)
-    stops = np.append(starts, len(changes))[1:]
-    main = events["task"][starts] == 0
-    last_of_main[events["host"][starts[main]]] = moment[stops[main] - 1]
+    moment = np.arange(1, 1 + len(task))
+    moment += np.cumsum(begun_by >= 0)
+    last_of_main = np.full(len(trace.ranks), ORIGIN)
+    stops = np.append(starts, len(task))[1:]
+    main = task[starts] == 0
+    last_of_main[host[starts[main]]] = moment[stops[main] - 1]
     return Program(events=events, moment=moment, starts=starts, begun_by=begun_by, last_of_main=last_of_main)
 
 
-def _events(rank: RankTrace) -> dict[str, Column]:
-    """The events of one rank, by task, in program order."""
-    spans = rank.spans
-    rows = np.flatnonzero(_IN_PROGRAM[spans["phase"]])
-    columns = {name: spans[name][rows] for name in _FIELDS}
-    free_ns = np.where(IS_INSTANT[columns["phase"]], columns["posted_ns"], columns["end_ns"])
-    order = np.lexsort((free_ns, columns["posted_ns"], columns["task"]))  # at one moment, what was over first
-    return {name: column[order] for name, column in columns.items()}
+def _events(trace: Trace) -> dict[str, Column]:
+    """The events of ``trace``, rank after rank, each rank's by task and in program order."""
+    order = [_in_program_order(rank) for rank in trace.ranks]
+    stops = np.cumsum([len(rows) for rows in order]).tolist()
+    events = {name: np.empty(stops[-1], dtype=SPAN[name]) for name in _FIELDS}
+    for rank, rows, stop in zip(trace.ranks, order, stops, strict=True):
+        for name, column in events.items():
+            column[stop - len(rows) : stop] = rank.spans[name][rows]
+    events["host"] = np.repeat(np.arange(len(order), dtype=np.int32), [len(rows) for rows in order])
+    return events
+
+
+def _in_program_order(rank: RankTrace) -> npt.NDArray[np.int32]:
+    """The places of the spans of ``rank`` that are events."""
+    rows = rank.rows(*_IN_PROGRAM)
+    phase, task, posted_ns, end_ns = (rank.spans[name][rows] for name in ("phase", "task", "posted_ns", "end_ns"))
+    free_ns = np.where(IS_INSTANT[phase], posted_ns, end_ns)
+    return rows[np.lexsort((free_ns, posted_ns, task))]  # at one moment, what was over first
 
 
 def _begun_by(events: Mapping[str, Column], starts: Longs) -> Longs:
@@ -186,35 +189,58 @@ def moments_of(program: Program, cause: Longs, of_messages_ns: Doubles, start_ns
     ``of_messages_ns``: the values that come after the moments. ``start_ns``: the origin.
     """
     events, event = program.events, program.moment
-    begun = np.flatnonzero(program.begun_by >= 0)
-    beginning = event[begun] - 1
-    before = np.where(program.first_of_task(), ORIGIN, np.roll(event, 1))
-    blank = np.zeros(program.count, dtype=np.int32)
-    observed_ns, lag_ns, service_ns = np.zeros((3, program.count))
+    begun, waits = np.flatnonzero(program.begun_by >= 0), np.flatnonzero(cause != NONE)
+    beginning, ends = event[begun] - 1, slice(program.count - len(ends_ns), None)
+    observed_ns, service_ns, asked_ns = np.zeros((3, program.count))
     observed_ns[event] = program.free_ns - start_ns
     observed_ns[beginning] = events["posted_ns"][begun] - start_ns
-    ends = slice(program.count - len(ends_ns), None)
     observed_ns[ends] = ends_ns - start_ns
-    first, second = blank + ORIGIN, blank + ORIGIN
-    first[event], first[beginning] = before, before[begun]
-    first[event[begun]] = beginning
-    second[event] = np.where(cause == NONE, ORIGIN, cause)
+    first, second = _befores(program), np.full(program.count, ORIGIN, dtype=np.int32)
+    second[event[waits]] = cause[waits]
     second[beginning], second[ends] = event[program.begun_by[begun]], program.last_of_main
-    computes = IS_COMPUTE[events["phase"]]
-    asked_ns = np.where(computes, events["start_ns"], events["posted_ns"]) - start_ns
-    lag_ns[event] = asked_ns - observed_ns[first[event]]
-    service_ns[event] = np.where(computes, np.maximum(0, events["end_ns"] - events["start_ns"]), 0)
-    values_ns = np.concatenate([observed_ns, of_messages_ns])
-    latest_ns = np.maximum(observed_ns[first] + lag_ns, values_ns[second])
-    rank, phase, iteration, bucket = blank + NONE, blank.copy(), blank + NONE, blank + NONE
+    before_ns = observed_ns[first]
+    computes = np.flatnonzero(IS_COMPUTE[events["phase"]])
+    asked_ns[event] = events["posted_ns"] - start_ns
+    asked_ns[event[computes]] = events["start_ns"][computes] - start_ns
+    asked_ns[beginning], asked_ns[ends] = before_ns[beginning], before_ns[ends]  # at once
+    service_ns[event[computes]] = np.maximum(0, events["end_ns"][computes] - events["start_ns"][computes])
+    follow = np.flatnonzero(second != ORIGIN)
+    latest_ns = np.maximum(asked_ns, 0.0)
+    latest_ns[follow] = np.maximum(latest_ns[follow], _observed_ns(second[follow], observed_ns, of_messages_ns))
+    phase = np.zeros(program.count, dtype=np.int32)
     phase[event] = events["phase"]
-    for column, name in ((rank, "host"), (iteration, "iteration"), (bucket, "bucket")):
-        column[event], column[beginning] = events[name], events[name][begun]
+    rank, iteration, bucket = (_with_beginnings(program, name) for name in ("host", "iteration", "bucket"))
     return Moments(
-        observed_ns=observed_ns, first=first, second=second, lag_ns=lag_ns, service_ns=service_ns,
+        observed_ns=observed_ns, first=first, second=second, lag_ns=asked_ns - before_ns, service_ns=service_ns,
         residual_ns=observed_ns - service_ns - latest_ns,
         rank=rank, phase=phase, iteration=iteration, bucket=bucket,
     )  # fmt: skip
+
+
+def _befores(program: Program) -> Ints:
+    """Of each moment the one before it in its task, whose moments have numbers one after another; ORIGIN."""
+    first = np.arange(-1, program.count - 1, dtype=np.int32)
+    begun = program.begun_by[program.starts] >= 0
+    first[program.moment[program.starts] - begun] = ORIGIN
+    first[ORIGIN], first[program.count - len(program.last_of_main) :] = ORIGIN, ORIGIN
+    return first
+
+
+def _observed_ns(values: Ints, of_moments_ns: Doubles, of_messages_ns: Doubles) -> Doubles:
+    """When each of ``values`` was, of which those of messages come after the moments."""
+    count = len(of_moments_ns)
+    found = np.empty(len(values))
+    is_moment = values < count
+    found[is_moment], found[~is_moment] = of_moments_ns[values[is_moment]], of_messages_ns[values[~is_moment] - count]
+    return found
+
+
+def _with_beginnings(program: Program, name: str) -> Ints:
+    """The field ``name`` of each moment's event; of a beginning, of the event that follows it; NONE of others."""
+    found = np.full(program.count, NONE, dtype=np.int32)
+    times = 1 + (program.begun_by >= 0)
+    found[1 : program.count - len(program.last_of_main)] = np.repeat(program.events[name], times)
+    return found
 
 
 def held(moments: Moments, waits: Longs) -> Moments:

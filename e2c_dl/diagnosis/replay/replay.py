@@ -153,6 +153,21 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
     Raises: AnalysisError, if a rank has no TRAINING span or the trace contradicts itself.
     """
     intervals = _intervals_ns(trace)
+    moments, queue, ends, uncaused = _by_time(trace, messages, delays_ns, intervals)
+    links = [_link(trace, src, dst) for src, dst in messages.by_link()]
+    return _replay(trace, moments, queue, ends, links, stalls, uncaused)
+
+
+def _by_time(
+    trace: Trace, messages: Messages, delays_ns: Delays, intervals: Longs
+) -> tuple[Moments, Queue, Longs, int]:
+    """What is replayed, in order of time; the ranks' ends; what is uncaused. Nothing that it is made of stays."""
+    moments, waits, queue, uncaused = _made(trace, messages, delays_ns, intervals)
+    return *_in_order(moments, waits, queue, len(trace.ranks)), uncaused
+
+
+def _made(trace: Trace, messages: Messages, delays_ns: Delays, intervals: Longs) -> tuple[Moments, Longs, Queue, int]:
+    """Moments, which of them end waits without a cause, messages, and how many waits and tasks are without one."""
     start_ns = int(intervals[:, 0].min())
     program = program_of(trace)
     order, link = served(messages.joined)
@@ -166,8 +181,7 @@ def prepare(trace: Trace, messages: Messages, delays_ns: Delays, stalls: Stalls 
     of_messages_ns = np.append(queue.arrived_ns, queue.sent_ns)
     moments = moments_of(program, cause, of_messages_ns, start_ns, intervals[:, 1])
     waits = uncaused(program, cause)
-    links = [_link(trace, src, dst) for src, dst in messages.by_link()]
-    return _replay(trace, moments, waits, queue, links, stalls, len(waits) + unbegun(program))
+    return moments, waits, queue, len(waits) + unbegun(program)
 
 
 def prepare_library(trace: Trace, of: Collectives, flows: Sequence[ObservedFlow], stalls: Stalls = NO_STALLS) -> Replay:
@@ -182,7 +196,8 @@ def prepare_library(trace: Trace, of: Collectives, flows: Sequence[ObservedFlow]
     queue = queue_of(np.empty(0, dtype=MESSAGE), none, none, {}, start_ns)
     links = [each.element for each in flows]
     uncaused_waits = len(program.uncaused) + program.unbegun
-    return _replay(trace, program.moments, program.uncaused, queue, links, stalls, uncaused_waits)
+    moments, queue, ends = _in_order(program.moments, program.uncaused, queue, len(trace.ranks))
+    return _replay(trace, moments, queue, ends, links, stalls, uncaused_waits)
 
 
 def _intervals_ns(trace: Trace) -> Longs:
@@ -195,13 +210,18 @@ def _link(trace: Trace, src: int, dst: int) -> Element:
     return Element(kind=ElementKind.LINK, src=hosts[src], dst=hosts[dst])
 
 
-def _replay(
-    trace: Trace, moments: Moments, waits: Longs, queue: Queue, links: Sequence[Element], stalls: Stalls, uncaused: int
-) -> Replay:  # fmt: skip
-    """The replay of ``moments``, of which the last are the ranks' ends, and ``waits`` end waits without a cause."""
-    intervals, count = _intervals_ns(trace), len(moments.first)
+def _in_order(moments: Moments, waits: Longs, queue: Queue, ranks: int) -> tuple[Moments, Queue, Longs]:
+    """All in order of time, and the ends of ``ranks``, the last of ``moments``, of which ``waits`` have no cause."""
+    count = len(moments.first)
     moments, queue, number = in_order_of_time(held(moments, waits), queue)
-    ends = number[count - len(trace.ranks) : count].astype(np.int64)
+    return moments, queue, number[count - ranks : count].astype(np.int64)
+
+
+def _replay(
+    trace: Trace, moments: Moments, queue: Queue, ends: Longs, links: Sequence[Element], stalls: Stalls, uncaused: int
+) -> Replay:  # fmt: skip
+    """The replay of ``moments``, among which are the ``ends`` of the ranks, and ``queue``."""
+    intervals = _intervals_ns(trace)
     services = _services(trace, links, moments, queue, stalls)
     return Replay(
         elements=tuple(services.elements),
