@@ -245,7 +245,7 @@ def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
 def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
     unaligned = trace.facts.get("hosts_without_clock", ())
     if unaligned:
-        void = "Clocks of {} were never aligned: one-way times and verdicts on links are void."
+        void = "Clocks of {} were never aligned: no one-way times and no verdict on links from or to them."
         yield Limitation.of(void, "host", unaligned)
         return
     uncertain = [
