@@ -245,7 +245,7 @@ def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
 def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
     unaligned = trace.facts.get("hosts_without_clock", ())
     if unaligned:
-        void = "Clocks of {} were never aligned: no one-way times; of links from or to them, receivers' clocks alone tell."
+        void = "Clocks of {} were never aligned: no one-way times; of links, receivers' clocks alone tell."
         yield Limitation.of(void, "host", unaligned)
         return
     uncertain = [

@@ -108,7 +108,7 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
     saved = predicted.saved_s / predicted.measured_s
     less = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
     ends = seconds(predicted.least_s), seconds(predicted.most_s)
-    interval = f" from {ends[0]} to {ends[1]}," if ends[0] != ends[1] else ""
+    interval = f" from {ends[0]} to {ends[1]}," if predicted.least_s < predicted.most_s else ""
     said = [
         f"measured    {seconds(predicted.measured_s)}",
         f"predicted   {seconds(predicted.predicted_s)}, {less};{interval} by {predicted.method.value}",
