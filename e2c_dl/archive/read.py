@@ -87,7 +87,7 @@ class ReadArchive:
         return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks})
 
     def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:
-        """When it was seen to run; empty if that is not known, as of a simulated host."""
+        """When it was seen to run; empty if that is not known, as of a traced script."""
         seen = self.host(rank.host).seen().get("time_ns")
         if seen is None:
             return np.empty(0, dtype=np.int64)

@@ -64,10 +64,11 @@ def _up(run: str | None) -> RegisteredRun:
 
 
 def _verdict(now: Now) -> str:
-    """What makes a new line worth while: who is named, or why nobody can be."""
+    """What makes a new line worth while: who is named, and for what, or why nobody can be."""
     if now.diagnosis is None:
         return now.not_yet[0] if now.not_yet else ""
-    return ", ".join(sorted(map(str, now.since))) or "nobody"
+    culprits = now.diagnosis.report.culprits
+    return ", ".join(sorted(f"{each.element} {each.part.value}" for each in culprits)) or "nobody"
 
 
 class _Lines:

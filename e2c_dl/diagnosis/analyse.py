@@ -183,7 +183,7 @@ def _about_completeness(
 ) -> Iterator[Limitation]:
     if missing:
         yield Limitation.of(
-            "No trace of {}: their part in this run is not known, nor where the bottleneck is.", "host", missing
+            "No trace of {}: what happened there is not known, nor where the bottleneck is.", "host", missing
         )
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
@@ -218,16 +218,20 @@ def _about_losses(trace: Trace) -> Iterator[Limitation]:
 
 def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
     if replay.unexplained > MAX_UNEXPLAINED:
-        share = f"{replay.unexplained:.0%} of the longest path is gaps, waking up and waits without a known cause"
+        share = f"{_percent(replay.unexplained)} of the longest path is gaps, waking up and waits without a known cause"
         yield Limitation(sentence=f"{share}, which no what-if changes: savings may be more.")
     if half_error > MAX_HALF_ERROR:
-        off = f"The second half of the run is {half_error:.0%} from what the first half's durations predict"
+        off = f"The second half of the run is {_percent(half_error)} off what the first half's durations predict"
         yield Limitation(sentence=f"{off}: savings hold for this run, and less for another.")
     if replay.uncaused:
         waits = f"{replay.uncaused} waits or tasks have no cause in the trace"
         yield Limitation(sentence=f"{waits}: savings are lower bounds.")
     if replay.early:
         yield Limitation(sentence=f"{replay.early} messages arrive before they are sent, as the clocks have it.")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
 
 
 def _about_world(world: MeasuredWorld | None, *, is_used: bool) -> Iterator[Limitation]:
@@ -247,7 +251,7 @@ def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
 def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
     unaligned = trace.facts.get("hosts_without_clock", ())
     if unaligned:
-        void = "Clocks of {} were never aligned: one-way times and verdicts on links are void."
+        void = "Clocks of {} were never aligned: no one-way times; of links, receivers' clocks alone tell."
         yield Limitation.of(void, "host", unaligned)
         return
     uncertain = [

@@ -16,23 +16,25 @@ from e2c_dl.diagnosis.stretches import When
 
 SAME_PACE = 0.1  # mean and median of iterations that are of one kind are no further apart
 LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
+UNKNOWN = 0.5  # of the longest path: with more of no known cause, a replay does not tell what a departure costs
 NOTHING = 0.01  # of the run: less is within what a replay can tell
-_VERBS = {
-    Part.COMPUTE: "computes",
-    Part.DATA: "loads data",
-    Part.STEP: "takes its steps",
-    Part.REDUCE: "sums vectors",
-    Part.EVALUATION: "evaluates",
-    Part.CHECKPOINT: "writes checkpoints",
-    Part.COPY: "copies between memories",
-    Part.RATE: "carries data",
-    Part.DELAY: "delivers later, and so carries data",
-    Part.RATE_OR_DELAY: "carries data",
-    Part.RATE_DELAY_OR_LOSS: "carries data",
-    Part.LOSS: "loses segments, and so carries data",
-    Part.SENDER: "waits for its sender, and so carries data",
-    Part.RECEIVER: "waits for its receiver, and so carries data",
-    Part.STALLED: "carries data",
+_CARRIES = "carries data", "carry data"
+_VERBS = {  # of one element, of a group
+    Part.COMPUTE: ("computes", "compute"),
+    Part.DATA: ("loads data", "load data"),
+    Part.STEP: ("takes its steps", "take their steps"),
+    Part.REDUCE: ("sums vectors", "sum vectors"),
+    Part.EVALUATION: ("evaluates", "evaluate"),
+    Part.CHECKPOINT: ("writes checkpoints", "write checkpoints"),
+    Part.COPY: ("copies between memories", "copy between memories"),
+    Part.RATE: _CARRIES,
+    Part.DELAY: ("delivers later, and so carries data", "deliver later, and so carry data"),
+    Part.RATE_OR_DELAY: _CARRIES,
+    Part.RATE_DELAY_OR_LOSS: _CARRIES,
+    Part.LOSS: ("loses segments, and so carries data", "lose segments, and so carry data"),
+    Part.SENDER: ("waits for its sender, and so carries data", "wait for their senders, and so carry data"),
+    Part.RECEIVER: ("waits for its receiver, and so carries data", "wait for their receivers, and so carry data"),
+    Part.STALLED: _CARRIES,
 }
 
 
@@ -102,6 +104,8 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
+    if report.unexplained > UNKNOWN:
+        return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
     said = f" {known} is {best}." if best else _none_alone(report)
     headline = _no_culprit(report, _off(links_off)) + said
@@ -115,7 +119,7 @@ def _asides(report: Report) -> tuple[str, ...]:
     for finding in report.findings:
         if not finding.material:
             costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
-            departs = [f"{formatting.times(finding.slowdown)} slower"] if finding.slowdown > 1 else []
+            departs = [_slower(finding).removeprefix("carries data ")] if finding.slowdown > 1 else []
             departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
             saving = formatting.seconds(max(0.0, finding.saved_s))  # a replay may even end a little later
             said.append(f"also departs, costs {costs}: {', '.join([named(finding.element), *departs, saving])}")
@@ -127,16 +131,27 @@ def accusation(finding: Finding, run_s: float, reference: str = DESIGN) -> str:
 
     Of departures that hide each other: ``(would save 7.1 s of 30.9 s with all else as designed, 0 s by itself)``.
     """
-    said = []
-    if finding.slowdown > 1:
-        when = "" if finding.when.when is When.PERSISTENT else f" {finding.when.described()}"
-        said.append(f"{_VERBS[finding.part]} {formatting.times(finding.slowdown)} slower than {reference}{when}")
-    if finding.stalled_s:
-        said.append(f"stalled for {formatting.seconds(finding.stalled_s)}")
     saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
         saving += f" with all else as {reference}, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
-    return f"{named(finding.element)} {' and '.join(said)} ({saving})"
+    return f"{_departure(finding, reference)} ({saving})"
+
+
+def _departure(finding: Finding, reference: str) -> str:
+    """``host fog-2 computes 3.0 × slower than designed since iteration 20 (second 4.3) and stalled for 3.2 s``."""
+    said = []
+    if finding.slowdown > 1:
+        when = "" if finding.when.when is When.PERSISTENT else f" {finding.when.described()}"
+        said.append(f"{_slower(finding)} than {reference}{when}")
+    if finding.stalled_s:
+        said.append(f"stalled for {formatting.seconds(finding.stalled_s)}")
+    return f"{named(finding.element)} {' and '.join(said)}"
+
+
+def _slower(finding: Finding) -> str:
+    """``computes 3.0 × slower``; of a group ``compute 3.0 × slower``."""
+    verb = _VERBS[finding.part][finding.element.kind is ElementKind.GROUP]
+    return f"{verb} {formatting.times(finding.slowdown)} slower"
 
 
 def onsets_s(report: Report) -> dict[str, float]:
@@ -202,6 +217,17 @@ def _no_culprit(report: Report, off: str) -> str:
     if off:
         return f"No culprit: nothing ran slower than {report.reference}.{off}" + _unseen(report)
     return f"No culprit: everything ran as {report.reference}." + _unseen(report)
+
+
+def _untold(report: Report) -> str:
+    """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
+    share = f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace"
+    asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
+    if not report.findings:
+        return f"No verdict: nothing that could be judged departs from {asked}, but {share}."
+    who = "; ".join(_departure(finding, report.reference) for finding in report.findings[:NAMED])
+    more = f"; and {len(report.findings) - NAMED} more" if len(report.findings) > NAMED else ""
+    return f"No verdict on what slowed this run down: {share}. What departs, at a cost that is not known: {who}{more}."
 
 
 def _unseen(report: Report) -> str:

@@ -24,12 +24,15 @@ from e2c_dl.diagnosis.resimulation.changes import what_if
 from e2c_dl.diagnosis.resimulation.prediction import LAPS, Method, Prediction, resimulated
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.errors import AnalysisError
+from e2c_dl.formatting import percent
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.worlds.allotment import allotted
 
+UNKNOWN = 0.5
+"""Of the longest path: with more of no known cause, a replay tells nothing."""
 WORTH_SAYING = 0.05
 """Error of the run simulated again as it was."""
 
@@ -58,6 +61,7 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
         raise AnalysisError(f"{run.incomplete}; a run without one of its hosts is told of whole runs alone")
     else:
         _check_seen(run, change)
+        _check_known(run)
         prediction = _replayed(run.observed, change)
         limitations = (f"{run.incomplete}: replayed as far as all ranks came, in its order, without an interval.",)
     return Answer(
@@ -93,6 +97,14 @@ def _check_seen(run: MeasuredRun, change: WhatIf) -> None:
     if unseen:
         what = f"what {', '.join(unseen)} did is not in it: ask of another host or link, or of a whole run"
         raise AnalysisError(f"{run.incomplete}; {what}")
+
+
+def _check_known(run: MeasuredRun) -> None:
+    """Raises: AnalysisError, if most of the time went where the trace does not show: no change would shorten that."""
+    unknown = run.observed.replay.unexplained
+    if unknown > UNKNOWN:
+        why = f"{percent(unknown)} of the run's longest path has no known cause in it"
+        raise AnalysisError(f"{run.incomplete}; {why}: ask of a whole run")
 
 
 def _replayed(observed: Observed, change: WhatIf) -> Prediction:

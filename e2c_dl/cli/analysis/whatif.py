@@ -107,10 +107,11 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
     predicted = answer.prediction
     saved = predicted.saved_s / predicted.measured_s
     less = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
+    ends = seconds(predicted.least_s), seconds(predicted.most_s)
+    interval = f" from {ends[0]} to {ends[1]}," if predicted.least_s < predicted.most_s else ""
     said = [
         f"measured    {seconds(predicted.measured_s)}",
-        f"predicted   {seconds(predicted.predicted_s)}, {less}; from {seconds(predicted.least_s)} to "
-        f"{seconds(predicted.most_s)}, by {predicted.method.value}",
+        f"predicted   {seconds(predicted.predicted_s)}, {less};{interval} by {predicted.method.value}",
     ]
     if again is not None:
         off = predicted.error(again[1])

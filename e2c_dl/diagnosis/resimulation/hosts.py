@@ -73,12 +73,23 @@ class MeasuredHost:
         evaluations_ns = sum(self.evaluations_ns) if Phase.EVALUATE in phases else 0
         return sum(piece.end_ns - piece.start_ns for piece in pieces) + steps_ns + evaluations_ns
 
+    def evaluating_as(self, other: MeasuredHost) -> MeasuredHost:
+        """This host, in whose run ``other`` evaluated: it takes as much longer for that as for a gradient."""
+        if self.evaluations_ns:
+            return self
+        slower = self._gradient_ns_per_second() / other._gradient_ns_per_second()
+        return replace(self, evaluations_ns=tuple(round(each * slower) for each in other.evaluations_ns))
+
     def moving(self) -> MeasuredHost:
         """This host without the gradients that are outliers: those in which it stalled among them."""
         usual = _usual(_begun(self.gradients, self.begun_ns), _gradient_ns)
         typical, _ = sorted(usual, key=_gradient_ns)[len(usual) // 2]
         kept = {id(gradient) for gradient, _ in usual}
         return replace(self, gradients=tuple(each if id(each) in kept else typical for each in self.gradients))
+
+    def _gradient_ns_per_second(self) -> float:
+        """What a gradient takes, by what its samples should."""
+        return float(np.median([pieces[-1].end_ns / self.seconds_of(samples) for samples, pieces in self.gradients]))
 
 
 class MeasuredPace:

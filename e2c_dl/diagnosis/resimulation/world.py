@@ -141,8 +141,9 @@ class MeasuredWorld(OneLuck):
             replace(each, links=tuple((new[src], new[dst]) for src, dst in each.links if {src, dst} <= {*kept}))
             for each in self.bottlenecks
         ]
+        first, *others = (self.hosts[rank] for rank in kept)  # the first rank evaluates
         return replace(
-            self, hosts=tuple(self.hosts[rank] for rank in kept), links={**added, **links}, strategy=strategy,
+            self, hosts=(first.evaluating_as(self.hosts[0]), *others), links={**added, **links}, strategy=strategy,
             allotment=allotment, bottlenecks=tuple(each for each in shared if each.links),
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records
-from e2c_dl.dynamics.faults import BegunFaults, own_faults
+from e2c_dl.dynamics.faults import BegunFaults, Window, own_faults
 from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
 from e2c_dl.emulation.link_values import link_to_json
@@ -30,6 +30,7 @@ from e2c_dl.worlds.virtual.kernel import FOREVER, Pauses
 from e2c_dl.worlds.virtual.links import RankPair
 
 _OF_HOSTS = {FaultKind.PAUSE: Change.PAUSE, FaultKind.KILL: Change.KILL}
+_METRICS_EVERY_NS = 1_000_000_000
 CLOCKS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)  # without effect here: in virtual time there is one clock
 
 
@@ -106,6 +107,7 @@ class RunChanges:
                 log.add(Change.BOTTLENECK, name, round(at_s * 1e9), asked_s=at_s, rate_bps=rate_bps)
         for host in self._hosts:
             self._log_process(host, end_ns)
+            host_records(self._archive, host).write_signs_of_life(self._seen(host, end_ns))
         for log in self._logs.values():
             log.close()
 
@@ -168,11 +170,10 @@ class RunChanges:
 
     def _log_process(self, host: str, end_ns: int) -> None:
         """Log when ``host``'s rank was stopped, whatever pauses overlapped then, and when it was killed, for good."""
-        own = self._begun.windows((number, fault) for number, fault in self._faults if fault.host == host)
+        own = self._windows(host)
         begins_ns = [(window.fault, round(window.begin_s * 1e9)) for window in own if window.fault.kind in _OF_HOSTS]
         iterations = {(_OF_HOSTS[fault.kind], at_ns): fault.at_iteration for fault, at_ns in begins_ns}
-        killed_ns = min((at_ns for fault, at_ns in begins_ns if fault.kind is FaultKind.KILL), default=FOREVER)
-        pauses = Pauses((each.begin_s, each.end_s) for each in own if each.fault.kind is FaultKind.PAUSE)
+        killed_ns, pauses = _killed_ns(own), _pauses(own)
         stops = [each for begin, end in pauses for each in ((Change.PAUSE, begin), (Change.RESUME, end))]
         for what, at_ns in (*stops, (Change.KILL, killed_ns)):
             if at_ns <= min(killed_ns, end_ns):
@@ -180,8 +181,31 @@ class RunChanges:
                 log = self._log(host, layout.CHANGES)
                 log.add(what, host, at_ns, asked_s=at_ns / 1e9, asked_iteration=iteration)
 
+    def _seen(self, host: str, end_ns: int) -> Iterator[int]:
+        """When ``host``'s worker, were it live, would have written a line of its metrics: each second, as it runs."""
+        own = self._windows(host)
+        pauses, until_ns = _pauses(own), min(_killed_ns(own), end_ns)
+        at_ns = pauses.runs_ns(0)
+        while at_ns < until_ns:
+            yield at_ns
+            at_ns = pauses.runs_ns(at_ns + _METRICS_EVERY_NS)
+        if pauses.runs_ns(until_ns) == until_ns:
+            yield until_ns
+
+    def _windows(self, host: str) -> tuple[Window, ...]:
+        return self._begun.windows((number, fault) for number, fault in self._faults if fault.host == host)
+
     def _log(self, host: str, name: str) -> ChangeLog:
         path = host_records(self._archive, host).path / name
         if path not in self._logs:
             self._logs[path] = ChangeLog(path, host, lambda ns: ns)  # virtual time is every host's clock
         return self._logs[path]
+
+
+def _pauses(windows: Iterable[Window]) -> Pauses:
+    return Pauses((each.begin_s, each.end_s) for each in windows if each.fault.kind is FaultKind.PAUSE)
+
+
+def _killed_ns(windows: Iterable[Window]) -> int:
+    """When the first of ``windows`` that kills begins."""
+    return min((round(each.begin_s * 1e9) for each in windows if each.fault.kind is FaultKind.KILL), default=FOREVER)

@@ -1,7 +1,7 @@
 """Records that each virtual host leaves in an archive: those of a live worker, where they have a meaning.
 
-There is one clock, so every alignment is the identity; there are no metrics of a machine, and nothing is measured of
-links.
+There is one clock, so every alignment is the identity; of metrics there is only when a host ran, and nothing is
+measured of links.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ from e2c_dl.archive.write import Archive
 from e2c_dl.campaign.watch import tails
 from e2c_dl.campaign.watch.tails import LocalTail, RemoteTail, tail_of
 from e2c_dl.campaign.watch.watch import Watch
+from e2c_dl.cli.watch import _Shown as Shown
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.errors import ArchiveError
 from e2c_dl.report import live
 from e2c_dl.report.live import Now
@@ -195,6 +197,22 @@ def test_the_verdict_as_json_is_as_the_page_about_it_says(run: RegisteredRun, tr
     assert set(found) == set(re.findall(r"`(\w+)`", row))
     assert (found["run"], found["first"], found["stop"], found["judged"]) == (RUN_ID, 6, 18, True)
     assert [(each["element"], each["named_since"]) for each in found["culprits"]] == [("edge-2", 18)]
+
+
+def test_a_line_is_written_when_the_same_element_is_named_for_something_else(
+    run: RegisteredRun, trace: Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(run, trace, 17)
+    with Watch(run, last=LAST) as watch:
+        now = watch.look()
+    assert now is not None and now.diagnosis is not None
+    report = now.diagnosis.report
+    (culprit,) = report.culprits
+    other = replace(now.diagnosis, report=replace(report, culprits=(replace(culprit, part=Part.STEP),)))
+    with Shown(None) as shown:
+        for each in (now, now, replace(now, diagnosis=other)):
+            shown.show(each)
+    assert ["takes its steps" in line for line in capsys.readouterr().out.splitlines()] == [False, True]
 
 
 def test_ctrl_c_ends_the_watching_alone(run: RegisteredRun, trace: Trace) -> None:

@@ -13,10 +13,13 @@ from commands import said
 from simulated_scenario import PARAMETERS, scenario, simulated
 
 from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.what_if import Changed, LinkChange
 from e2c_dl.topology import Host
+from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
+from e2c_dl.worlds.virtual.pace import Segment
 
 HOSTS = [
     Host(name=name, layer=name[:-2], service="Trainer", service_id=f"1_1_{rank}", role="", rank=rank)
@@ -148,6 +151,30 @@ def test_of_a_host_without_a_trace_nothing_is_predicted(archive, tmp_path: Path)
     told = said("whatif", torn, *SLOW_HOST)
     why = "trace: it holds 2 of 3 ranks; what edge-2 did is not in it: ask of another host or link, or of a whole run"
     assert (told.code, told.err.splitlines()[-1]) == (1, f"e2c-dl: {why}")
+
+
+def test_where_a_lost_trace_held_most_of_the_time_nothing_is_predicted(archive, tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(archive("allreduce"), torn)
+    (torn / "traces" / "cloud-1.parquet").unlink()
+    told = said("whatif", torn, *SLOW_HOST)
+    assert told.code == 1
+    assert "of the run's longest path has no known cause in it: ask of a whole run" in told.err.splitlines()[-1]
+
+
+def test_who_evaluates_where_the_first_rank_is_left_out_takes_time_for_it() -> None:
+    times = {"edge-1": (10, 4), "edge-2": (30, None)}
+    hosts = {name: _host(name, *taken) for name, taken in times.items()}
+    assert hosts["edge-2"].evaluating_as(hosts["edge-1"]).evaluations_ns == (12,)
+    assert hosts["edge-1"].evaluating_as(hosts["edge-2"]) is hosts["edge-1"]
+
+
+def _host(name: str, gradient_ns: int, evaluation_ns: int | None) -> MeasuredHost:
+    piece = Segment(Phase.BACKWARD, 0, 0, gradient_ns)
+    return MeasuredHost(
+        name=name, layer="edge", samples=16, gradients=((16, (piece,)),), steps_ns=(),
+        evaluations_ns=() if evaluation_ns is None else (evaluation_ns,),
+    )  # fmt: skip
 
 
 def test_a_server_is_not_left_out(archive) -> None:

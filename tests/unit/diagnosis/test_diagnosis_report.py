@@ -218,7 +218,7 @@ def test_a_rank_alone_has_no_links() -> None:
 def test_a_rank_that_left_no_trace_is_said() -> None:
     trace = simulate(RING)
     report = analyse(replace(trace, ranks=trace.ranks[:3]), RING.reference())
-    assert "No trace of edge-4: their part in this run is not known, nor where the bottleneck is." in report.limitations
+    assert "No trace of edge-4: what happened there is not known, nor where the bottleneck is." in report.limitations
     assert report.bottlenecks == report.groups == ()
 
 

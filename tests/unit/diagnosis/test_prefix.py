@@ -97,7 +97,7 @@ def test_without_some_ranks_no_saving_is_claimed_that_they_might_prevent(left: t
         saved_ns = [replay.measured_ns - replay.run_ns(scaled(element, 0.5)) for replay in (of_whole, of_part)]
         assert saved_ns[1] <= saved_ns[0] + 1
     limitations = " ".join(analyse(part, RING.reference()).limitations)
-    assert "their part in this run is not known" in limitations
+    assert "what happened there is not known" in limitations
     assert "savings are lower bounds" in limitations
 
 

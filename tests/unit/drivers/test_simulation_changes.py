@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from simulated_scenario import scenario, simulated
 
-from e2c_dl.archive.read import ReadArchive, open_archive
+from e2c_dl.archive.read import ReadArchive, host_records, open_archive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.drivers.virtual.changes import RunChanges
@@ -77,6 +77,30 @@ def test_a_paused_host_holds_the_others(tmp_path: Path, steady_s: float, at: str
     archive = changing(tmp_path, injected=faults({"pause": "edge-2", "at": at, "for": "2s"}))
     assert steady_s + 1.5 < seconds(archive) < steady_s + 2.5
     assert [change.what for change in archive.changes()] == [Change.PAUSE, Change.RESUME]
+
+
+def stalled(archive: ReadArchive) -> dict[str, float]:
+    """What stalled -> for how many seconds, as the diagnosis says."""
+    found = diagnose(archive).report.findings
+    return {str(finding.element): finding.stalled_s for finding in found if finding.material and finding.stalled_s}
+
+
+def test_a_cut_link_is_named_as_one_that_stalled(tmp_path: Path) -> None:
+    found = stalled(
+        changing(tmp_path, injected=faults({"cut": [{"src": "edge-1", "dst": "edge-2"}], "at": "1s", "for": "3s"}))
+    )
+    assert found == {"edge-1 -> edge-2": pytest.approx(3.0, abs=3.0)}  # TCP waits as long again
+
+
+def test_a_paused_host_is_named_and_not_the_links_to_it(tmp_path: Path) -> None:
+    found = stalled(changing(tmp_path, injected=faults({"pause": "edge-2", "at": "1s", "for": "4s"})))
+    assert found == {"edge-2": pytest.approx(4.0, abs=0.5)}
+
+
+def test_a_host_is_seen_once_a_second_as_long_as_it_runs(tmp_path: Path) -> None:
+    happened(tmp_path, 6.5, pause("1500ms", "3s"))
+    seen = host_records(tmp_path, "edge-1").seen()["time_ns"]
+    assert (seen / 1e9).tolist() == [0.0, 1.0, 4.5, 5.5, 6.5]
 
 
 @pytest.mark.parametrize("at", ["300ms", "iteration 5"])

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import EXPECTED, Element, ElementKind, Report, SpeedUp
+from e2c_dl.diagnosis.model import EXPECTED, Element, ElementKind, Part, Report, SpeedUp
 from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
@@ -84,6 +84,23 @@ def test_limitations_weaken_the_verdict(healthy: Report) -> None:
     assert "nothing that could be judged departs" in said.headline
 
 
+def test_a_group_is_many(sick: Report) -> None:
+    host = replace(sick.culprits[1], element=Element(kind=ElementKind.GROUP, src="2 hosts of edge"), part=Part.STEP)
+    assert words.accusation(host, 52.0).startswith("2 hosts of edge take their steps 3.0 × slower than designed")
+
+
+def test_a_trace_that_does_not_tell_what_departures_cost_is_no_reason_to_clear_them(sick: Report) -> None:
+    said = words.verdict(replace(sick, culprits=(), unexplained=0.98))
+    assert said.tone is words.Tone.UNDECIDED
+    assert said.headline == (
+        "No verdict on what slowed this run down: 98 % of the run's longest path has no known cause in the trace. "
+        "What departs, at a cost that is not known: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed; "
+        "host fog-2 computes 3.0 × slower than designed."
+    )
+    nothing = words.verdict(replace(sick, culprits=(), findings=(), unexplained=0.98)).headline
+    assert nothing.startswith("No verdict: nothing that could be judged departs from what was designed, but 98 % of")
+
+
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
     said = words.verdict(replace(sick, culprits=()))
     assert said.headline.startswith("No culprit: 2 departures from what was designed, none costs 5 % or more.")
@@ -97,7 +114,7 @@ def test_what_departs_beside_a_culprit_is_told_dimmed_with_what_it_costs(sick: R
     report = replace(sick, run_s=52.0, findings=(link, dear, minor), culprits=(link,))
     asides = (
         "also departs, costs little: link cloud-1 -> cloud-2, 5.0 × slower, 1.50 s",
-        "also departs, costs nothing: host fog-2, 3.0 × slower, stalled for 3.20 s, 200 µs",
+        "also departs, costs nothing: host fog-2, computes 3.0 × slower, stalled for 3.20 s, 200 µs",
     )
     assert words.verdict(report).asides == asides
     assert words.verdict(replace(report, culprits=())).asides[-1] == asides[-1]
