@@ -75,28 +75,30 @@ class Errands:
     def _turn(self) -> float | None:
         """Run what is due; how long there is nothing to do; None: for ever."""
         now_s = time.monotonic()
-        for errand, (_, earliest_s) in tuple(self._due_s.items()):
-            if earliest_s <= now_s:
-                with self._running:
-                    self._do(errand)
+        done = []
+        with self._running:  # once for all that is due: caches are cold, and each lock counts
+            for errand, due_s in tuple(self._due_s.items()):
+                if due_s[1] <= now_s and errand in self._due_s:  # else it was removed meanwhile
+                    done.append((errand, due_s, _outcome(errand)))
         with self._changing:
-            if not self._due_s:
-                self._thread = None
-                return None
-            return max(0.0, min(when_s for when_s, _ in self._due_s.values()) - time.monotonic())
-
-    def _do(self, errand: Errand) -> None:
-        if errand not in self._due_s:  # removed meanwhile
-            return
-        try:
-            wait_s = errand()
-        except Exception as error:  # noqa: BLE001  # a defect, which is told; other errands go on
-            wait_s = None
-            told = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(told))
-        with self._changing:
-            if errand in self._due_s:
+            now_s = time.monotonic()
+            for errand, due_s, wait_s in done:
+                if self._due_s.get(errand) is not due_s:  # removed, added anew, or hurried meanwhile
+                    continue
                 if wait_s is None:
                     del self._due_s[errand]
                 else:
-                    self._put(errand, wait_s)
+                    self._due_s[errand] = (now_s + wait_s, now_s + (1 - EARLY) * wait_s)
+            if not self._due_s:
+                self._thread = None
+                return None
+            return max(0.0, min(self._due_s.values())[0] - now_s)
+
+
+def _outcome(errand: Errand) -> float | None:
+    """What it says, having done it; None, once it was told of, if it raised: a defect, and other errands go on."""
+    try:
+        return errand()
+    except Exception as error:  # noqa: BLE001
+        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread())))
+        return None
