@@ -68,7 +68,7 @@ class Session:
         self.seqs: dict[int, int] = {}  # group -> number of its next collective
         self._threads: dict[int, int] = {}
         self._samplers: list[Sampler] = []
-        self._at_ends: tuple[Callable[[int], object], ...] = ()
+        self._at_ends: tuple[Callable[[int, int], object], ...] = ()
         self._tell_failure: Callable[[str], None] = _to_standard_error
 
     @property
@@ -192,7 +192,7 @@ class Session:
         self._last_ns = now_ns
         try:
             for act in self._at_ends:
-                act(following)
+                act(following, now_ns)
         except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
             self._at_ends = ()
             self.limited(f"at iterations' ends nothing is sampled any more: {error}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from contextlib import suppress
 
 EARLY = 0.5
 """Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
@@ -32,7 +32,8 @@ class Errands:
         self._thread: threading.Thread | None = None
         self._changing = threading.Lock()
         self._running = threading.Lock()
-        self._bell: SimpleQueue[None] = SimpleQueue()  # waits without a frame of Python's
+        self._bell = threading.Lock()  # free: it has rung; waits without a frame of Python's, and ends without raising
+        self._bell.acquire()
 
     def add(self, errand: Errand, wait_s: float) -> None:
         """``errand`` is due in ``wait_s`` seconds."""
@@ -41,14 +42,13 @@ class Errands:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
                 self._thread.start()
-        self._bell.put(None)
+        self._ring()
 
     def hurry(self, errand: Errand) -> None:
         """It is due now, if it is there."""
         if errand in self._due_s:
             self._due_s[errand] = (0.0, 0.0)
-            if self._bell.empty():
-                self._bell.put(None)
+            self._ring()
 
     def remove(self, errand: Errand) -> None:
         """It is not run any more, nor under way."""
@@ -58,8 +58,12 @@ class Errands:
         with self._running:
             pass
         if ends is not None:
-            self._bell.put(None)
+            self._ring()
             ends.join()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
     def _put(self, errand: Errand, wait_s: float) -> None:
         now_s = time.monotonic()
@@ -67,10 +71,7 @@ class Errands:
 
     def _run(self) -> None:
         while (wait_s := self._turn()) is not None:
-            try:
-                self._bell.get(timeout=wait_s)
-            except Empty:
-                continue
+            self._bell.acquire(timeout=wait_s)
 
     def _turn(self) -> float | None:
         """Run what is due; how long there is nothing to do; None: for ever."""
