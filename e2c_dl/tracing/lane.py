@@ -217,11 +217,8 @@ class Lane:
 
     def _all_reduces(self, end_ns: int, at_ns: dict[int, int], nbytes_of: Sequence[int], group: int, seq: int) -> None:
         rows, iteration, launched_ns, bucket = self.rows, self._iteration, 0, -1
-        for nbytes in nbytes_of:
-            bucket += 1
-            ready_ns = at_ns.get(bucket, 0)
-            if ready_ns > launched_ns:  # in the order of buckets, each when it is ready
-                launched_ns = ready_ns
+        for bucket, nbytes in enumerate(nbytes_of):
+            launched_ns = max(launched_ns, at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
             rows.append((
                 launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,

@@ -101,5 +101,6 @@ def _outcome(errand: Errand) -> float | None:
     try:
         return errand()
     except Exception as error:  # noqa: BLE001
-        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread())))
+        told = (type(error), error, error.__traceback__, threading.current_thread())
+        threading.excepthook(threading.ExceptHookArgs(told))
         return None

@@ -75,6 +75,16 @@ def test_established_connections_are_found_and_no_others() -> None:
         assert own.rescan() == []
 
 
+def test_what_becomes_a_connection_later_is_found_then() -> None:
+    own = OwnSockets()
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as later:
+        own.rescan()
+        later.connect(listening.getsockname())
+        assert cookie(later) in {one.cookie for one in own.rescan()}
+        with listening.accept()[0] as accepted:
+            assert {one.cookie for one in own.rescan()} == {cookie(accepted)}
+
+
 def test_one_address_alone_is_looked_at_where_it_is_asked_for() -> None:
     with connected(), connected() as (first, _):
         own, other = OwnSockets("127.0.0.1"), OwnSockets("127.0.0.2")
@@ -187,6 +197,21 @@ def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
         for iteration in range(1000):
             sampler.iteration(iteration)
         assert sampler.rounds < 900
+
+
+def test_a_thread_writes_what_it_looked_at_in_time(tmp_path: Path) -> None:
+    with (
+        connected() as pair,
+        SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=1.0, flush_every_s=0.01),
+    ):
+        send(pair, 1000)
+        while not any(tcp_info.field(raw, "bytes_sent") == 1000 for raw in _written(tmp_path)):
+            time.sleep(0.001)  # longer than its looks are apart
+
+
+def _written(archive: Path) -> tuple[bytes, ...]:
+    found = read_samples(own(archive))
+    return () if found is None else found.raw
 
 
 def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:

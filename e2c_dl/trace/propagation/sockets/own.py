@@ -16,7 +16,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from e2c_dl.trace.propagation.samples import Connection, normalised
@@ -28,7 +28,6 @@ _TCP, _TCP_INFO, _SOL_SOCKET = socket.IPPROTO_TCP, socket.TCP_INFO, socket.SOL_S
 _ESTABLISHED, _LISTENS = 1, 10
 _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_UNREADY = -1  # in place of the inode of what may become a connection
 _UNREADY = -1  # in place of the inode of what may become a connection
 MOVED = slice(120, 176)
 """Of TCP_INFO bytes, segments, delivery rate, busy time: no segment leaves or comes without a change of these."""
@@ -75,9 +74,7 @@ class OwnSockets:
     def __init__(self, local: str | None = None) -> None:
         self._local = None if local is None else normalised(local)
         self._known: dict[int, _Known] = {}  # by descriptor
-        self._seen: dict[int, int] = {}  # descriptor -> inode, of the newest rescan
-        self._unready = False  # one of them was no connection yet
-        self._seen: dict[int, int] = {}  # descriptor -> inode, of the newest rescan
+        self._seen: dict[int, int] = {}  # inode -> descriptor, of the newest rescan
         self._unready = False  # one of them was no connection yet
         self._open: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of connections: getsockopt, family
         self._large: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of those that are not small
@@ -88,29 +85,26 @@ class OwnSockets:
         seen = _sockets()
         if seen == self._seen and not self._unready:
             return []
-        self._seen = seen
-        found: dict[int, _Known] = {}
         new = []
-        inodes: set[int] = set()
-        for descriptor, inode in seen.items():
-            if inode in inodes:  # a duplicate that the program made
-                continue
-            inodes.add(inode)
+        found: dict[int, _Known] = {}
+        for inode, descriptor in seen.items():
             known = self._known.get(descriptor)
-            if known is not None and known.inode == inode:
-                found[descriptor] = known
-                continue
-            found[descriptor], connection = _look_at(descriptor, inode)
-            if connection is not None and self._local not in (None, connection.local[0]):
-                found[descriptor], connection = _Known(inode=inode, socket=None), None
-            if connection is not None:
-                new.append(connection)
+            if known is None or known.inode != inode:
+                known, connection = self._look_at(descriptor, inode)
+                new += [] if connection is None else [connection]
+            found[descriptor] = known
             if len(found) == MOST:
                 break
-        self._known = found
+        self._seen, self._known = seen, found
         self._unready = any(known.inode == _UNREADY for known in found.values())
         self._choose()
         return new
+
+    def _look_at(self, descriptor: int, inode: int) -> tuple[_Known, Connection | None]:
+        known, connection = _look_at(descriptor, inode)
+        if connection is not None and self._local not in (None, connection.local[0]):
+            return _Known(inode=inode, socket=None), None
+        return known, connection
 
     def small(self, cookies: Collection[int]) -> None:
         """These are left out where an iteration ends."""
@@ -145,8 +139,8 @@ def moved_bytes(moved: bytes) -> int:
 
 
 def _sockets() -> dict[int, int]:
-    """Descriptor -> inode, of each socket of this process."""
-    found = {}
+    """Inode -> descriptor, of each socket of this process; one of those that the program has of it."""
+    found: dict[int, int] = {}
     for name in os.listdir("/proc/self/fd"):
         descriptor = int(name)
         try:
@@ -154,7 +148,7 @@ def _sockets() -> dict[int, int]:
         except OSError:  # closed meanwhile, as the one that lists is
             continue
         if stat.S_ISSOCK(told.st_mode):
-            found[descriptor] = told.st_ino
+            found.setdefault(told.st_ino, descriptor)
     return found
 
 

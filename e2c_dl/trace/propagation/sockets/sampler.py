@@ -125,7 +125,7 @@ class SocketSampler:
         self._rescan()
         self._sample(self._clock(), ends=False)
         if rate_hz > 0:
-            self._errands.add(self._errand, self._apart_s)
+            self._errands.add(self._errand, min(self._apart_s, flush_every_s))
 
     @property
     def cpu_s(self) -> float:
