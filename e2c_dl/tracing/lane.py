@@ -12,7 +12,7 @@ of all that happened since the last time at once; phases with nothing inside, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -208,40 +208,36 @@ class Lane:
         waited = False
         for told in passes:
             at_ns = dict(told[0])  # in one step: a gradient that comes outside of any pass is added to it
-            ready += [(each_ns, bucket) for bucket, each_ns in at_ns.items()]
+            ready += zip(at_ns.values(), at_ns, strict=True)
             if len(told) > 1 and told[1] and at_ns:
                 waited = True
-                self._all_reduces(end_ns, Pass(at_ns, *told[1:]))
+                self._all_reduces(end_ns, at_ns, *told[1:])
         ready.sort()
-        rows, iteration = self.rows, self._iteration
-        for bucket, start_ns, stop_ns in cut(pieces, ready, ready[-1][0] if waited else end_ns):
-            rows.append((
-                start_ns, start_ns, stop_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0,
-            ))  # fmt: skip
+        self._cut(pieces, ready, ready[-1][0] if waited else end_ns)
 
-    def _all_reduces(self, end_ns: int, of: Pass) -> None:
-        at_ns, nbytes_of, group, seq = of
-        rows, iteration, launched_ns = self.rows, self._iteration, 0
+    def _all_reduces(self, end_ns: int, at_ns: dict[int, int], nbytes_of: Sequence[int], group: int, seq: int) -> None:
+        rows, iteration, launched_ns, bucket = self.rows, self._iteration, 0, -1
         for bucket, nbytes in enumerate(nbytes_of):
             launched_ns = max(launched_ns, at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
             rows.append((
                 launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
-        waited_ns, last = max(at_ns.values()), len(nbytes_of) - 1
+        waited_ns = max(at_ns.values())
         rows.append((
-            waited_ns, waited_ns, max(waited_ns, end_ns), 0, seq + last,
-            iteration, 0, group, last, -1, -1, 0, _AWAIT, 0,
+            waited_ns, waited_ns, max(waited_ns, end_ns), 0, seq + bucket,
+            iteration, 0, group, bucket, -1, -1, 0, _AWAIT, 0,
         ))  # fmt: skip
 
-
-def cut(pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> Iterator[tuple[int, int, int]]:
-    """(bucket, start, end) of a pass's ``pieces`` up to ``end_ns``, cut where buckets were ``ready`` (time, bucket)."""
-    bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
-    since_ns = 0
-    for until_ns, bucket in bounds:
-        for start_ns, stop_ns in pieces:
-            begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
-            if last_ns - begin_ns >= SHORTEST_NS:
-                yield bucket, begin_ns, last_ns
-        since_ns = until_ns
+    def _cut(self, pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> None:
+        """A pass's ``pieces`` up to ``end_ns``, cut where buckets were ``ready`` (time, bucket)."""
+        rows, iteration, since_ns = self.rows, self._iteration, 0
+        bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
+        for until_ns, bucket in bounds:
+            for start_ns, stop_ns in pieces:
+                begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
+                if last_ns - begin_ns >= SHORTEST_NS:
+                    rows.append((
+                        begin_ns, begin_ns, last_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0,
+                    ))  # fmt: skip
+            since_ns = until_ns

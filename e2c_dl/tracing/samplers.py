@@ -51,8 +51,11 @@ class Sampler(Protocol):
         """All ranks are known, and this rank's folder is there."""
         ...
 
-    def at_ends(self) -> Callable[[int], object] | None:
-        """What is called where an iteration ends, with the number of the next: in microseconds, and never raises."""
+    def at_ends(self) -> Callable[[int, int], object] | None:
+        """What is called where an iteration ends, with the number of the next, and when that was.
+
+        It takes microseconds, and never raises.
+        """
         ...
 
     def on_rest(self, resting: bool) -> None:

@@ -29,6 +29,7 @@ from e2c_dl.trace.recording.recorder import Recorder, Row
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Event, Lane
+from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
@@ -39,12 +40,13 @@ MANY_EVENTS = 4096  # ... and from so many on they are written before their time
 _TAKEN_BACK = 1000  # at once, of those that are too many
 
 
-class Session:
+class Session(Numbers):
     """What one rank records. Its methods are cheap, never raise, and are called from the script's own threads."""
 
     clock = staticmethod(time.monotonic_ns)
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         self.main = threading.get_ident()
         self.events: list[Event] = []
@@ -65,10 +67,9 @@ class Session:
         self.begun_ns: int | None = None  # of this iteration
         self._first_ns: int | None = None
         self._last_ns = 0  # of the iterations that have ended
-        self.seqs: dict[int, int] = {}  # group -> number of its next collective
         self._threads: dict[int, int] = {}
         self._samplers: list[Sampler] = []
-        self._at_ends: tuple[Callable[[int], object], ...] = ()
+        self._at_ends: tuple[Callable[[int, int], object], ...] = ()
         self._tell_failure: Callable[[str], None] = _to_standard_error
 
     @property
@@ -192,7 +193,7 @@ class Session:
         self._last_ns = now_ns
         try:
             for act in self._at_ends:
-                act(following)
+                act(following, now_ns)
         except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
             self._at_ends = ()
             self.limited(f"at iterations' ends nothing is sampled any more: {error}")
@@ -207,12 +208,6 @@ class Session:
         self.outside()
         self.note(self.lane.clear)
         self._each(lambda sampler: sampler.on_rest(resting))
-
-    def next_seq(self, group: int = -2, count: int = 1) -> int:
-        """Number of the next collective in ``group``, the first of ``count``; -2: all ranks."""
-        seq = self.seqs.get(group, 0)
-        self.seqs[group] = seq + count
-        return seq
 
     def task(self) -> int:
         """Of the thread that asks: 0 the one that trains, others from 1."""

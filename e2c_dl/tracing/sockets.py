@@ -46,7 +46,7 @@ class Sockets:
             on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
         )  # fmt: skip
 
-    def at_ends(self) -> Callable[[int], object] | None:
+    def at_ends(self) -> Callable[[int, int], object] | None:
         """A round."""
         return None if self._sampler is None else self._sampler.iteration
 

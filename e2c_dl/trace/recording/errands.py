@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from contextlib import suppress
 
 EARLY = 0.5
 """Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
@@ -32,7 +32,8 @@ class Errands:
         self._thread: threading.Thread | None = None
         self._changing = threading.Lock()
         self._running = threading.Lock()
-        self._bell: SimpleQueue[None] = SimpleQueue()  # waits without a frame of Python's
+        self._bell = threading.Lock()  # free: it has rung; waits without a frame of Python's, and ends without raising
+        self._bell.acquire()
 
     def add(self, errand: Errand, wait_s: float) -> None:
         """``errand`` is due in ``wait_s`` seconds."""
@@ -41,14 +42,13 @@ class Errands:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
                 self._thread.start()
-        self._bell.put(None)
+        self._ring()
 
     def hurry(self, errand: Errand) -> None:
         """It is due now, if it is there."""
         if errand in self._due_s:
             self._due_s[errand] = (0.0, 0.0)
-            if self._bell.empty():
-                self._bell.put(None)
+            self._ring()
 
     def remove(self, errand: Errand) -> None:
         """It is not run any more, nor under way."""
@@ -58,8 +58,12 @@ class Errands:
         with self._running:
             pass
         if ends is not None:
-            self._bell.put(None)
+            self._ring()
             ends.join()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
     def _put(self, errand: Errand, wait_s: float) -> None:
         now_s = time.monotonic()
@@ -67,36 +71,36 @@ class Errands:
 
     def _run(self) -> None:
         while (wait_s := self._turn()) is not None:
-            try:
-                self._bell.get(timeout=wait_s)
-            except Empty:
-                continue
+            self._bell.acquire(timeout=wait_s)
 
     def _turn(self) -> float | None:
         """Run what is due; how long there is nothing to do; None: for ever."""
         now_s = time.monotonic()
-        for errand, (_, earliest_s) in tuple(self._due_s.items()):
-            if earliest_s <= now_s:
-                with self._running:
-                    self._do(errand)
+        done = []
+        with self._running:  # once for all that is due: caches are cold, and each lock counts
+            for errand, due_s in tuple(self._due_s.items()):
+                if due_s[1] <= now_s and errand in self._due_s:  # else it was removed meanwhile
+                    done.append((errand, due_s, _outcome(errand)))
         with self._changing:
-            if not self._due_s:
-                self._thread = None
-                return None
-            return max(0.0, min(when_s for when_s, _ in self._due_s.values()) - time.monotonic())
-
-    def _do(self, errand: Errand) -> None:
-        if errand not in self._due_s:  # removed meanwhile
-            return
-        try:
-            wait_s = errand()
-        except Exception as error:  # noqa: BLE001  # a defect, which is told; other errands go on
-            wait_s = None
-            told = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(told))
-        with self._changing:
-            if errand in self._due_s:
+            now_s = time.monotonic()
+            for errand, due_s, wait_s in done:
+                if self._due_s.get(errand) is not due_s:  # removed, added anew, or hurried meanwhile
+                    continue
                 if wait_s is None:
                     del self._due_s[errand]
                 else:
-                    self._put(errand, wait_s)
+                    self._due_s[errand] = (now_s + wait_s, now_s + (1 - EARLY) * wait_s)
+            if not self._due_s:
+                self._thread = None
+                return None
+            return max(0.0, min(self._due_s.values())[0] - now_s)
+
+
+def _outcome(errand: Errand) -> float | None:
+    """What it says, having done it; None, once it was told of, if it raised: a defect, and other errands go on."""
+    try:
+        return errand()
+    except Exception as error:  # noqa: BLE001
+        told = (type(error), error, error.__traceback__, threading.current_thread())
+        threading.excepthook(threading.ExceptHookArgs(told))
+        return None

@@ -46,7 +46,8 @@ class Log:
 
     ``header``: JSON values that say what the records are. ``record_bytes``: all records have this length, and share
     frames. ``cap_bytes``: the file never gets larger; records that no longer fit are dropped and counted.
-    ``errands``: whose thread writes; a log that is told of none has one of its own.
+    ``errands``: whose thread writes; a log that is told of none has one of its own. ``flush_every_s`` None: none does,
+    and whoever has it flushes in time.
 
     Raises: TrainingError, if ``path`` cannot be created or written.
     """
@@ -56,7 +57,7 @@ class Log:
         path: Path,
         header: Mapping[str, Any],
         *,
-        flush_every_s: float = FLUSH_EVERY_S,
+        flush_every_s: float | None = FLUSH_EVERY_S,
         cap_bytes: int | None = None,
         record_bytes: int | None = None,
         on_failure: Callable[[TrainingError], None] | None = None,
@@ -80,7 +81,7 @@ class Log:
         self._told = 0  # dropped records that the file knows of
         self._process = os.getpid()
         self._errands = errands or Errands()
-        self._every_s = flush_every_s
+        self._every_s = flush_every_s or 0.0
         self._closed = False
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -91,7 +92,8 @@ class Log:
         except TrainingError:
             os.close(self._file)
             raise
-        self._errands.add(self._write_pending, flush_every_s)
+        if flush_every_s is not None:
+            self._errands.add(self._write_pending, flush_every_s)
 
     def fed_by(self, source: Callable[[], None]) -> None:
         """From now on ``source`` is called before each writing, by whoever writes, and appends what it has."""
@@ -237,12 +239,11 @@ class Log:
                 self._on_failure(failure)
 
     def _write(self, content: bytes) -> None:
-        remaining = memoryview(content)
         try:
-            while remaining:
-                written = os.write(self._file, remaining)
+            while content:
+                written = os.write(self._file, content)
                 self.written_bytes += written
-                remaining = remaining[written:]
+                content = content[written:]
         except OSError as error:
             raise _unwritable(self.path, error) from error
 

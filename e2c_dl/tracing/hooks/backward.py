@@ -124,10 +124,12 @@ def install(tracer: Tracer, patches: Patches) -> None:
             events = session.events
             if len(events) >= MANY_EVENTS:
                 session.relieve()
+            if session.passed:
+                session.count_passed()
             passes = []
             for each in backward.reducing:
                 passes.append(each.begins(session))  # noqa: PERF401  # one frame less, see Session
-            left, seqs, stepless = session.left, session.seqs, not tracer.steps
+            left, stepless = session.left, not tracer.steps
             events.append((session.began_backward, clock()))
             backward.under_way = True
             try:
@@ -135,9 +137,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 end_ns = clock()
                 backward.under_way = False
-                for told in passes:
-                    if told[0] and len(told) > 1:
-                        seqs[told[2]] = told[3] + len(told[1])
+                session.passed = passes
                 events.append((left, end_ns, passes))
                 if stepless:
                     session.limited(STEPLESS)

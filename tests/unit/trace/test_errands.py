@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from e2c_dl.trace.recording.errands import Errands
 
 
@@ -49,3 +51,39 @@ def test_what_is_hurried_does_not_wait_and_what_is_removed_is_over() -> None:
     assert ended.is_set(), "not under way any more"
     errands.hurry(slow)
     errands.remove(slow)
+
+
+def test_what_is_hurried_while_it_runs_is_run_again() -> None:
+    errands, again = Errands(), threading.Event()
+    runs: list[float] = []
+
+    def twice() -> float:
+        runs.append(0.0)
+        if len(runs) == 1:
+            errands.hurry(twice)
+        else:
+            again.set()
+        return 3600.0
+
+    errands.add(twice, 0.0)
+    assert again.wait(60)
+    errands.remove(twice)
+    assert len(runs) == 2
+
+
+def test_one_that_raises_is_told_of_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(str(args.exc_value)))
+    errands, done = Errands(), threading.Event()
+
+    def broken() -> float:
+        raise ValueError("a defect")
+
+    def after() -> None:
+        done.set()
+
+    errands.add(broken, 0.0)
+    errands.add(after, 0.0)
+    assert done.wait(60)
+    errands.remove(broken)
+    assert told == ["a defect"]

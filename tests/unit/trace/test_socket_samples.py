@@ -1,13 +1,9 @@
-"""Connections of this process are found, read and left alone; what they told is read back, damaged or not."""
+"""What connections told is written in time, and read back, damaged or not."""
 
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +11,7 @@ import pytest
 from full_disks import small_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from socket_pairs import connected, cookie, send
 
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.places import CONNECTIONS_RAW, Recorded, recorded
@@ -31,8 +28,7 @@ from e2c_dl.trace.propagation.samples import (
     packed,
     read_samples,
 )
-from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
-from e2c_dl.trace.propagation.sockets.own import cookie_of
+from e2c_dl.trace.propagation.sockets import SocketSampler
 from e2c_dl.trace.propagation.sockets.sampler import APART_S
 from e2c_dl.trace.recording.log import Log, read_log
 
@@ -47,101 +43,6 @@ def own(archive: Path) -> Recorded:
 def raw(archive: Path) -> Path:
     """What its host samples into."""
     return own(archive).connections_raw.path
-
-
-@contextmanager
-def connected(family: int = socket.AF_INET, at: str = "127.0.0.1") -> Iterator[tuple[socket.socket, socket.socket]]:
-    with ExitStack() as opened:
-        listening = opened.enter_context(socket.create_server((at, 0), family=family))
-        first = opened.enter_context(socket.create_connection(listening.getsockname()[:2]))
-        yield first, opened.enter_context(listening.accept()[0])
-
-
-def send(pair: tuple[socket.socket, socket.socket], count: int) -> None:
-    pair[0].sendall(bytes(count))
-    pair[1].recv(count, socket.MSG_WAITALL)
-
-
-def cookie(opened: socket.socket) -> int:
-    return int(struct.unpack("=Q", opened.getsockopt(socket.SOL_SOCKET, 57, 8))[0])
-
-
-def test_established_connections_are_found_and_no_others() -> None:
-    own = OwnSockets()
-    with socket.create_server(("127.0.0.1", 0)), socket.socketpair()[0], connected() as (first, second):
-        found = {one.cookie: one for one in own.rescan()}
-        assert {cookie(first), cookie(second)} <= found.keys()
-        assert found[cookie(first)].remote == found[cookie(second)].local == second.getsockname()
-        assert own.rescan() == []
-
-
-def test_one_address_alone_is_looked_at_where_it_is_asked_for() -> None:
-    with connected(), connected() as (first, _):
-        own, other = OwnSockets("127.0.0.1"), OwnSockets("127.0.0.2")
-        assert cookie(first) in {one.cookie for one in own.rescan()}
-        assert other.rescan() == [] == list(other.read())
-
-
-def test_a_mapped_address_is_that_of_both_ends() -> None:
-    with socket.socket(socket.AF_INET6) as listening:
-        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listening.bind(("::", 0))
-        listening.listen()
-        with socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as first:
-            accepted = listening.accept()[0]
-            with accepted:
-                found = {one.cookie: one for one in OwnSockets().rescan()}
-                assert found[cookie(accepted)].local == found[cookie(first)].remote == first.getpeername()
-
-
-def test_looking_changes_no_connection() -> None:
-    socket.setdefaulttimeout(30.0)  # of which Python makes every socket non-blocking that it is told of
-    try:
-        with connected() as pair:
-            own = OwnSockets()
-            os.set_blocking(pair[0].fileno(), True)
-            own.rescan()
-            assert list(own.read())
-            assert os.get_blocking(pair[0].fileno())
-            del own
-            send(pair, 10)  # it was not closed with what had looked at it
-    finally:
-        socket.setdefaulttimeout(None)
-
-
-def test_a_close_says_goodbye_while_it_is_looked_at() -> None:
-    with connected() as (first, second):
-        own = OwnSockets()
-        own.rescan()
-        first.close()
-        second.settimeout(60)
-        assert second.recv(1) == b""
-
-
-def test_a_number_that_is_used_again_is_not_taken_for_the_connection_it_was() -> None:
-    own = OwnSockets()
-    with connected() as before, connected() as after:
-        send(before, 1000)
-        own.rescan()
-        gone = cookie(before[0])
-        os.dup2(after[0].fileno(), before[0].fileno())
-        send(after, 5000)
-        assert gone not in {cookie_of(told) for told, *_ in own.read()}
-        own.rescan()
-        assert [cookie_of(told) for told, *_ in own.read()].count(cookie(after[0])) == 1  # of its two numbers
-
-
-def test_small_connections_are_left_out_where_iterations_end() -> None:
-    own = OwnSockets()
-    with connected() as large, connected() as small:
-        own.rescan()
-        own.small({cookie(one) for one in small})
-
-        def seen(*, ends: bool) -> set[int]:
-            return {cookie_of(told) for told, *_ in own.read(ends=ends)} & {cookie(one) for one in (*large, *small)}
-
-        assert seen(ends=True) == {cookie(one) for one in large}
-        assert seen(ends=False) == {cookie(one) for one in (*large, *small)}
 
 
 def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp_path: Path) -> None:
@@ -187,6 +88,21 @@ def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
         for iteration in range(1000):
             sampler.iteration(iteration)
         assert sampler.rounds < 900
+
+
+def test_a_thread_writes_what_it_looked_at_in_time(tmp_path: Path) -> None:
+    with (
+        connected() as pair,
+        SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=1.0, flush_every_s=0.01),
+    ):
+        send(pair, 1000)
+        while not any(tcp_info.field(raw, "bytes_sent") == 1000 for raw in _written(tmp_path)):
+            time.sleep(0.001)  # longer than its looks are apart
+
+
+def _written(archive: Path) -> tuple[bytes, ...]:
+    found = read_samples(own(archive))
+    return () if found is None else found.raw
 
 
 def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    rescan   /proc/self/fd -> sockets -> established TCP ones           some 0.2 ms for 10, most of it for new ones
+    rescan   /proc/self/fd -> sockets -> established TCP ones           some 0.05 ms where none is new, else 0.2 ms
     read     getsockopt of TCP_INFO and SO_COOKIE, kept as they are     2 us each; some times that where caches are cold
 
 No descriptor is duplicated: the library's close() would then not say goodbye to its peer. Numbers are borrowed, and
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from e2c_dl.trace.propagation.samples import Connection, normalised
@@ -24,9 +25,10 @@ from e2c_dl.trace.propagation.tcp_info import LENGTH
 MOST = 4096  # connections that are looked at: a process with more is no rank
 _SO_COOKIE = 57
 _TCP, _TCP_INFO, _SOL_SOCKET = socket.IPPROTO_TCP, socket.TCP_INFO, socket.SOL_SOCKET
-_ESTABLISHED = 1
+_ESTABLISHED, _LISTENS = 1, 10
 _COOKIE = struct.Struct("=Q")
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_UNREADY = -1  # in place of the inode of what may become a connection
 MOVED = slice(120, 176)
 """Of TCP_INFO bytes, segments, delivery rate, busy time: no segment leaves or comes without a change of these."""
 _BYTES = struct.Struct("=QQ")  # of MOVED: acknowledged, received
@@ -54,7 +56,7 @@ class _Borrowed(socket.socket):
 class _Known:
     """A connection that was found under some descriptor."""
 
-    name: str  # socket:[inode]
+    inode: int
     socket: _Borrowed | None  # None: no TCP connection
     family: int = 0
     cookie: int = 0
@@ -72,33 +74,37 @@ class OwnSockets:
     def __init__(self, local: str | None = None) -> None:
         self._local = None if local is None else normalised(local)
         self._known: dict[int, _Known] = {}  # by descriptor
+        self._seen: dict[int, int] = {}  # inode -> descriptor, of the newest rescan
+        self._unready = False  # one of them was no connection yet
         self._open: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of connections: getsockopt, family
         self._large: tuple[tuple[Callable[..., bytes], int], ...] = ()  # of those that are not small
         self._small: Collection[int] = ()
 
     def rescan(self) -> list[Connection]:
         """Look for connections that are new, and return them."""
-        found: dict[int, _Known] = {}
+        seen = _sockets()
+        if seen == self._seen and not self._unready:
+            return []
         new = []
-        seen: set[str] = set()
-        for descriptor, name in _sockets():
-            if name in seen:  # a duplicate that the program made
-                continue
-            seen.add(name)
+        found: dict[int, _Known] = {}
+        for inode, descriptor in seen.items():
             known = self._known.get(descriptor)
-            if known is not None and known.name == name:
-                found[descriptor] = known
-                continue
-            found[descriptor], connection = _look_at(descriptor, name)
-            if connection is not None and self._local not in (None, connection.local[0]):
-                found[descriptor], connection = _Known(name=name, socket=None), None
-            if connection is not None:
-                new.append(connection)
+            if known is None or known.inode != inode:
+                known, connection = self._look_at(descriptor, inode)
+                new += [] if connection is None else [connection]
+            found[descriptor] = known
             if len(found) == MOST:
                 break
-        self._known = found
+        self._seen, self._known = seen, found
+        self._unready = any(known.inode == _UNREADY for known in found.values())
         self._choose()
         return new
+
+    def _look_at(self, descriptor: int, inode: int) -> tuple[_Known, Connection | None]:
+        known, connection = _look_at(descriptor, inode)
+        if connection is not None and self._local not in (None, connection.local[0]):
+            return _Known(inode=inode, socket=None), None
+        return known, connection
 
     def small(self, cookies: Collection[int]) -> None:
         """These are left out where an iteration ends."""
@@ -132,37 +138,43 @@ def moved_bytes(moved: bytes) -> int:
     return sum(_BYTES.unpack_from(moved)) if len(moved) >= _BYTES.size else 0
 
 
-def _sockets() -> Iterator[tuple[int, str]]:
-    """(descriptor, ``socket:[inode]``) of this process."""
+def _sockets() -> dict[int, int]:
+    """Inode -> descriptor, of each socket of this process; one of those that the program has of it."""
+    found: dict[int, int] = {}
     for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
         try:
-            target = os.readlink(f"/proc/self/fd/{name}")
+            told = os.fstat(descriptor)
         except OSError:  # closed meanwhile, as the one that lists is
             continue
-        if target.startswith("socket:"):
-            yield int(name), target
+        if stat.S_ISSOCK(told.st_mode):
+            found.setdefault(told.st_ino, descriptor)
+    return found
 
 
-def _look_at(descriptor: int, name: str) -> tuple[_Known, Connection | None]:
+def _look_at(descriptor: int, inode: int) -> tuple[_Known, Connection | None]:
     """What ``descriptor`` is, and between whom, if it is an established TCP connection.
 
-    One that is not yet is looked at again at the next rescan, by another name than its own.
+    One that is not yet is looked at again at the next rescan, by another inode than its own.
     """
     try:
         borrowed = _Borrowed(descriptor)
         family = borrowed.told(socket.SO_DOMAIN)
         if family not in _FAMILIES or borrowed.told(socket.SO_PROTOCOL) != socket.IPPROTO_TCP:
-            return _Known(name=name, socket=None), None
-        if borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
-            return _Known(name="", socket=None), None
+            return _Known(inode=inode, socket=None), None
+        state = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        if state == _LISTENS:
+            return _Known(inode=inode, socket=None), None
+        if state != _ESTABLISHED:
+            return _Known(inode=_UNREADY, socket=None), None
         cookie = _cookie(borrowed)
         (local, local_port), (remote, remote_port) = borrowed.getsockname()[:2], borrowed.getpeername()[:2]
     except OSError:
-        return _Known(name="", socket=None), None
+        return _Known(inode=_UNREADY, socket=None), None
     connection = Connection(
         cookie=cookie, local=(normalised(local), local_port), remote=(normalised(remote), remote_port)
     )
-    return _Known(name=name, socket=borrowed, family=family, cookie=cookie), connection
+    return _Known(inode=inode, socket=borrowed, family=family, cookie=cookie), connection
 
 
 def _cookie(seen: socket.socket) -> int:

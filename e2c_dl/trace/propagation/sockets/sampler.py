@@ -18,6 +18,7 @@ written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -31,14 +32,14 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import (
     CONNECTION_KIND,
     RECORD_BYTES,
+    SAMPLE,
     SAMPLE_KIND,
     Connection,
     described,
     header,
-    packed,
 )
 from e2c_dl.trace.propagation.sockets.own import MOVED, OwnSockets, Told, cookie_of, moved_bytes
-from e2c_dl.trace.recording.errands import Errands
+from e2c_dl.trace.recording.errands import EARLY, Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
 RATE_HZ = 10.0
@@ -98,7 +99,7 @@ class SocketSampler:
         self._iteration = iteration
         # Not decoded: time, iteration, whether it ends, what was told.
         self._rounds: deque[tuple[int, int, bool, list[Told]]] = deque()
-        self._known: set[int] = set()  # cookies of connections that the log has
+        self._known: dict[bytes, int] = {}  # cookies of connections that the log has, as the kernel gives them
         self._moved: dict[bytes, bytes] = {}  # cookie, as the kernel gives it -> what it last told of what moves
         self._small: set[int] = set()
         self._active: set[bytes] = set()  # those that have moved since the iteration began
@@ -113,25 +114,31 @@ class SocketSampler:
         self._on_failure = on_failure
         self._main_scans = rate_hz <= 0  # else the thread does
         self._apart_s = self._wait_s = 1 / (rate_hz or 1)
+        self._flush_every_s = flush_every_s
+        self._flush_due_s = time.monotonic() + flush_every_s
         self._errands = errands or Errands()
         self._log = Log(
-            path, header(rank, host, more), record_bytes=RECORD_BYTES, cap_bytes=cap_bytes, flush_every_s=flush_every_s,
-            on_failure=self._failed, errands=self._errands,
+            path, header(rank, host, more), record_bytes=RECORD_BYTES, cap_bytes=cap_bytes,
+            flush_every_s=flush_every_s if self._main_scans else None, on_failure=self._failed, errands=self._errands,
         )  # fmt: skip
         self._log.fed_by(self._decode)  # now: its thread may write at once
         self._rescan()
         self._sample(self._clock(), ends=False)
         if rate_hz > 0:
-            self._errands.add(self._look, self._apart_s)
+            self._errands.add(self._errand, min(self._apart_s, flush_every_s))
 
     @property
     def cpu_s(self) -> float:
         """Processor time that all of it has used, in whatever thread."""
         return self._used_ns / 1e9
 
-    def iteration(self, number: int) -> None:
-        """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before."""
-        now_ns = self._clock()
+    def iteration(self, number: int, now_ns: int | None = None) -> None:
+        """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before.
+
+        ``now_ns``: who has just looked at the clock tells what it showed.
+        """
+        if now_ns is None:
+            now_ns = self._clock()
         if now_ns < self._next_ns:  # for ever, once nothing is looked at any more
             self._iteration = number
             return
@@ -156,7 +163,7 @@ class SocketSampler:
         if self._closed or os.getpid() != self._process:
             return
         self._closed, self._next_ns = True, _NEVER_NS
-        self._errands.remove(self._look)
+        self._errands.remove(self._errand)
         self._rescan()
         self._sample(self._clock(), ends=True, all_of_them=True)
         self._log.close()
@@ -173,12 +180,21 @@ class SocketSampler:
         self._next_ns = _NEVER_NS
         self._on_failure(error)
 
-    def _look(self) -> float | None:
-        """The errand: a round, unless an iteration has just ended; seconds until the next."""
-        if self._log.failure is not None:
-            return None
-        if self._resting:
-            return self._wait_s
+    def _errand(self) -> float | None:
+        """Look and, where it is due, write: one errand, since each costs. Seconds until the next; None: writing failed.
+
+        What is due soon is written with what is due now, as errands are.
+        """
+        if not self._resting:
+            self._look()
+        now_s = time.monotonic()
+        if self._flush_due_s - now_s <= EARLY * self._flush_every_s:
+            self._flush_due_s = now_s + self._flush_every_s
+            self._log.flush()
+        return None if self._log.failure is not None else min(self._wait_s, self._flush_due_s - now_s)
+
+    def _look(self) -> None:
+        """A round, unless an iteration has just ended."""
         scanning = time.monotonic() >= self._scan_due_s
         if scanning:
             self._rescan()
@@ -187,7 +203,6 @@ class SocketSampler:
         if scanning or not just_ended:  # small connections are to be looked at now and then
             self._sample(now_ns, ends=False)
         self._wait_s = min(2 * self._wait_s, most_s) if just_ended else self._apart_s
-        return self._wait_s
 
     def _sample(self, now_ns: int, *, ends: bool, all_of_them: bool = False) -> None:
         """One round at ``now_ns``. ``ends``: an iteration is over."""
@@ -206,19 +221,19 @@ class SocketSampler:
     def _decode(self) -> None:
         """Hand what rounds told to the log, in the order in which they were taken."""
         began_ns = time.thread_time_ns()
-        last, active, samples = self._moved, self._active, []
+        last, active, known, pack, samples = self._moved, self._active, self._known, SAMPLE.pack, []
         while self._rounds:
             at_ns, iteration, ends, told = self._rounds.popleft()
             for cookie_told, family, raw in told:
                 moved = raw[MOVED]
                 if moved != last.get(cookie_told):
-                    if cookie_of(cookie_told) not in self._known:  # of a number that was used again: see _rescan
+                    if cookie_told not in known:  # of a number that was used again: see _rescan
                         continue
                     last[cookie_told] = moved
                     active.add(cookie_told)
                 elif not (ends and cookie_told in active):
                     continue
-                samples.append(packed(at_ns, cookie_of(cookie_told), iteration, family, raw))
+                samples.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
             if ends:
                 active.clear()
         self._log.extend(SAMPLE_KIND, samples)
@@ -245,5 +260,5 @@ class SocketSampler:
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
             told = msgspec.structs.replace(connection, rank=rank, host=host)
             self._log.append(CONNECTION_KIND, described(told))
-            self._known.add(connection.cookie)
+            self._known[connection.cookie.to_bytes(8, sys.byteorder)] = connection.cookie
         self._used_ns += time.thread_time_ns() - began_ns

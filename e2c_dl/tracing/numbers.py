@@ -1,0 +1,29 @@
+"""Numbers of a rank's collectives in their groups, by which those of all ranks are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from e2c_dl.tracing.lane import Told
+
+
+class Numbers:
+    """Counts collectives group by group; -2 is the group of all ranks."""
+
+    def __init__(self) -> None:
+        self.seqs: dict[int, int] = {}  # group -> number of its next collective, but for those of ``passed``
+        self.passed: Sequence[Told] = ()  # the newest backward, whose collectives are not counted yet
+
+    def next_seq(self, group: int = -2, count: int = 1) -> int:
+        """Number of the next collective in ``group``, the first of ``count``."""
+        self.count_passed()
+        seq = self.seqs.get(group, 0)
+        self.seqs[group] = seq + count
+        return seq
+
+    def count_passed(self) -> None:
+        """Count those of the newest backward: when a number is asked for, since where it ended caches are cold."""
+        for told in self.passed:
+            if told[0] and len(told) > 1:
+                self.seqs[told[2]] = told[3] + len(told[1])
+        self.passed = ()
