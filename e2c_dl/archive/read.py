@@ -6,6 +6,7 @@ Archives of runs that failed half-way are archives: whatever is there can be rea
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +108,7 @@ def host_records(archive: Path, name: str) -> HostRecords:
     return HostRecords(archive / layout.HOSTS / name, archive)
 
 
-def open_archive(path: Path) -> ReadArchive:
+def open_archive(path: str | os.PathLike[str]) -> ReadArchive:
     """The archive at ``path``. Raises: ArchiveError if there is no run.json or it cannot be understood."""
-    return ReadArchive(path=path, run=read_run(path))
+    place = Path(path)
+    return ReadArchive(path=place, run=read_run(place))

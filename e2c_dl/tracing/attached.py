@@ -23,6 +23,7 @@ HOOKS = {
         files.install,
     ),
     "torch._dynamo.eval_frame": (modules.install_compiled,),
+    "torch.distributed.tensor.parallel.api": (collectives.install_tensor_parallel,),
     "horovod.torch": (with_horovod.install,),
 }  # fmt: skip
 

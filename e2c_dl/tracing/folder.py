@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -97,7 +98,7 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
 def remove(path: Path) -> None:
     """Nothing is left of it, nor of an empty folder above."""
     shutil.rmtree(path, ignore_errors=True)
-    if path.parent.is_dir() and not any(path.parent.iterdir()):
+    with contextlib.suppress(OSError):  # others are in it, or have removed it
         path.parent.rmdir()
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from e2c_dl.tracing.addresses import own_addresses, placed_at
 
 WITHIN_S = 10.0
-_LOOK_AGAIN_S = 0.002
+_LOOK_AGAIN_S, _RARELY_S = 0.002, 0.2  # at first, and at last: a launcher's server may have hundreds of ranks
 
 
 class Exchange(Protocol):
@@ -44,6 +44,15 @@ def attempt() -> int:
     """How often torchrun has begun this training anew; 0 where no torchrun says so."""
     said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(said) if said.isascii() and said.isdecimal() else 0
+
+
+def local_rank() -> int | None:
+    """Among the ranks that the launcher began on this host; None where it began one, or does not say."""
+    for rank, size in (("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")):
+        found, of = os.environ.get(rank, ""), os.environ.get(size, "")
+        if found.isdecimal() and of.isdecimal() and int(of) > 1:
+            return int(found)
+    return None
 
 
 class StoreExchange:
@@ -109,7 +118,10 @@ class Ranks:
     def folder(self) -> str:
         """Name of this rank's folder: its host's, with the slot where that has several ranks."""
         alone = sum(peer.host == self.own.host for peer in self.peers) == 1
-        return self.own.host if alone else f"{self.own.host}_{self.slot}"
+        slot = local_rank() if self.missing else None  # those that are missing may come, and be of this host
+        if slot is None:
+            slot = None if alone else self.slot
+        return self.own.host if slot is None else f"{self.own.host}_{slot}"
 
 
 def own_peer(rank: int, offers: Mapping[str, Any]) -> Peer:
@@ -127,7 +139,7 @@ def meet(own: Peer, world_size: int, exchange: Exchange, within_s: float = WITHI
     """Tell the others, and learn from each that comes within ``within_s``."""
     exchange.put(f"rank/{own.rank}", json.dumps(asdict(own)).encode())
     peers = {own.rank: own}
-    give_up_s = time.monotonic() + within_s
+    give_up_s, pause_s = time.monotonic() + within_s, _LOOK_AGAIN_S
     while True:
         for rank in range(world_size):
             told = None if rank in peers else exchange.get(f"rank/{rank}")
@@ -135,7 +147,8 @@ def meet(own: Peer, world_size: int, exchange: Exchange, within_s: float = WITHI
                 peers[rank] = _peer(told)
         if len(peers) == world_size or time.monotonic() > give_up_s:
             break
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _RARELY_S)
     ordered = tuple(peers[rank] for rank in sorted(peers))
     return Ranks(own=own, world_size=world_size, peers=ordered, exchange=exchange)
 

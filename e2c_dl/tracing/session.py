@@ -30,7 +30,7 @@ from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.numbers import Numbers
-from e2c_dl.tracing.rendezvous import Alone, Exchange, Ranks, meet, own_peer
+from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.sampled import SAMPLERS
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
@@ -96,7 +96,8 @@ class Session(Numbers):
             offers: dict[str, Any] = {}
             for sampler in self._samplers:
                 offers |= sampler.offers()
-            ranks = meet(own_peer(rank, offers), world_size, exchange or Alone())
+            within_s = WITHIN_S if exchange is not None else 0.0  # nobody can come
+            ranks = meet(own_peer(rank, offers), world_size, exchange or Alone(), within_s)
             self._open(ranks)
         except (E2cDlError, OSError) as error:
             self._stop(f"rank {rank} is not traced: {error}")

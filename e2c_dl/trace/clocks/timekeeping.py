@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -135,14 +136,18 @@ def ptp(root: Path) -> dict[str, str]:
 
 
 def said(command: Sequence[str]) -> str:
-    """What ``command`` prints. Raises: Unknown, with what it complains of."""
+    """What ``command`` prints. Raises: Unknown, with what it complains of.
+
+    It is looked for here: subprocess would undo what a script's warnings know, so that each is shown again.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise Unknown("not installed")
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=WITHIN_S, check=False,
+            [program, *command[1:]], capture_output=True, text=True, errors="replace", timeout=WITHIN_S, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise Unknown("not installed") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unknown(str(error)) from error
     if done.returncode != 0:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-WATCHED = ("torch", "torch._dynamo.eval_frame", "horovod.torch")
+WATCHED = ("torch", "torch._dynamo.eval_frame", "torch.distributed.tensor.parallel.api", "horovod.torch")
 SLOTS = ("HOROVOD_LOCAL_RANK", "LOCAL_RANK")
 GPUS = "CUDA_VISIBLE_DEVICES"
 HERE = Path(__file__).resolve().parent

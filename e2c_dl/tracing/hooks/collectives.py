@@ -43,6 +43,7 @@ KINDS = {
     "monitored_barrier": Collective.BARRIER,
 }
 MOST_PENDING = 10_000
+DTENSORS = "a model is tensor parallel: what ranks wait for in collectives of DTensors is within forward and backward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     if not distributed.is_available():
         return
+    from torch.distributed import device_mesh
     from torch.distributed import distributed_c10d as c10d
 
     collectives = Collectives(tracer)
@@ -143,8 +145,23 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return init
 
     patches.wrap(torch._C._distributed_c10d.Work, "wait", waiting)
-    for owner in (c10d, distributed):
-        patches.wrap(owner, "init_process_group", initialised)
+    for owner in (c10d, distributed, device_mesh):  # init_device_mesh has the function by its name
+        if hasattr(owner, "init_process_group"):
+            patches.wrap(owner, "init_process_group", initialised)
+
+
+def install_tensor_parallel(tracer: Tracer, patches: Patches) -> None:
+    """Say what cannot be seen of a model once it is parallelized."""
+    from torch.distributed.tensor.parallel import api
+
+    def told(original: Function) -> Function:
+        def parallelize_module(*args: Any, **kwargs: Any) -> Any:
+            tracer.limited(DTENSORS)
+            return original(*args, **kwargs)
+
+        return parallelize_module
+
+    patches.wrap(api, "parallelize_module", told)
 
 
 def _timed(collectives: Collectives, kind: Collective, is_compiling: Any) -> Any:

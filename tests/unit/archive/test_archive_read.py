@@ -42,6 +42,10 @@ def test_an_archive_that_holds_nothing_yet_can_be_read(archive: ReadArchive) -> 
         archive.host("edge-1").metrics()
 
 
+def test_an_archive_is_opened_by_its_name_as_text(archive: ReadArchive) -> None:
+    assert open_archive(str(archive.path)) == archive
+
+
 def test_a_line_that_was_being_written_is_left_out(archive: ReadArchive, host: Path) -> None:
     (host / layout.PROGRESS).write_text("".join(LINE % number for number in (1, 2)) + '{"iterat')
     (host / layout.METRICS).write_text("time_ns,cpu_s\n1,0.5\n2,\n3,0.")

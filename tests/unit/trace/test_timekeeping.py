@@ -7,7 +7,9 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +101,13 @@ def test_a_process_that_ends_while_its_name_is_looked_up_is_left_out(
     for module, name in ((os, "stat"), (io, "open")):
         monkeypatch.setattr(module, name, ended(getattr(module, name)))
     assert daemons(tmp_path) == ["chronyd"]
+
+
+def test_asking_never_makes_a_script_show_a_warning_again() -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for command in (["true"], ["no-such-program"]):
+            warnings.warn("the script's own", stacklevel=1)
+            with suppress(Unknown):
+                said(command)
+    assert len(shown) == 1
