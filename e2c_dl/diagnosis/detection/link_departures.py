@@ -16,6 +16,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.ends import end_of
+from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, lines
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
@@ -70,14 +71,19 @@ def link_departures(
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
     as_designed = AsDesigned(carried, design)
-    slow = [each for each in longer if _is_told(each, as_designed)]
-    untold = [each for each in longer if not any(each is other for other in slow)]
+    hidden = _hidden_delays(judged, design)
+    delayed = {each.link.pair for each in hidden}
+    slow = [each for each in longer if each.link.pair not in delayed and _is_told(each, as_designed)] + hidden
+    told = {each.link.pair for each in slow}
+    untold = [each for each in longer if each.link.pair not in told]
     several = {line: links for line, links in lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
     shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
     together = {pair for pairs in shared.values() for pair in pairs}
-    kinds = {each.link.pair: _kind(each, as_designed) for each in slow if each.link.pair not in together}
-    departures = [_departure(by_pair[pair], kind) for pair, kind in kinds.items()]
+    alone = [each for each in slow if each.link.pair not in together | delayed]
+    kinds = {each.link.pair: _kind(each, as_designed) for each in alone}
+    kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
+    departures = [_departure(by_pair[pair], kind, pair in delayed) for pair, kind in kinds.items()]
     departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
@@ -100,6 +106,16 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     if explained is not None and as_designed.exact:
         return not explained
     return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
+
+
+def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedLink]:
+    """Those of ``judged`` whose delay is longer all the time, though their services show little or nothing of it."""
+    if not design.reference.modelled:
+        return []
+    shared = {pair for line in design.bottlenecks for pair in line.links}
+    asked = [each for each in judged if each.link.pair not in shared and not each.judged.departs.all()]
+    late = [each for each in asked if late_first_bytes_ns(each.link)]
+    return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]
 
 
 def _unseen(judged: Sequence[JudgedLink]) -> list[Departure]:
@@ -161,8 +177,8 @@ def _unjudged(carried: Sequence[ObservedLink], windows: Windows) -> list[Limitat
     return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
 
 
-def _departure(each: JudgedLink, kind: Kind) -> Departure:
-    """The departure of one link."""
+def _departure(each: JudgedLink, kind: Kind, hidden: bool = False) -> Departure:
+    """The departure of one link; of one whose services do not show it each message may be why it was waited for."""
     link, judged = each.link, each.judged
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
@@ -177,7 +193,8 @@ def _departure(each: JudgedLink, kind: Kind) -> Departure:
         element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
         observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
         restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
-        excess_s=judged.excess_s, later_s=_later_s(each, kind, departs),
+        excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
+        later_s=_later_s(each, kind, departs),
     )  # fmt: skip
 
 

@@ -18,10 +18,11 @@ more, beyond what jitter was designed for; or a few are late by far more than th
 than half, and they are why the link is slow: LATE_PART of all the time that is missing is theirs. A link of a lower
 rate serves alike messages alike: a read that is a little late now and then is the receiver's. One whose lower rate
 comes and goes serves ALIKE of them as slowly as the slowest, and others as designed, or in between where it changed
-meanwhile. An added delay keeps no message at its sender: where they wait there, unevenly long, for the one before to
-leave, they are not late by a delay. And each may be late by less than the one before, clearly and for long: a window
-that was halved grows again, a rate or a delay stays as it is. Where the sender's socket was looked at and sent nothing
-again, nothing was lost, however the messages scatter.
+meanwhile; where it is there for OFTEN of them, others need not be as designed. An added delay keeps no message at its
+sender: where they wait there, unevenly long, for the one before to leave, they are not late by a delay. And each may
+be late by less than the one before, clearly and for long: a window that was halved grows again, a rate or a delay
+stays as it is. Where the sender's socket was looked at and sent nothing again, nothing was lost, however the messages
+scatter.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
 LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
+OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
@@ -78,7 +80,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
     is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
-    slowest = None if is_delay and not is_rate else fit.comes_and_goes()
+    slowest = None if is_delay and not is_rate else fit.comes_and_goes(often=not is_delay)
     if slowest is not None:
         return Kind(part=Part.RATE, rate=slowest)
     if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
@@ -202,15 +204,21 @@ class _Fit:
         chosen = follows[waits & telling]
         return np.asarray((starts_ns[chosen] - starts_ns[chosen - 1]) / np.maximum(1.0, expected_ns[chosen - 1]))
 
-    def comes_and_goes(self) -> float | None:
-        """How many times slower the link is at times, if it is as designed at others; else None."""
-        ratios = self._ratios_of_pairs()
+    def comes_and_goes(self, *, often: bool) -> float | None:
+        """How many times slower the link is at times, if it is as designed at others, or that slow ``often``."""
+        found = self._two_levels(self._ratios_of_pairs(), ALIKE, ALIKE)
+        if found is None and often:
+            found = self._two_levels(self._services_ns(0.0)[self.telling] / self.expected_ns[self.telling], OFTEN, 0.0)
+        return found
+
+    def _two_levels(self, ratios: Doubles, least_slow: float, least_designed: float) -> float | None:
+        """The slowest of ``ratios``, if so large parts of them are it, and as designed, and hardly any is beyond."""
         slowest = float(np.quantile(ratios, SLOWEST))
         grain = UNEVEN * slowest + GRAIN_NS / self.usual_ns
         slow, designed = ratios >= slowest - grain, ratios <= 1 + grain
         within = (ratios >= 1 - grain) & (ratios <= slowest + grain)
         two = slowest > 1 + 2 * grain and within.mean() >= LATEST
-        return slowest if two and slow.mean() >= ALIKE and designed.mean() >= ALIKE else None
+        return slowest if two and slow.mean() >= least_slow and designed.mean() >= least_designed else None
 
     def _ratios_of_pairs(self) -> Doubles:
         """Times longer than designed, of telling messages; of two of which one waits for the other, of both together:

@@ -172,3 +172,14 @@ def test_of_two_messages_that_leave_together_neither_tells_by_itself_what_the_li
     link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0)
     found = kind_of(link, np.ones(60, dtype=bool))
     assert (found.part, round(found.rate, 2)) == (Part.RATE, 1.5)
+
+
+def test_a_rate_that_is_low_within_windows_that_it_fills_is_no_loss() -> None:
+    link = served([100_000] * 18, 8e6, [0.0] * 18)
+    times = np.array([2.8, 3.0, 1.8, 1.7, 3.0, 3.0] * 3)  # it changes while the first or the last of three is served
+    ends_ns = 2_000_000 + np.round(np.cumsum(times * link.expected_ns))
+    rows = link.rows.copy()
+    rows["posted_ns"] = rows["send_start_ns"] = 0
+    rows["recv_end_ns"] = ends_ns
+    kind = kind_of(replace(link, rows=rows), np.ones(18, dtype=bool))
+    assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(3.0, rel=0.01))

@@ -9,9 +9,12 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.ako import Ako
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -102,3 +105,33 @@ def test_messages_that_windows_hold_up_as_designed_are_known() -> None:
         observed = observe(run.trace, replace(run.reference(), tcp=tcp, modelled=True))
         as_designed = AsDesigned(observed.carried, observed.design)
         assert all(as_designed.held_up(link).any() == held_up for link in observed.carried)
+
+
+CHANGED = {
+    "a rate": replace(NARROW, rate_bps=NARROW.rate_bps / 5),
+    "a delay": replace(NARROW, delay_s=NARROW.delay_s + 0.2),
+}
+
+
+def busy(changed: LinkModel, begins_s: tuple[float, ...]) -> tuple[ObservedLink, AsDesigned]:
+    """The link from rank 0 to rank 1, always busy, that is ``changed`` for 0.2 s again and again."""
+    steps = [
+        (0.0, NARROW),
+        *((at_s + late_s, link) for at_s in begins_s for late_s, link in ((0, changed), (0.2, NARROW))),
+    ]
+    links = vw.everywhere(2, NARROW)
+    slow = replace(NARROW, conditions=lambda: iter(steps))
+    run = vw.run(Ako, size=2, seed=1, links={**links, (0, 1): slow}, on_hosts=vw.hosts(2, of=PROFILE), iterations=40)
+    observed = observe(run.trace, replace(replace(run, links=links).reference(), tcp=TCP, modelled=True))
+    link = replace(observed.carried[0], added_delay_ns=0)
+    return link, AsDesigned([link], observed.design)
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_delay_that_comes_and_goes_gives_back_what_it_took_and_a_rate_does_not(what: str) -> None:
+    begins_s = (0.4, 1.2)
+    link, as_designed = busy(CHANGED[what], begins_s)
+    starts_s = [0.0, *(at_s + late_s for at_s in begins_s for late_s in (0.0, 0.2))]
+    values = np.array([0.0, *(0.2, 0.0) * len(begins_s)])
+    delay_s = Piecewise(starts_s=np.array(starts_s), values=values)
+    assert as_designed.is_later_by(link, delay_s) is (what == "a delay")

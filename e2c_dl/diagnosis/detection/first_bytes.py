@@ -1,0 +1,33 @@
+"""A delay that a busy link hides: first bytes of the messages that found it idle.
+
+::
+
+    sent  |--- delay ---|= first byte          nothing was before it: no queue, no window can hold a first byte
+          |--- delay ---|======== service ========|
+             sent |----- delay -----|             |== service ==|      of all others the delay overlaps the one before
+
+Where messages wait for each other a longer delay takes nothing of what the link carries, and services do not show it;
+it does cost what TCP's window takes longer to open. So links of a modelled world, where nobody reads late, are asked
+for the first bytes that nothing held up, those of the warm-up, too: all of them must be late. Not those that others
+share a line with, whose queues they stand in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from e2c_dl.diagnosis.links import ObservedLink
+
+LEAST_LATE_NS = 1_000_000.0
+JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
+
+
+def late_first_bytes_ns(link: ObservedLink) -> float:
+    """By how much first bytes that nothing held up were late, median; 0 if any of them was not, or there is none."""
+    rows = link.rows
+    idle = np.append(True, rows["send_start_ns"][1:] >= np.maximum.accumulate(rows["recv_end_ns"])[:-1])
+    if link.by_receiver:
+        return 0.0
+    late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[idle]
+    least_ns = LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
+    return float(np.median(late_ns)) if late_ns.min() > least_ns else 0.0
