@@ -38,6 +38,10 @@ MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure mater
 MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05
 MOST_WORLD_ERROR = 0.5  # a world that is further off says nothing of this run
+DEAF = Limitation(
+    sentence="Verdicts changed what this run did, and a run that is simulated again hears none: "
+    "savings and bottlenecks are of a replay, in which nobody decides otherwise."
+)
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
@@ -71,7 +75,8 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
-    made = None if again is None or again.in_step else observed.world(again)
+    deaf = again is not None and again.hears_verdicts
+    made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
     laps = None if world is None else averaged(world, 1 + 2 * len(worth))
     predictor: Predictor = laps or world or replay
@@ -88,6 +93,7 @@ def analyse(
         *links.limitations,
         *(_about_replay(replay, half_error) if world is None else ()),
         *_about_world(made, is_used=world is not None),
+        *([DEAF] if deaf else ()),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(None if laps is None else laps.chance),
         *_about_clocks(trace, carried),

@@ -80,6 +80,8 @@ def _of_whole(
     prediction = resimulated(world, other, change, on_lap=partial(_told, tell))
     if not (decides(run.scenario) or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
+    if run.retraining.hears_verdicts:
+        limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)
     if run.scenario.training.ends.unit is Unit.SECONDS:
         counts = f"{other.iterations(change)} iterations of all ranks together instead of {world.iterations()}"
         limitations += (f"Time ends this training: in it, there are {counts}.",)

@@ -57,6 +57,7 @@ class Retraining:
     seconds_of: SecondsOf = float  # what a gradient of so many samples takes, in any unit
     tcp: Tcp | None = None  # what sends over links that are as designed; None: nothing but their rates count
     in_step: bool = False  # who sends to whom hangs on measured rates alone, not on who is faster
+    hears_verdicts: bool = False  # while it trains; nobody tells any to a run that is simulated again
 
     @classmethod
     def of(cls, scenario: Scenario, facts: Mapping[str, HostFacts | None], seconds_of: SecondsOf = float) -> Retraining:
@@ -66,7 +67,7 @@ class Retraining:
         shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
         strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
         return cls(
-            strategy=strategy, in_step=not strategy().asynchronous,
+            strategy=strategy, in_step=not strategy().asynchronous, hears_verdicts=strategy().hears_verdicts,
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology), tcp=scenario.tcp,

@@ -264,6 +264,18 @@ def test_a_world_that_is_far_off_predicts_nothing(monkeypatch: pytest.MonkeyPatc
     assert [each.saved_s for each in far.findings] == [each.saved_s for each in replayed.findings]
 
 
+def test_a_run_that_heard_verdicts_is_replayed_for_nobody_tells_any_to_a_simulated_one() -> None:
+    run = ran("adpsgd", factors=[1.0] * 4)
+    retraining = Retraining(
+        strategy=partial(strategies.load("adpsgd"), route_around=True), samples=[8] * 4, allotment=partial(Equal, 12),
+        seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), hears_verdicts=True,
+    )  # fmt: skip
+    reference = replace(run, links=vw.everywhere(4, USUAL)).reference()
+    told, replayed = analyse(run.trace, reference, retraining), analyse(run.trace, reference)
+    assert any("hears none: savings and bottlenecks are of a replay" in each for each in told.limitations)
+    assert [each.saved_s for each in told.findings] == [each.saved_s for each in replayed.findings] != []
+
+
 def test_what_a_change_can_save_at_most_is_how_much_less_its_parts_then_take() -> None:
     run = ran("asyncparameterserver")
     world = world_of(run, "asyncparameterserver")
