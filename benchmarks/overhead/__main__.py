@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import numpy as np
+from scipy import stats
 
 from benchmarks import written
 from benchmarks.launched import end_in_order, launched
@@ -22,11 +23,18 @@ from benchmarks.overhead.models import MODELS
 
 LONGEST_PERCENT, OWN_US, SPAN_US, MOST_BYTES = 0.5, 100.0, 2.0, 10_000
 SHORTEST_MS = 50.0
+QUARTILE = 0.25
+TRIMMED = 0.2  # of the pairs, on either side
 BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 us per span; 10 kB per iteration"
 DRAWS = 10_000
 FRAMEWORKS = ("ddp", "horovod")
-PAIR_S = 16.0  # a block of each kind on a calm machine
-TOLD = ("model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "clocks_us", "hooks_us", "threads", "bytes")
+PAIR_S, ELSE_S = 4.0, 60.0  # on a calm machine: two blocks, and what a job takes besides
+TOLD = (
+    "model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "clocks_us", "hooks_us", "threads", "bytes",
+    "missing",
+)  # fmt: skip
+KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
+"""For glibc: it keeps memory. Else each iteration asks the kernel for it anew, and takes as long as that has it."""
 
 Blocks = Sequence[Sequence[float]]
 """Seconds of each iteration, block by block."""
@@ -35,7 +43,7 @@ Blocks = Sequence[Sequence[float]]
 @click.command()
 @click.option("--model", "models", multiple=True, type=click.Choice(list(MODELS)), help="Of these alone.")
 @click.option("--framework", "frameworks", multiple=True, type=click.Choice(FRAMEWORKS), help="Of these alone.")
-@click.option("--pairs", default=15, show_default=True, help="Blocks of each kind, 20 iterations each.")
+@click.option("--pairs", default=100, show_default=True, help="Blocks of each kind, 20 iterations each.")
 @click.option("--resume", is_flag=True, help="Keep what results/overhead.json has of as many pairs; measure the rest.")
 @written.options(pairs=2, models=["cnn"], frameworks=["ddp"])
 def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, resume: bool, write: bool) -> None:
@@ -47,7 +55,8 @@ def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, resum
         click.echo("Horovod is not installed (`e2c-dl horovod install`): not measured")
         asked = [job for job in asked if job[0] != "horovod"]
     left = [job for job in asked if not (resume and kept.get(job, {}).get("pairs") == pairs)]
-    click.echo(f"{len(left)} of {len(asked)} jobs to measure, about {math.ceil(len(left) * pairs * PAIR_S / 60)} min")
+    minutes = math.ceil(len(left) * (pairs * PAIR_S + ELSE_S) / 60)
+    click.echo(f"{len(left)} of {len(asked)} jobs to measure, about {minutes} min")
     for number, (framework, model) in enumerate(left):
         row = judged(model, framework, run(model, framework, pairs, seed=number)) | {"pairs": pairs}
         kept[framework, model] = row
@@ -90,32 +99,37 @@ def run(model: str, framework: str, pairs: int, seed: int) -> dict[str, Any]:
         else:
             program = "from horovod.runner.launch import run_commandline; run_commandline()"
             command = [sys.executable, "-c", program, "-np", "2", "--gloo", sys.executable, *job]
-        status, said = launched(command, {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": folder})
+        status, said = launched(command, {**os.environ, **KEEPING, "OMP_NUM_THREADS": "1", "TMPDIR": folder})
         if status or not out.exists():
             raise click.ClickException(f"{model}, {framework}: {said}")
         measured: dict[str, Any] = json.loads(out.read_text())
         return measured
 
 
-def interval(
-    off: Sequence[Sequence[float]], on: Sequence[Sequence[float]], seed: int = 1
-) -> tuple[float, float, float]:
+def interval(off: Sequence[float], on: Sequence[float], more: float = 0.0, seed: int = 1) -> tuple[float, float, float]:
     """(mean, lower, upper) of how much longer iterations are with it, in percent: 95 % interval over pairs of blocks.
 
-    Of a block counts the median of its iterations: one that the machine disturbed is not the tracer's.
+    ``off``, ``on``: the seconds of each block; ``more``: a share that they do not show. The mean is a trimmed one: of
+    machines that others use, too, some pairs are far off, either way.
     """
-    ratios = np.median(np.array(on), axis=1) / np.median(np.array(off), axis=1)
-    drawn = np.random.default_rng(seed).integers(0, len(ratios), (DRAWS, len(ratios)))
-    means = np.exp(np.log(ratios)[drawn].mean(axis=1))
-    lower, upper = np.percentile(means, [2.5, 97.5])
-    return tuple(round(100 * (float(each) - 1), 3) for each in (np.exp(np.log(ratios).mean()), lower, upper))
+    logs = np.log(np.array(on) / np.array(off) + more)
+    drawn = np.random.default_rng(seed).integers(0, len(logs), (DRAWS, len(logs)))
+    lower, upper = np.percentile(stats.trim_mean(logs[drawn], TRIMMED, axis=1), [2.5, 97.5])
+    ends = (float(stats.trim_mean(logs, TRIMMED)), float(lower), float(upper))
+    return tuple(round(100 * math.expm1(each), 3) for each in ends)
+
+
+def of_blocks(seconds: Blocks) -> list[float]:
+    """Seconds of each block: the lower quartile of its iterations. What disturbs one only ever makes it longer."""
+    return [round(float(np.quantile(block, QUARTILE)), 6) for block in seconds]
 
 
 def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the table, and what of the bar it misses."""
-    seconds = measured["seconds"]
-    iteration_ms = 1e3 * float(np.median(seconds["off"]))
-    on, kineto = interval(seconds["off"], seconds["on"]), interval(seconds["off"], seconds["kineto"])
+    iteration_ms = 1e3 * float(np.median(measured["seconds"]["off"]))
+    seconds = {kind: of_blocks(its) for kind, its in measured["seconds"].items()}
+    on = interval(seconds["off"], seconds["on"], more=measured["threads"])
+    kineto = interval(seconds["without"], seconds["kineto"])
     own_us = measured["own_us"] + measured["threads"] * iteration_ms * 1e3
     allowed_us = OWN_US + SPAN_US * measured["spans"]
     where = f"{framework} {model}"
@@ -134,7 +148,8 @@ def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str,
         "hooks_us": {name: round(us, 1) for name, us in sorted(measured["hooks_us"].items())},
         "clocks_us": round(measured["clocks_us"], 1), "threads": round(measured["threads"], 5),
         "spans": round(measured["spans"], 1),
-        "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]), "missed": missed,
+        "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]),
+        "missing": measured["missing"], "missed": missed,
         "seconds": seconds,
     }  # fmt: skip
 

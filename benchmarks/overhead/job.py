@@ -2,8 +2,12 @@
 
 ::
 
-    block     off | on | on | off | kineto | ...     the same order on all ranks, drawn from a seed; each 20 iterations
-                                                     after some that are not measured: the tracer learns buckets anew
+    blocks    off | on | on | off | ...        the same order on all ranks, drawn from a seed; each 20 iterations
+              without | kineto | kineto | ...  then torch.profiler, which leaves its process slower, in some of its own
+                                               after some that are not measured: the tracer learns buckets anew
+
+A rank has a processor of its own, as far as there are some, and there the library's threads come before what computes:
+else each message waits for the scheduler's next tick, and iterations last as many ticks as chance has it.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ from e2c_dl.tracing.tracer import Tracer
 ITERATIONS = 20
 COUNTED = 60  # iterations whose hooks are timed, one by one
 WARM = 4
+PROFILED = 6  # blocks of torch.profiler
+TRANSPORT = "gloo"  # in the names of threads that only send, receive and add
 STRETCH = 120  # iterations in which the tracer's thread is looked at: it works some seven times meanwhile
 
 
@@ -65,19 +71,42 @@ def endless(data: Any, batch: int) -> Any:
         yield from torch.utils.data.DataLoader(data, batch_size=batch, drop_last=True)
 
 
-def blocks(kinds: list[str], pairs: int, seed: int) -> list[str]:
-    """``pairs`` of each kind, those of a pair next to each other in an order that is drawn."""
+def blocks(pairs: int, seed: int) -> list[str]:
+    """``pairs`` off and on, then some without and with torch.profiler; of a pair next to each other, in drawn order."""
     drawn = random.Random(seed)
     order = []
-    for _ in range(pairs):
-        drawn.shuffle(kinds)
-        order += kinds
+    for kinds, count in ((["off", "on"], pairs), (["without", "kineto"], min(pairs, PROFILED))):
+        for _ in range(count):
+            drawn.shuffle(kinds)
+            order += kinds
     return order
+
+
+def place() -> str:
+    """Give this rank a processor of its own; what it was that could not be had, or nothing."""
+    rank = int(os.environ.get("LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")))
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        return "one processor for both ranks"
+    os.sched_setaffinity(0, {allowed[rank % len(allowed)]})
+    return ""
+
+
+def prefer_transport() -> str:
+    """Let the threads of the library's transport come first; what it was that could not be had, or nothing."""
+    for task in Path("/proc/self/task").iterdir():
+        if TRANSPORT in (task / "comm").read_text(encoding="utf-8"):
+            try:
+                os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(1))
+            except PermissionError:
+                return "not allowed to let threads of the transport come first: iterations last whole ticks"
+    return ""
 
 
 def main() -> None:
     """Train, and write what was measured as JSON where the first argument says."""
     out, name, framework, pairs, seed = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+    missing = [place()]
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,8 +115,10 @@ def main() -> None:
         tracer.imported("torch")
         model, data, batch = MODELS[name]()
         wrapped, optimizer = wrap(framework, tracer, model)
-        result = measure(tracer, Path(folder), blocks(["off", "on", "kineto"], pairs, seed), wrapped, optimizer,
-                         endless(data, batch))  # fmt: skip
+        train(wrapped, optimizer, loader := endless(data, batch), WARM)
+        missing.append(prefer_transport())  # whose threads are there by now
+        result = measure(tracer, Path(folder), blocks(pairs, seed), wrapped, optimizer, loader)
+        result["missing"] = [each for each in missing if each]
         tracer.end()
     if os.environ.get("RANK", os.environ.get("HOROVOD_RANK")) == "0":
         Path(out).write_text(json.dumps(result))
@@ -110,9 +141,8 @@ def measure(
     tracer: Tracer, folder: Path, order: list[str], model: nn.Module, optimizer: Any, loader: Any
 ) -> dict[str, Any]:
     """Seconds by kind and block, the tracer's own CPU time, spans and bytes per iteration."""
-    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "kineto": []}
+    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "without": [], "kineto": []}
     kineto_bytes = 0
-    train(model, optimizer, loader, WARM)
     session = tracer.session
     assert session is not None
     threads = share_of_threads(lambda count: train(model, optimizer, loader, count))

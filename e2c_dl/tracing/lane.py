@@ -64,7 +64,7 @@ class Lane:
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
     It is told everything in the order in which it happened, by one thread; times are of the same clock. Events begin
-    with :attr:`entered`, :attr:`left` and :attr:`began_backward`: those methods, not made anew each time.
+    with :attr:`entered`, :attr:`left`, :attr:`began_backward`, :attr:`awaited`: those methods, not made anew each time.
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
@@ -76,6 +76,7 @@ class Lane:
         self._ended_ns = 0  # the newest phase
         self._open: list[Open | None] = []  # None: within one of its own kind, which goes on
         self.entered, self.left, self.began_backward = self.enter, self.leave, self.backward
+        self.awaited = self.await_collective
 
     def tell(self, events: Iterable[Event]) -> None:
         """What happened, in its order."""
@@ -164,6 +165,12 @@ class Lane:
             self._iteration, task, peer_task, bucket, -1, -1, 0, phase, kind,
         ))
         # fmt: on
+
+    def await_collective(self, start_ns: int, end_ns: int, seq: int, nbytes: int, group: int, kind: int) -> None:
+        """A collective was waited for all the time."""
+        self.enter(start_ns, _AWAIT, -1, seq, group)
+        self.leave(end_ns)
+        self.record(_COLLECTIVE, start_ns, end_ns, seq=seq, nbytes=nbytes, peer_task=group, kind=kind)
 
     def taken(self) -> list[Row]:
         """The spans that are over, which are here no more."""

@@ -8,9 +8,10 @@ bucket is asked of DDP, which orders them anew after the first pass; its communi
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.trace.model import Collective
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
@@ -19,6 +20,9 @@ from e2c_dl.tracing.lane import Told
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
+
+Buffers = tuple[int, int, int]
+"""How many a module has, their bytes, and the number of its group."""
 
 
 class Parallel:
@@ -69,10 +73,10 @@ class Parallel:
 
 def install(tracer: Tracer, patches: Patches) -> None:
     """Hook every DistributedDataParallel module, there is or will be."""
-    import torch
     from torch.nn.parallel import DistributedDataParallel
 
     backward = backward_of(tracer)
+    buffers: dict[int, Buffers] = {}  # by module's id: asked once, since a model may have many
     modules: weakref.WeakKeyDictionary[Any, Parallel] = tracer.parts.setdefault("ddp", weakref.WeakKeyDictionary())
 
     def built(original: Function) -> Function:
@@ -81,32 +85,13 @@ def install(tracer: Tracer, patches: Patches) -> None:
             tracer.sign().hooked("DistributedDataParallel")
             backward.reducing[:] = [each for each in backward.reducing if not getattr(each, "gone", False)]
             modules[self] = Parallel(self, tracer)
+            buffers.pop(id(self), None)  # another's, which is gone
             backward.reducing.append(modules[self])
 
         return init
 
-    def synchronized(original: Function) -> Function:
-        def sync_buffers(self: Any) -> Any:
-            session = tracer.session
-            if session is None or torch.compiler.is_compiling():
-                return original(self)
-            group = number_of(self.process_group)
-            seq = session.next_seq(group)
-            start_ns = session.enter(Phase.AWAIT_COLLECTIVE, seq=seq, peer_task=group)
-            try:
-                return original(self)
-            finally:
-                end_ns = session.leave()
-                nbytes = sum(each.numel() * each.element_size() for each in self.modules_buffers)
-                session.record(
-                    Phase.COLLECTIVE, start_ns, end_ns, seq=seq, nbytes=nbytes, kind=Collective.BROADCAST,
-                    peer_task=group,
-                )  # fmt: skip
-
-        return sync_buffers
-
     patches.wrap(DistributedDataParallel, "__init__", built)
-    patches.wrap(DistributedDataParallel, "_sync_buffers", synchronized)
+    patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
     for parallel in modules.values():
         parallel.attach()
         backward.reducing.append(parallel)
@@ -119,6 +104,43 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(undo)
 
 
+def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Function], Function]:
+    import torch
+
+    from e2c_dl.tracing.session import Session
+
+    is_compiling, clock, broadcast = torch.compiler.is_dynamo_compiling, Session.clock, Collective.BROADCAST
+
+    def synchronized(original: Function) -> Function:
+        def sync_buffers(self: Any) -> Any:
+            session = tracer.session
+            if session is None or is_compiling():
+                return original(self)
+            known = buffers.get(id(self))
+            if known is None or known[0] != len(self.modules_buffers):
+                known = buffers[id(self)] = _buffers(self)
+            _, nbytes, group = known
+            if session.passed:
+                session.count_passed()
+            seqs = session.seqs
+            seq = seqs.get(group, 0)  # as next_seq, a frame less: see Session
+            seqs[group] = seq + 1
+            start_ns = clock()
+            try:
+                return original(self)
+            finally:
+                session.events.append((session.awaited, start_ns, clock(), seq, nbytes, group, broadcast))
+
+        return sync_buffers
+
+    return synchronized
+
+
 def _buckets(module: Any) -> list[list[Any]]:
     """The parameters of each bucket, as DDP itself has them now."""
     return [list(bucket.parameters()) for bucket in module.reducer._get_zeros_like_grad_buckets()]
+
+
+def _buffers(module: Any) -> Buffers:
+    sizes = [each.numel() * each.element_size() for each in module.modules_buffers]
+    return len(sizes), sum(sizes), number_of(module.process_group)
