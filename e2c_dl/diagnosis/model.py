@@ -31,6 +31,8 @@ REPORT_FORMAT = 4
 MATERIAL_SPEEDUP = 1.05
 """A departure is material if the run without it is at least this many times faster."""
 
+MOST_UNKNOWN = 0.5
+"""Of the longest path: with more of no known cause, a replay does not tell what a departure costs."""
 
 DESIGN = "designed"
 EXPECTED = "expected"

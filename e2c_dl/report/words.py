@@ -11,12 +11,22 @@ from enum import Enum
 
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
-from e2c_dl.diagnosis.model import DESIGN, MATERIAL_SPEEDUP, NAMED, Element, ElementKind, Finding, Part, Report, SpeedUp
+from e2c_dl.diagnosis.model import (
+    DESIGN,
+    MATERIAL_SPEEDUP,
+    MOST_UNKNOWN,
+    NAMED,
+    Element,
+    ElementKind,
+    Finding,
+    Part,
+    Report,
+    SpeedUp,
+)
 from e2c_dl.diagnosis.stretches import When
 
 SAME_PACE = 0.1  # mean and median of iterations that are of one kind are no further apart
 LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
-UNKNOWN = 0.5  # of the longest path: with more of no known cause, a replay does not tell what a departure costs
 NOTHING = 0.01  # of the run: less is within what a replay can tell
 _CARRIES = "carries data", "carry data"
 _VERBS = {  # of one element, of a group
@@ -104,7 +114,7 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    if report.unexplained > UNKNOWN:
+    if report.unexplained > MOST_UNKNOWN:
         return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
     said = f" {known} is {best}." if best else _none_alone(report)

@@ -18,6 +18,7 @@ from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
 from e2c_dl.campaign.predicting.measured import MeasuredRun
 from e2c_dl.diagnosis.diagnose import decides
+from e2c_dl.diagnosis.model import MOST_UNKNOWN
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.changes import what_if
@@ -31,8 +32,6 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.worlds.allotment import allotted
 
-UNKNOWN = 0.5
-"""Of the longest path: with more of no known cause, a replay tells nothing."""
 WORTH_SAYING = 0.05
 """Error of the run simulated again as it was."""
 
@@ -104,7 +103,7 @@ def _check_seen(run: MeasuredRun, change: WhatIf) -> None:
 def _check_known(run: MeasuredRun) -> None:
     """Raises: AnalysisError, if most of the time went where the trace does not show: no change would shorten that."""
     unknown = run.observed.replay.unexplained
-    if unknown > UNKNOWN:
+    if unknown > MOST_UNKNOWN:
         why = f"{percent(unknown)} of the run's longest path has no known cause in it"
         raise AnalysisError(f"{run.incomplete}; {why}: ask of a whole run")
 

@@ -10,8 +10,10 @@ Medians do not see one long pause, so stalls are found by themselves::
 Where a tenth of an element's messages or segments take so long, it is slow, and judged as that.
 
 A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
-its host, but for the first iterations'. Links without expected rate, and links of hosts whose clock or signs of life
-are not known, are not judged.
+its host, but for the first iterations'. So is what else it computes, if the host was not alive meanwhile: the first
+batch of an epoch takes long, too, and nothing has stopped.
+
+Links without expected rate, and links of hosts whose clock or signs of life are not known, are not judged.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from e2c_dl.diagnosis.replay.program import SpanKey
 from e2c_dl.diagnosis.replay.replay import Stall, Stalls
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import at_moments
-from e2c_dl.trace.model import GRADIENT, RankTrace, Spans, Trace
+from e2c_dl.trace.model import COMPUTE, GRADIENT, RankTrace, Spans, Trace
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
@@ -47,7 +49,7 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
     for link in carried:
         if link.judgeable and all(host in watched and host not in unaligned for host in link.pair):
             messages[link.pair] = [*_of_link(link, watched)]
-    segments = {key: stall for rank in trace.ranks for key, stall in _of_gradients(rank, design)}
+    segments = dict(each for rank in trace.ranks for each in _of_computing(rank, design, watched.get(rank.host)))
     of_links = [stall for each in messages.values() for stall in each if stall is not None]
     return Stalls(
         found=(*of_links, *segments.values()),
@@ -57,7 +59,7 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
 
 
 def stalled_iterations(trace: Trace, found: Stalls) -> dict[str, list[int]]:
-    """Host -> iterations in whose gradient it stalled."""
+    """Host -> iterations in whose computing it stalled."""
     hosts = {rank.rank: rank.host for rank in trace.ranks}
     made: dict[str, list[int]] = {}
     for rank, _, iteration, _ in found.segments:
@@ -147,20 +149,25 @@ def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
     return int(np.maximum(together, 0).sum())  # those apart overlap by less than 0
 
 
-def _of_gradients(rank: RankTrace, design: Design) -> Iterator[tuple[SpanKey, Stall]]:
+def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> Iterator[tuple[SpanKey, Stall]]:
     element = Element(kind=ElementKind.HOST, src=rank.host)
     speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
-    spans = rank.of(*GRADIENT)
+    silences = None if alive_ns is None else _silences(alive_ns)
+    spans = rank.of(*(GRADIENT if silences is None else COMPUTE))
     for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
+        lengths_ns = same["end_ns"] - same["start_ns"]
+        if lengths_ns.max() < MIN_STALL_NS:
+            continue
         begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
         usual = np.median(speed.total(end_s) - speed.total(begin_s))  # seconds of a host of factor 1
         expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
-        lengths_ns = same["end_ns"] - same["start_ns"]
         excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
         is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns))
         for span, excess in zip(same[is_stalled], excess_ns[is_stalled].tolist(), strict=True):
-            key = (rank.rank, int(span["phase"]), int(span["iteration"]), int(span["bucket"]))
-            yield key, Stall(element=element, begin_ns=int(span["start_ns"]), length_ns=round(excess))
+            begin_ns, end_ns, phase = int(span["start_ns"]), int(span["end_ns"]), int(span["phase"])
+            if phase in GRADIENT or (silences is not None and _overlap_ns(silences, begin_ns, end_ns) >= excess / 2):
+                key = (rank.rank, phase, int(span["iteration"]), end_ns)
+                yield key, Stall(element=element, begin_ns=begin_ns, length_ns=round(excess))
 
 
 def _alike(spans: Spans) -> Iterator[Spans]:

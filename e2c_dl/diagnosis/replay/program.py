@@ -28,7 +28,7 @@ from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Trace
 Column = npt.NDArray[np.integer]
 
 SpanKey = tuple[int, int, int, int]
-"""rank, phase, iteration, bucket."""
+"""rank, phase, iteration, end (ns)."""
 
 INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
 _FIELDS = ("posted_ns", "start_ns", "end_ns", "seq", "iteration", "task", "peer_task", "bucket", "src", "dst", "phase")

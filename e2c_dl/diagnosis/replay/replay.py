@@ -268,8 +268,8 @@ def _stalled_messages(stalls: Stalls, queue: Queue, number: Mapping[Element, int
 def _stalled_segments(stalls: Stalls, moments: Moments, place: Mapping[int, int]) -> dict[int, Stall]:
     """The moments that end a span in which its host stalled; ``place``: of each rank."""
     found: dict[int, Stall] = {}
-    for (rank, phase, iteration, bucket), stall in stalls.segments.items():
+    for (rank, phase, iteration, end_ns), stall in stalls.segments.items():
         is_it = (moments.rank == place[rank]) & (moments.phase == phase)
-        is_it &= (moments.iteration == iteration) & (moments.bucket == bucket)
+        is_it &= (moments.iteration == iteration) & (moments.observed_ns == end_ns)
         found |= dict.fromkeys(np.flatnonzero(is_it).tolist(), stall)
     return found
