@@ -13,7 +13,9 @@ an end         as rate, nothing was lost, and its kernel waited for the receiver
                lost too, or for room to send (:mod:`.ends`)
 =============  =========================================================================================================
 
-Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time is not seen.
+What stays within one machine crosses no network, and is not judged: its rates are those of memory, and of whoever had
+the processor. Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time
+is not seen.
 """
 
 from __future__ import annotations
@@ -67,9 +69,14 @@ class _Judged:
 
 def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Design) -> Judgement:
     """Which of ``flows`` depart, and what could not be judged."""
+    inside = [str(flow.element) for flow in flows if flow.traffic is not None and flow.traffic.within_machine]
+    flows = [flow for flow in flows if str(flow.element) not in inside]
     series = {flow: made for flow in flows if (made := _series(flow, windows, design)) is not None}
     unjudged = [str(flow.element) for flow in flows if flow not in series and flow.is_usual]
     limitations = []
+    if inside:
+        why = "both ends are on one machine, whose processors alone say how fast they are"
+        limitations.append(Limitation.of(f"No verdict on {{}}: {why}.", "link", inside))
     if unjudged:
         few = f"fewer than {LEAST_ITERATIONS} iterations after warm-up tell it"
         limitations.append(Limitation.of(f"No verdict on the rate of {{}}: {few}.", "link", unjudged))

@@ -241,8 +241,9 @@ def _services(trace: Trace, links: Sequence[Element], moments: Moments, queue: Q
     stalled = {
         len(moments.first) + message: stall for message, stall in _stalled_messages(stalls, queue, number).items()
     }
-    stalled |= _stalled_segments(stalls, moments, {rank.rank: place for place, rank in enumerate(trace.ranks)})
     start_ns = min(training_ns(rank)[0] for rank in trace.ranks)
+    places = {rank.rank: place for place, rank in enumerate(trace.ranks)}
+    stalled |= _stalled_segments(stalls, moments, places, start_ns)
     begin_ns = np.append(moments.observed_ns - moments.service_ns, queue.start_ns) - (began_ns(trace) - start_ns)
     units = sorted(stalled)
     return Services(
@@ -265,11 +266,11 @@ def _stalled_messages(stalls: Stalls, queue: Queue, number: Mapping[Element, int
     return found
 
 
-def _stalled_segments(stalls: Stalls, moments: Moments, place: Mapping[int, int]) -> dict[int, Stall]:
-    """The moments that end a span in which its host stalled; ``place``: of each rank."""
+def _stalled_segments(stalls: Stalls, moments: Moments, place: Mapping[int, int], start_ns: int) -> dict[int, Stall]:
+    """The moments that end a span in which its host stalled; ``place``: of each rank; ``start_ns``: moment 0."""
     found: dict[int, Stall] = {}
     for (rank, phase, iteration, end_ns), stall in stalls.segments.items():
         is_it = (moments.rank == place[rank]) & (moments.phase == phase)
-        is_it &= (moments.iteration == iteration) & (moments.observed_ns == end_ns)
+        is_it &= (moments.iteration == iteration) & (moments.observed_ns == end_ns - start_ns)
         found |= dict.fromkeys(np.flatnonzero(is_it).tolist(), stall)
     return found

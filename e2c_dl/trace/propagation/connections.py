@@ -58,6 +58,8 @@ class LinkTraffic:
     """Whether it carries at least 2 % of what the link with the most bytes does: not a rendezvous, nor replies."""
     since_birth: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """acked_bytes, sent_bytes, segments, wire_bytes, retransmissions since its sockets were opened, as last seen."""
+    within_machine: bool = False
+    """Whether both ends have one address: what they send each other crosses no network."""
 
     @property
     def bytes_per_busy_s(self) -> npt.NDArray[np.float64]:

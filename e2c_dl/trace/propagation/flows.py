@@ -111,6 +111,7 @@ def _links(
             seen = Seen(
                 at_ns=at_ns[of_it], row=rows[of_it], told=told[of_it], ip_version=version,
                 curves=curves(at_ns[of_it], told[of_it], ip_version=version),
+                within_machine=connection.local[0] == connection.remote[0],
             )  # fmt: skip
             peer = peers.get((samples.rank, cookie))
             if peer is not None:

@@ -59,6 +59,7 @@ class Seen:
     told: npt.NDArray[Any]
     curves: Curves
     ip_version: int
+    within_machine: bool = False  # both ends have one address
 
 
 def traffic(src: int, dst: int, connections: Sequence[Seen], iterations: Iterations) -> LinkTraffic:
@@ -72,7 +73,7 @@ def traffic(src: int, dst: int, connections: Sequence[Seen], iterations: Iterati
         src=src, dst=dst, connections=len(connections), is_data=False,
         per_iteration=_table(connections, iterations, [one.row for one in connections]),
         total=_table(connections, whole, [np.zeros(len(one.row), dtype=np.int64) for one in connections]),
-        since_birth=_since_birth(connections),
+        since_birth=_since_birth(connections), within_machine=all(one.within_machine for one in connections),
     )  # fmt: skip
 
 

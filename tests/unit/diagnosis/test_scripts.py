@@ -212,3 +212,12 @@ def test_a_link_of_a_broadcast_before_training_has_no_part_in_its_collectives() 
     assert not any("node-1 -> node-3" in each for each in found.limitations)
     whole = report_of(trace)
     assert found.bottlenecks[0].saved_s == pytest.approx(whole.bottlenecks[0].saved_s, rel=1e-6)
+
+
+def test_what_stays_within_one_machine_is_no_slow_link_and_the_report_says_so() -> None:
+    trace = simulate(replace(NOISY, slow_links={2: 0.3}))
+    assert [finding.part for finding in report_of(trace).culprits] == [Part.RATE]
+    inside = [replace(link, within_machine=True) for link in trace.connections.links]
+    report = report_of(replace(trace, connections=replace(trace.connections, links=tuple(inside))))
+    assert (report.culprits, report.findings) == ((), ())
+    assert any("both ends are on one machine" in sentence for sentence in report.limitations)

@@ -237,6 +237,15 @@ def test_the_same_loopback_address_on_two_hosts_is_two_connections() -> None:
     assert peer_ranks(of_all) == {(0, 1): 1, (1, 1): 0, (2, 1): 3, (3, 1): 2}
 
 
+def test_a_connection_whose_ends_have_one_address_is_within_a_machine() -> None:
+    at_ms = [0, 100, 200]
+    for remote, within in (("127.0.0.1", True), ("127.0.0.2", False)):
+        ends = Connection(cookie=7, local=("127.0.0.1", 1), remote=(remote, 2), rank=1)
+        alone = samples(0, at_ms, [told(at, [(10, 110)]) for at in at_ms], connections={7: ends})
+        (link,) = with_flows(trace(NOTHING, NOTHING), [alone]).connections.data
+        assert link.within_machine is within
+
+
 def test_replies_and_rendezvous_are_no_data() -> None:
     at_ms = [0, 500, 1000]
     back = samples(1, at_ms, [told(at, [(10, 12)]) for at in at_ms])
