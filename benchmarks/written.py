@@ -88,6 +88,15 @@ def write(
     _replace(folder / f"{stem}.md", f"# {title}\n\n{head}\n\n{text.strip()}")
 
 
+def unchanged(name: str, folder: Path = RESULTS) -> dict[str, Any]:
+    """What was written of NAME, if the rooms that it measures are still as they were; else nothing."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return {} if rooms.changed(found["rooms"]) else found
+
+
 def percent(part: float) -> str:
     """``part`` of 1 as READMEs spell it: ``5 %``."""
     return f"{part * 100:g} %"

@@ -1,4 +1,10 @@
-"""Trains with the tracer switched on and off in turns, beside torch.profiler, and judges the difference."""
+"""Trains with the tracer switched on and off in turns, beside torch.profiler, and judges the difference.
+
+::
+
+    job (model, framework)     run | run | ...      of some pairs of blocks each, until the interval is narrow enough:
+                                                    that it is does not depend on where it lies
+"""
 
 from __future__ import annotations
 
@@ -25,13 +31,14 @@ LONGEST_PERCENT, OWN_US, SPAN_US, MOST_BYTES = 0.5, 100.0, 2.0, 10_000
 SHORTEST_MS = 50.0
 QUARTILE = 0.25
 TRIMMED = 0.2  # of the pairs, on either side
+NARROW_PERCENT = 0.2  # half of the interval: from then on no more runs
+MOST_RUNS = 5
 BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 us per span; 10 kB per iteration"
 DRAWS = 10_000
 FRAMEWORKS = ("ddp", "horovod")
 PAIR_S, ELSE_S = 4.0, 60.0  # on a calm machine: two blocks, and what a job takes besides
 TOLD = (
-    "model", "framework", "iteration_ms", "on", "own_us", "allowed_us", "clocks_us", "hooks_us", "threads", "bytes",
-    "missing",
+    "model", "framework", "pairs", "iteration_ms", "on", "own_us", "allowed_us", "bytes", "missing",
 )  # fmt: skip
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: it keeps memory. Else each iteration asks the kernel for it anew, and takes as long as that has it."""
@@ -39,49 +46,53 @@ KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str
 Blocks = Sequence[Sequence[float]]
 """Seconds of each iteration, block by block."""
 
+Run = Mapping[str, Any]
+"""Of one run: ``seconds`` of each block by kind, and figures per iteration."""
+
+Ends = tuple[float, float, float]
+"""(mean, lower end, upper end)."""
+
 
 @click.command()
 @click.option("--model", "models", multiple=True, type=click.Choice(list(MODELS)), help="Of these alone.")
 @click.option("--framework", "frameworks", multiple=True, type=click.Choice(FRAMEWORKS), help="Of these alone.")
-@click.option("--pairs", default=100, show_default=True, help="Blocks of each kind, 20 iterations each.")
-@click.option("--resume", is_flag=True, help="Keep what results/overhead.json has of as many pairs; measure the rest.")
-@written.options(pairs=2, models=["cnn"], frameworks=["ddp"])
-def main(models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, resume: bool, write: bool) -> None:
+@click.option("--pairs", default=100, show_default=True, help="Of a run: blocks of each kind, 20 iterations each.")
+@click.option("--runs", default=MOST_RUNS, show_default=True, help="Of a job at most, until its interval is narrow.")
+@click.option("--resume", is_flag=True, help="Go on with the runs that results/overhead.json has of this code.")
+@written.options(pairs=2, runs=1, models=["cnn"], frameworks=["ddp"])
+def main(
+    models: tuple[str, ...], frameworks: tuple[str, ...], pairs: int, runs: int, resume: bool, write: bool
+) -> None:
     """What tracing costs: iterations with and without it, its own CPU time, what it writes."""
     end_in_order()
-    kept = _read() if resume or write else {}
+    kept = {(row["framework"], row["model"]): row for row in written.unchanged("overhead").get("rows", ())}
+    kept = kept if resume else {}
     asked = [(framework, model) for framework in frameworks or FRAMEWORKS for model in models or tuple(MODELS)]
     if find_spec("horovod") is None and any(framework == "horovod" for framework, _ in asked):
         click.echo("Horovod is not installed (`e2c-dl horovod install`): not measured")
         asked = [job for job in asked if job[0] != "horovod"]
-    left = [job for job in asked if not (resume and kept.get(job, {}).get("pairs") == pairs)]
-    minutes = math.ceil(len(left) * (pairs * PAIR_S + ELSE_S) / 60)
-    click.echo(f"{len(left)} of {len(asked)} jobs to measure, about {minutes} min")
-    for number, (framework, model) in enumerate(left):
-        row = judged(model, framework, run(model, framework, pairs, seed=number)) | {"pairs": pairs}
-        kept[framework, model] = row
-        click.echo(json.dumps({name: row[name] for name in TOLD}))
-        if write:
-            _write(kept, pairs)
+    for framework, model in asked:
+        done: list[Run] = list(kept.get((framework, model), {}).get("runs", ()))
+        while len(done) < runs and (not done or half_width(judged(model, framework, done)) > NARROW_PERCENT):
+            minutes = math.ceil((pairs * PAIR_S + ELSE_S) / 60)
+            click.echo(f"{framework} {model}: run {len(done) + 1} of at most {runs}, about {minutes} min")
+            done.append(summed_up(run(model, framework, pairs, seed=len(done))))
+            row = kept[framework, model] = judged(model, framework, done)
+            click.echo(json.dumps({name: row[name] for name in TOLD}))
+            if write:
+                _write(kept)
     rows = [kept[job] for job in asked]
     click.echo(table(rows))
     written.conclude(BAR, missed=[sentence for row in rows for sentence in row["missed"]])
 
 
-def _read() -> dict[tuple[str, str], dict[str, Any]]:
-    path = written.RESULTS / "overhead.json"
-    if not path.is_file():
-        return {}
-    return {(row["framework"], row["model"]): row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
-
-
-def _write(kept: Mapping[tuple[str, str], Mapping[str, Any]], pairs: int) -> None:
-    """After each job: who is interrupted goes on with ``--resume``."""
+def _write(kept: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+    """After each run: who is interrupted goes on with ``--resume``."""
     rows = [kept[job] for job in sorted(kept)]
     missed = [sentence for row in rows for sentence in row["missed"]]
     written.write(
-        "overhead", title="What tracing costs a script", text=table(rows), values={"rows": rows}, repeats=pairs,
-        missed=missed,
+        "overhead", title="What tracing costs a script", text=table(rows), values={"rows": rows}, missed=missed,
+        repeats=min(len(row["runs"]) for row in rows),
     )  # fmt: skip
 
 
@@ -106,17 +117,31 @@ def run(model: str, framework: str, pairs: int, seed: int) -> dict[str, Any]:
         return measured
 
 
-def interval(off: Sequence[float], on: Sequence[float], more: float = 0.0, seed: int = 1) -> tuple[float, float, float]:
-    """(mean, lower, upper) of how much longer iterations are with it, in percent: 95 % interval over pairs of blocks.
+def interval(runs: Sequence[Run], off: str, on: str, more: float = 0.0, seed: int = 1) -> Ends:
+    """How much longer blocks ``on`` are than ``off``, in percent: 95 % interval over the pairs of all ``runs``.
 
-    ``off``, ``on``: the seconds of each block; ``more``: a share that they do not show. The mean is a trimmed one: of
-    machines that others use, too, some pairs are far off, either way.
+    ``more``: a share that they do not show. Of a run's pairs the mean is a trimmed one: of machines that others use,
+    too, some pairs are far off, either way; and runs count by how little their means vary.
     """
-    logs = np.log(np.array(on) / np.array(off) + more)
-    drawn = np.random.default_rng(seed).integers(0, len(logs), (DRAWS, len(logs)))
-    lower, upper = np.percentile(stats.trim_mean(logs[drawn], TRIMMED, axis=1), [2.5, 97.5])
-    ends = (float(stats.trim_mean(logs, TRIMMED)), float(lower), float(upper))
-    return tuple(round(100 * math.expm1(each), 3) for each in ends)
+    draws, means, weights = [], [], []
+    generator = np.random.default_rng(seed)
+    for each in runs:
+        logs = np.log(np.array(each["seconds"][on]) / np.array(each["seconds"][off]) + more)
+        drawn = generator.integers(0, len(logs), (DRAWS, len(logs)))
+        draws.append(stats.trim_mean(logs[drawn], TRIMMED, axis=1))
+        means.append(stats.trim_mean(logs, TRIMMED))
+        weights.append(1 / max(1e-12, float(np.var(draws[-1]))))
+    lower, upper = np.percentile(np.average(draws, axis=0, weights=weights), [2.5, 97.5])
+    mean, lower, upper = (
+        round(100 * math.expm1(each), 3) for each in (np.average(means, weights=weights), lower, upper)
+    )
+    return mean, lower, upper
+
+
+def half_width(row: Mapping[str, Any]) -> float:
+    """Of the interval of a job, in percent."""
+    _, lower, upper = row["on"]
+    return float(upper - lower) / 2
 
 
 def of_blocks(seconds: Blocks) -> list[float]:
@@ -124,47 +149,58 @@ def of_blocks(seconds: Blocks) -> list[float]:
     return [round(float(np.quantile(block, QUARTILE)), 6) for block in seconds]
 
 
-def judged(model: str, framework: str, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table, and what of the bar it misses."""
+def summed_up(measured: Mapping[str, Any]) -> Run:
+    """What counts of what one run measured."""
     iteration_ms = 1e3 * float(np.median(measured["seconds"]["off"]))
-    seconds = {kind: of_blocks(its) for kind, its in measured["seconds"].items()}
-    on = interval(seconds["off"], seconds["on"], more=measured["threads"])
-    kineto = interval(seconds["without"], seconds["kineto"])
-    own_us = measured["own_us"] + measured["threads"] * iteration_ms * 1e3
-    allowed_us = OWN_US + SPAN_US * measured["spans"]
-    where = f"{framework} {model}"
-    missed = []
-    if on[2] > LONGEST_PERCENT:
-        missed.append(f"{where}: up to {on[2]:.2f} % longer")
-    if own_us > allowed_us:
-        missed.append(f"{where}: {own_us:.0f} us of its own per iteration, {allowed_us:.0f} us allowed")
-    if measured["bytes"] > MOST_BYTES:
-        missed.append(f"{where}: {measured['bytes']:.0f} bytes per iteration")
-    if iteration_ms < SHORTEST_MS:
-        missed.append(f"{where}: iterations of {iteration_ms:.0f} ms are too short to judge by")
     return {
-        "model": model, "framework": framework, "iteration_ms": round(iteration_ms, 1), "on": on, "kineto": kineto,
-        "own_us": round(own_us, 1), "allowed_us": round(allowed_us, 1),
+        "iteration_ms": round(iteration_ms, 1),
+        "own_us": round(measured["own_us"] + measured["threads"] * iteration_ms * 1e3, 1),
         "hooks_us": {name: round(us, 1) for name, us in sorted(measured["hooks_us"].items())},
         "clocks_us": round(measured["clocks_us"], 1), "threads": round(measured["threads"], 5),
         "spans": round(measured["spans"], 1),
         "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]),
-        "missing": measured["missing"], "missed": missed,
-        "seconds": seconds,
+        "missing": measured["missing"],
+        "seconds": {kind: of_blocks(its) for kind, its in measured["seconds"].items()},
+    }  # fmt: skip
+
+
+def judged(model: str, framework: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """A row of the table, and what of the bar it misses: figures are medians over ``runs``."""
+    row: dict[str, Any] = {
+        name: round(float(np.median([each[name] for each in runs])), digits)
+        for name, digits in (("iteration_ms", 1), ("own_us", 1), ("spans", 1), ("bytes", 0), ("kineto_bytes", 0))
+    }
+    on = interval(runs, "off", "on", more=float(np.median([each["threads"] for each in runs])))
+    allowed_us = OWN_US + SPAN_US * row["spans"]
+    where = f"{framework} {model}"
+    missed = []
+    if on[2] > LONGEST_PERCENT:
+        missed.append(f"{where}: up to {on[2]:.2f} % longer")
+    if row["own_us"] > allowed_us:
+        missed.append(f"{where}: {row['own_us']:.0f} us of its own per iteration, {allowed_us:.0f} us allowed")
+    if row["bytes"] > MOST_BYTES:
+        missed.append(f"{where}: {row['bytes']:.0f} bytes per iteration")
+    if row["iteration_ms"] < SHORTEST_MS:
+        missed.append(f"{where}: iterations of {row['iteration_ms']:.0f} ms are too short to judge by")
+    return {
+        "model": model, "framework": framework, **row, "on": on, "kineto": interval(runs, "without", "kineto"),
+        "allowed_us": round(allowed_us, 1), "pairs": sum(len(each["seconds"]["on"]) for each in runs),
+        "missing": sorted({sentence for each in runs for sentence in each["missing"]}), "missed": missed,
+        "runs": list(runs),
     }  # fmt: skip
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row per job, Markdown."""
     lines = [
-        "| job | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes | Kineto |",
-        "|---|---|---|---|---|---|---|---|",
+        "| job | pairs | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes | Kineto |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         on, kineto = ("{:+.2f} % ({:+.2f} to {:+.2f})".format(*row[name]) for name in ("on", "kineto"))
         lines.append(
-            f"| {row['framework']} {row['model']} | {row['iteration_ms']} ms | {on} | {kineto} "
-            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']} | {row['kineto_bytes']} |"
+            f"| {row['framework']} {row['model']} | {row['pairs']} | {row['iteration_ms']} ms | {on} | {kineto} "
+            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']:.0f} | {row['kineto_bytes']:.0f} |"
         )
     return "\n".join(lines)
 
