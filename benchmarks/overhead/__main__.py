@@ -193,14 +193,16 @@ def judged(model: str, framework: str, runs: Sequence[Run]) -> dict[str, Any]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row per job, Markdown."""
     lines = [
-        "| job | pairs | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes | Kineto |",
+        "| job | pairs | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes "
+        "| Kineto |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         on, kineto = ("{:+.2f} % ({:+.2f} to {:+.2f})".format(*row[name]) for name in ("on", "kineto"))
         lines.append(
             f"| {row['framework']} {row['model']} | {row['pairs']} | {row['iteration_ms']} ms | {on} | {kineto} "
-            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']:.0f} | {row['kineto_bytes']:.0f} |"
+            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']:.0f} "
+            f"| {row['kineto_bytes']:.0f} |"
         )
     return "\n".join(lines)
 
