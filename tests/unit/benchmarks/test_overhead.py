@@ -1,0 +1,73 @@
+"""What the benchmark of the tracer's cost makes of its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import rooms, written
+from benchmarks.overhead.__main__ import Run, half_width, interval, judged, summed_up
+
+PAIRS = 40
+
+
+def measured(longer: float, spread: float, seed: int = 1) -> dict[str, Any]:
+    """Of one run, whose blocks with the tracer last ``longer`` times as long, with noise of ``spread``."""
+    noise = np.random.default_rng(seed).normal(0.0, spread, (2, PAIRS))
+    off, on = 0.08 * np.exp(noise[0]), 0.08 * longer * np.exp(noise[1])
+    blocks = {"off": [[each] * 20 for each in off], "on": [[each] * 20 for each in on]}
+    return {
+        "seconds": {**blocks, "without": blocks["off"], "kineto": blocks["on"]}, "own_us": 80.0, "clocks_us": 10.0,
+        "hooks_us": {"post": 20.0}, "threads": 0.0, "spans": 8.0, "bytes": 900.0, "kineto_bytes": 60_000.0,
+        "missing": [],
+    }  # fmt: skip
+
+
+def runs(*each: dict[str, Any]) -> Sequence[Run]:
+    return [summed_up(one) for one in each]
+
+
+def test_blocks_that_last_as_long_differ_by_nothing() -> None:
+    assert interval(runs(measured(1.0, 0.0)), "off", "on") == pytest.approx((0.0, 0.0, 0.0))
+
+
+def test_threads_that_blocks_do_not_show_are_added() -> None:
+    mean, lower, upper = interval(runs(measured(1.002, 0.0)), "off", "on", more=0.001)
+    assert lower == pytest.approx(mean) == pytest.approx(0.3, abs=0.01)
+    assert upper == pytest.approx(mean)
+
+
+def test_a_run_counts_by_how_little_its_mean_varies() -> None:
+    calm, disturbed = measured(1.001, 0.001), measured(1.05, 0.05, seed=2)
+    mean, _, _ = interval(runs(calm, disturbed), "off", "on")
+    assert mean == pytest.approx(0.1, abs=0.05)
+
+
+def test_more_runs_narrow_the_interval() -> None:
+    one = judged("cnn", "ddp", runs(measured(1.0, 0.01)))
+    four = judged("cnn", "ddp", runs(*(measured(1.0, 0.01, seed) for seed in range(1, 5))))
+    assert half_width(four) == pytest.approx(half_width(one) / 2, rel=0.3)
+    assert four["pairs"] == 4 * PAIRS
+
+
+def test_each_part_of_the_bar_can_be_missed() -> None:
+    heavy = measured(1.01, 0.0) | {"own_us": 200.0, "bytes": 20_000.0}
+    missed = judged("cnn", "ddp", runs(heavy))["missed"]
+    assert [sentence.split(": ")[1] for sentence in missed] == [
+        "up to 1.00 % longer", "200 us of its own per iteration, 116 us allowed", "20000 bytes per iteration",
+    ]  # fmt: skip
+
+
+def test_results_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
+    now = rooms.hashes(("e2c_dl/tracing",))
+    kept = {"rooms": now, "rows": [1]}
+    (tmp_path / "overhead.json").write_text(json.dumps(kept))
+    assert written.unchanged("overhead", tmp_path) == kept
+    (tmp_path / "overhead.json").write_text(json.dumps({**kept, "rooms": {"e2c_dl/tracing": "other"}}))
+    assert written.unchanged("overhead", tmp_path) == {}
+    assert written.unchanged("none", tmp_path) == {}
