@@ -3,8 +3,8 @@
 ::
 
     blocks    off | on | on | off | ...        the same order on all ranks, drawn from a seed; each 20 iterations
-              without | kineto | kineto | ...  then torch.profiler, which leaves its process slower, in some of its own
-                                               after some that are not measured: the tracer learns buckets anew
+              hooks timed, some times          after some that are not measured: the tracer learns buckets anew
+              without | kineto | kineto | ...  last torch.profiler, which leaves its process slower, hooks too by 5 us
 
 A rank has a processor of its own, as far as there are some, and there the library's threads come before what computes:
 else each message waits for the scheduler's next tick, and iterations last as many ticks as chance has it.
@@ -39,6 +39,7 @@ from e2c_dl.tracing.tracer import Tracer
 
 ITERATIONS = 20
 COUNTED = 60  # iterations whose hooks are timed, one by one
+TIMED = 3  # times, which are some percent apart
 WARM = 4
 PROFILED = 6  # blocks of torch.profiler
 TRANSPORT = "gloo"  # in the names of threads that only send, receive and add
@@ -71,14 +72,13 @@ def endless(data: Any, batch: int) -> Any:
         yield from torch.utils.data.DataLoader(data, batch_size=batch, drop_last=True)
 
 
-def blocks(pairs: int, seed: int) -> list[str]:
-    """``pairs`` off and on, then some without and with torch.profiler; of a pair next to each other, in drawn order."""
+def blocks(off: str, on: str, pairs: int, seed: int) -> list[str]:
+    """``pairs`` of the two kinds, those of a pair next to each other, in drawn order."""
     drawn = random.Random(seed)
-    order = []
-    for kinds, count in ((["off", "on"], pairs), (["without", "kineto"], min(pairs, PROFILED))):
-        for _ in range(count):
-            drawn.shuffle(kinds)
-            order += kinds
+    order, kinds = [], [off, on]
+    for _ in range(pairs):
+        drawn.shuffle(kinds)
+        order += kinds
     return order
 
 
@@ -117,7 +117,7 @@ def main() -> None:
         wrapped, optimizer = wrap(framework, tracer, model)
         train(wrapped, optimizer, loader := endless(data, batch), WARM)
         missing.append(prefer_transport())  # whose threads are there by now
-        result = measure(tracer, Path(folder), blocks(pairs, seed), wrapped, optimizer, loader)
+        result = measure(tracer, Path(folder), pairs, seed, lambda count: train(wrapped, optimizer, loader, count))
         result["missing"] = [each for each in missing if each]
         tracer.end()
     if os.environ.get("RANK", os.environ.get("HOROVOD_RANK")) == "0":
@@ -138,40 +138,49 @@ def wrap(framework: str, tracer: Tracer, model: nn.Module) -> tuple[nn.Module, A
 
 
 def measure(
-    tracer: Tracer, folder: Path, order: list[str], model: nn.Module, optimizer: Any, loader: Any
+    tracer: Tracer, folder: Path, pairs: int, seed: int, train_some: Callable[[int], list[float]]
 ) -> dict[str, Any]:
     """Seconds by kind and block, the tracer's own CPU time, spans and bytes per iteration."""
-    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "without": [], "kineto": []}
-    kineto_bytes = 0
     session = tracer.session
     assert session is not None
-    threads = share_of_threads(lambda count: train(model, optimizer, loader, count))
     tracer.detach()
     time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
     written_before, done_before = size(folder), session.iterations_done
-    for kind in order:
+    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "without": [], "kineto": []}
+    for kind in blocks("off", "on", pairs, seed):
         if kind == "on":
             tracer.attach()
-        with profiling(kind) as export:
-            train(model, optimizer, loader, WARM)
-            seconds[kind].append(train(model, optimizer, loader, ITERATIONS))
+        train_some(WARM)
+        seconds[kind].append(train_some(ITERATIONS))
         if kind == "on":
             tracer.detach()
+    time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
+    on_disk = (size(folder) - written_before) / (session.iterations_done - done_before)
+    own = [timed(tracer, train_some) for _ in range(TIMED)]
+    kineto_bytes = 0
+    for kind in blocks("without", "kineto", min(pairs, PROFILED), seed):
+        with profiling(kind) as export:
+            train_some(WARM)
+            seconds[kind].append(train_some(ITERATIONS))
         if kind == "kineto":
             kineto_bytes += export()
-    time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
-    traced = session.iterations_done - done_before
-    on_disk = size(folder) - written_before
-    laps, spans = counted(tracer, lambda: train(model, optimizer, loader, 1))
-    clocks, _ = counted(tracer, lambda: train(model, optimizer, loader, 1), empty=True)
+    profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
+    return {"seconds": seconds, "own": own, "bytes": on_disk, "kineto_bytes": kineto_bytes / profiled}
+
+
+def timed(tracer: Tracer, train_some: Callable[[int], object]) -> dict[str, Any]:
+    """The tracer's own CPU time per iteration, and its spans. Its hooks are away before, and after."""
+    tracer.attach()
+    threads = share_of_threads(train_some)
+    tracer.detach()
+    laps, spans = counted(tracer, lambda: train_some(1))
+    clocks, _ = counted(tracer, lambda: train_some(1), empty=True)
+    clocks_us = median_us(sum(lap.values()) for lap in clocks)
     hooks_us = {name: median_us(lap[name] for lap in laps) - median_us(lap[name] for lap in clocks)
                 for name in set().union(*laps)}  # fmt: skip
-    clocks_us = median_us(sum(lap.values()) for lap in clocks)
-    profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
     return {
-        "seconds": seconds, "own_us": median_us(sum(lap.values()) for lap in laps) - clocks_us,
-        "clocks_us": clocks_us, "hooks_us": hooks_us, "threads": threads, "spans": spans,
-        "bytes": on_disk / traced, "kineto_bytes": kineto_bytes / profiled,
+        "hooks_us": median_us(sum(lap.values()) for lap in laps) - clocks_us, "by_hook_us": hooks_us,
+        "clocks_us": clocks_us, "threads": threads, "spans": spans,
     }  # fmt: skip
 
 

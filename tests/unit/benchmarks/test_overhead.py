@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import rooms, written
-from benchmarks.overhead.__main__ import Run, half_width, interval, judged, summed_up
+from benchmarks.overhead.__main__ import Run, enough, interval, judged, summed_up
 
 PAIRS = 40
 
@@ -22,10 +22,13 @@ def measured(longer: float, spread: float, seed: int = 1) -> dict[str, Any]:
     off, on = 0.08 * np.exp(noise[0]), 0.08 * longer * np.exp(noise[1])
     blocks = {"off": [[each] * 20 for each in off], "on": [[each] * 20 for each in on]}
     return {
-        "seconds": {**blocks, "without": blocks["off"], "kineto": blocks["on"]}, "own_us": 80.0, "clocks_us": 10.0,
-        "hooks_us": {"post": 20.0}, "threads": 0.0, "spans": 8.0, "bytes": 900.0, "kineto_bytes": 60_000.0,
-        "missing": [],
+        "seconds": {**blocks, "without": blocks["off"], "kineto": blocks["on"]}, "own": [own(80.0)] * 3, "bytes": 900.0,
+        "kineto_bytes": 60_000.0, "missing": [],
     }  # fmt: skip
+
+
+def own(hooks_us: float) -> dict[str, Any]:
+    return {"hooks_us": hooks_us, "by_hook_us": {"post": 20.0}, "clocks_us": 10.0, "threads": 0.0, "spans": 8.0}
 
 
 def runs(*each: dict[str, Any]) -> Sequence[Run]:
@@ -48,15 +51,15 @@ def test_a_run_counts_by_how_little_its_mean_varies() -> None:
     assert mean == pytest.approx(0.1, abs=0.05)
 
 
-def test_more_runs_narrow_the_interval() -> None:
-    one = judged("cnn", "ddp", runs(measured(1.0, 0.01)))
-    four = judged("cnn", "ddp", runs(*(measured(1.0, 0.01, seed) for seed in range(1, 5))))
-    assert half_width(four) == pytest.approx(half_width(one) / 2, rel=0.3)
-    assert four["pairs"] == 4 * PAIRS
+def test_runs_are_enough_once_their_interval_is_narrow() -> None:
+    several = runs(*(measured(1.0, 0.01, seed) for seed in range(8)))
+    assert [enough(several[:count]) for count in (0, 1, 8)] == [False, False, True]
+    assert enough(runs(measured(2.0, 0.0))), "wherever it lies"
+    assert judged("cnn", "ddp", several)["pairs"] == 8 * PAIRS
 
 
 def test_each_part_of_the_bar_can_be_missed() -> None:
-    heavy = measured(1.01, 0.0) | {"own_us": 200.0, "bytes": 20_000.0}
+    heavy = measured(1.01, 0.0) | {"own": [own(200.0)], "bytes": 20_000.0}
     missed = judged("cnn", "ddp", runs(heavy))["missed"]
     assert [sentence.split(": ")[1] for sentence in missed] == [
         "up to 1.00 % longer", "200 us of its own per iteration, 116 us allowed", "20000 bytes per iteration",
