@@ -173,6 +173,7 @@ def timed(tracer: Tracer, train_some: Callable[[int], object]) -> dict[str, Any]
     tracer.attach()
     threads = share_of_threads(train_some)
     tracer.detach()
+    time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written, and not counted below
     laps, spans = counted(tracer, lambda: train_some(1))
     clocks, _ = counted(tracer, lambda: train_some(1), empty=True)
     clocks_us = median_us(sum(lap.values()) for lap in clocks)
