@@ -37,9 +37,7 @@ BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 
 DRAWS = 10_000
 FRAMEWORKS = ("ddp", "horovod")
 PAIR_S, ELSE_S = 4.0, 60.0  # on a calm machine: two blocks, and what a job takes besides
-TOLD = (
-    "model", "framework", "pairs", "iteration_ms", "on", "own_us", "allowed_us", "bytes", "missing",
-)  # fmt: skip
+TOLD = ("model", "framework", "pairs", "iteration_ms", "on", "own_us", "allowed_us", "bytes", "missing")
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: it keeps memory. Else each iteration asks the kernel for it anew, and takes as long as that has it."""
 
@@ -65,19 +63,20 @@ def main(
 ) -> None:
     """What tracing costs: iterations with and without it, its own CPU time, what it writes."""
     end_in_order()
-    kept = {(row["framework"], row["model"]): row for row in written.unchanged("overhead").get("rows", ())}
-    kept = kept if resume else {}
+    found = written.unchanged("overhead") if resume or write else {}  # to write a job leaves the others as they are
+    kept = {(row["framework"], row["model"]): row for row in found.get("rows", ())}
     asked = [(framework, model) for framework in frameworks or FRAMEWORKS for model in models or tuple(MODELS)]
     if find_spec("horovod") is None and any(framework == "horovod" for framework, _ in asked):
         click.echo("Horovod is not installed (`e2c-dl horovod install`): not measured")
         asked = [job for job in asked if job[0] != "horovod"]
+    minutes = math.ceil((pairs * PAIR_S + ELSE_S) / 60)
     for framework, model in asked:
-        done: list[Run] = list(kept.get((framework, model), {}).get("runs", ()))
-        while len(done) < runs and not enough(done):
-            minutes = math.ceil((pairs * PAIR_S + ELSE_S) / 60)
+        row = kept.get((framework, model)) if resume else None
+        while row is None or (len(row["runs"]) < runs and half_width(row) > NARROW_PERCENT):
+            done = [] if row is None else row["runs"]
             click.echo(f"{framework} {model}: run {len(done) + 1} of at most {runs}, about {minutes} min")
-            done.append(summed_up(run(model, framework, pairs, seed=len(done))))
-            row = kept[framework, model] = judged(model, framework, done)
+            newest = summed_up(run(model, framework, pairs, seed=len(done)))
+            row = kept[framework, model] = judged(model, framework, [*done, newest])
             click.echo(json.dumps({name: row[name] for name in TOLD}))
             if write:
                 _write(kept)
@@ -138,12 +137,10 @@ def interval(runs: Sequence[Run], off: str, on: str, more: float = 0.0, seed: in
     return mean, lower, upper
 
 
-def enough(runs: Sequence[Run]) -> bool:
-    """Whether the tracer's own time was measured, and the interval is narrow: wherever it lies."""
-    if not any(each["own"] for each in runs):
-        return False
-    _, lower, upper = interval(runs, "off", "on")
-    return (upper - lower) / 2 <= NARROW_PERCENT
+def half_width(row: Mapping[str, Any]) -> float:
+    """Of the interval of a job, in percent: wherever that lies."""
+    _, lower, upper = row["on"]
+    return float(upper - lower) / 2
 
 
 def of_blocks(seconds: Blocks) -> list[float]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks import rooms, written
-from benchmarks.overhead.__main__ import Run, enough, interval, judged, summed_up
+from benchmarks.overhead import __main__ as overhead
+from benchmarks.overhead.__main__ import NARROW_PERCENT, Run, half_width, interval, judged, summed_up
 
 PAIRS = 40
 
@@ -51,11 +52,12 @@ def test_a_run_counts_by_how_little_its_mean_varies() -> None:
     assert mean == pytest.approx(0.1, abs=0.05)
 
 
-def test_runs_are_enough_once_their_interval_is_narrow() -> None:
+def test_more_runs_make_the_interval_narrow() -> None:
     several = runs(*(measured(1.0, 0.01, seed) for seed in range(8)))
-    assert [enough(several[:count]) for count in (0, 1, 8)] == [False, False, True]
-    assert enough(runs(measured(2.0, 0.0))), "wherever it lies"
-    assert judged("cnn", "ddp", several)["pairs"] == 8 * PAIRS
+    one, all_of_them = judged("cnn", "ddp", several[:1]), judged("cnn", "ddp", several)
+    assert half_width(one) > NARROW_PERCENT > half_width(all_of_them)
+    assert half_width(judged("cnn", "ddp", runs(measured(2.0, 0.0)))) == pytest.approx(0.0), "wherever it lies"
+    assert all_of_them["pairs"] == 8 * PAIRS
 
 
 def test_each_part_of_the_bar_can_be_missed() -> None:
@@ -74,3 +76,18 @@ def test_results_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "overhead.json").write_text(json.dumps({**kept, "rooms": {"e2c_dl/tracing": "other"}}))
     assert written.unchanged("overhead", tmp_path) == {}
     assert written.unchanged("none", tmp_path) == {}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_job_that_is_written_leaves_the_others(monkeypatch: pytest.MonkeyPatch, resume: bool) -> None:
+    earlier = [judged(model, "ddp", runs(measured(1.0, 0.01))) for model in ("cnn", "resnet")]
+    results: dict[str, Any] = {}
+    monkeypatch.setattr(overhead, "run", lambda *_, **__: measured(1.0, 0.01, seed=2))
+    monkeypatch.setattr(written, "unchanged", lambda _: {"rows": earlier})
+    monkeypatch.setattr(written, "write", lambda _, **its: results.update(its["values"]))
+    arguments = ["--model", "cnn", "--framework", "ddp", "--runs", "2", "--write", *(["--resume"] if resume else [])]
+    overhead.main.main(arguments, standalone_mode=False)
+    cnn, resnet = results["rows"]
+    assert (cnn["model"], len(cnn["runs"])) == ("cnn", 2)
+    assert (earlier[0]["runs"][0] in cnn["runs"]) is resume
+    assert resnet == earlier[1]
