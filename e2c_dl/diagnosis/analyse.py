@@ -201,7 +201,7 @@ def _about_completeness(
         figures = f"figures per iteration are of the first {iterations}"
         yield Limitation.of("The trace of {} lacks iterations: " + figures + ".", "host", gaps)
     elif not broken and max(counts) > iterations:
-        unlike = f"Ranks trained {iterations} to {max(counts)} iterations, each at its own pace"
+        unlike = f"Ranks trained {iterations} to {max(counts)} iterations"
         yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
     elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
         yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
