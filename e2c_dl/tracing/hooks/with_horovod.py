@@ -111,10 +111,10 @@ def split(parameters: Sequence[Any], most: int = MOST_BUCKETS) -> list[list[Any]
 
 
 class Hooks:
-    """What stands around Horovod's functions."""
+    """What stands around Horovod's functions, and those of its optimizers: each has a class of its own."""
 
-    def __init__(self, tracer: Tracer, hvd: Any) -> None:
-        self._tracer, self._hvd = tracer, hvd
+    def __init__(self, tracer: Tracer, patches: Patches, hvd: Any) -> None:
+        self._tracer, self._patches, self._hvd = tracer, patches, hvd
         self._backward = backward_of(tracer)
         self.optimizers: weakref.WeakKeyDictionary[Any, Distributed] = tracer.parts.setdefault(
             "horovod", weakref.WeakKeyDictionary()
@@ -122,9 +122,9 @@ class Hooks:
 
     def attach(self) -> None:
         """Those that are there are asked for their gradients again."""
-        for distributed in self.optimizers.values():
+        for optimizer, distributed in self.optimizers.items():
             distributed.attach()
-            self._backward.reducing.append(distributed)
+            self._reduces(optimizer, distributed)
 
     def detach(self) -> None:
         for distributed in self.optimizers.values():
@@ -157,20 +157,24 @@ class Hooks:
         return start_timeline
 
     def made(self, original: Function) -> Function:
-        reducing = self._backward.reducing
-
         def build(*args: Any, **kwargs: Any) -> Any:
             built = original(*args, **kwargs)
             if self._hvd.size() > 1 and hasattr(built, "synchronize"):
                 self._tracer.sign().hooked("horovod.torch.DistributedOptimizer")
+                reducing = self._backward.reducing
                 reducing[:] = [each for each in reducing if not getattr(each, "gone", False)]
                 self.optimizers[built] = Distributed(built)
-                reducing.append(self.optimizers[built])
+                self._reduces(built, self.optimizers[built])
             return built
 
         return build
 
-    def waiting(self, original: Function) -> Function:
+    def _reduces(self, optimizer: Any, distributed: Distributed) -> None:
+        """Ask ``distributed`` about each backward; its ``synchronize`` is hooked, a copy that only its class has."""
+        self._backward.reducing.append(distributed)
+        self._patches.wrap(type(optimizer), "synchronize", self._waiting)
+
+    def _waiting(self, original: Function) -> Function:
         def synchronize(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             session, distributed = self._tracer.session, self.optimizers.get(optimizer)
             if session is None or distributed is None:
@@ -189,13 +193,11 @@ class Hooks:
 def install(tracer: Tracer, patches: Patches) -> None:
     """Hook horovod.torch: init, its optimizer, its collectives."""
     import horovod.torch as hvd
-    from horovod.torch import optimizer
 
-    hooks, called = Hooks(tracer, hvd), Called(tracer)
+    hooks, called = Hooks(tracer, patches, hvd), Called(tracer)
     patches.wrap(hvd, "init", hooks.initialised)
     patches.wrap(hvd, "start_timeline", hooks.timeline_started)
     patches.wrap(hvd, "DistributedOptimizer", hooks.made)
-    patches.wrap(optimizer._DistributedOptimizer, "synchronize", hooks.waiting)
     for name, kind in KINDS.items():
         if hasattr(hvd, name):
             patches.wrap(hvd, name, called.around(kind))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_traced_script import phases, torchrun, traced
+from test_traced_script import phases, run, torchrun, traced
 
 from e2c_dl.archive.read import open_archive
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recording.span_log import read_spans
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
 
@@ -38,6 +42,58 @@ def test_ranks_that_a_device_mesh_brings_together_meet(tmp_path: Path) -> None:
     trace = archive.trace()
     assert [(rank.rank, phases(rank)["ITERATION"]) for rank in trace.ranks] == [(0, 4), (1, 4)]
     assert any("DTensor" in sentence for sentence in archive.run.limitations)
+
+
+RESTING = """
+import sys, torch
+from pathlib import Path
+from e2c_dl.tracing import attached
+from e2c_dl.tracing.settings import Settings
+archive, framework = sys.argv[1:]
+tracer = attached.tracer(Settings(archive=Path(archive)))
+tracer.imported("torch")
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if framework == "horovod":
+    import horovod.torch as hvd
+    tracer.imported("horovod.torch")
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+else:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+def train(count):
+    for number in range(count):
+        model(torch.ones(4, 256)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+train(3)
+tracer.detach()
+train(5)
+tracer.attach()
+train(4)
+tracer.end()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["ddp", "horovod"])
+def test_hooks_that_are_taken_away_record_nothing_until_they_are_back(framework: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "main.py"
+    script.write_text(RESTING, encoding="utf-8")
+    if framework == "horovod":
+        pytest.importorskip("horovod", reason="Horovod is not installed: make setup-horovod")
+        launcher = "from horovod.runner.launch import run_commandline; run_commandline()"
+        begun = (sys.executable, "-c", launcher, "-np", "2", "--gloo", sys.executable, str(script))
+    else:
+        begun = torchrun(str(script))
+    done = run(*begun, str(tmp_path / "archive"), framework)
+    assert done.returncode == 0, done.stderr
+    for own in sorted((tmp_path / "archive" / "hosts").iterdir()):
+        _, spans, _ = read_spans(own / "spans.bin")
+        found = Counter(Phase(phase).name for phase in spans["phase"])
+        assert [found[name] for name in ("ITERATION", "FORWARD", "AWAIT_COLLECTIVE")] == [7] * 3
 
 
 @pytest.mark.parametrize("names", [("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")])
