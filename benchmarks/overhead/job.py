@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,19 @@ def place() -> str:
     return ""
 
 
-def prefer_transport() -> str:
-    """Let the threads of the library's transport come first; what it was that could not be had, or nothing."""
-    for task in Path("/proc/self/task").iterdir():
-        if TRANSPORT in (task / "comm").read_text(encoding="utf-8"):
+def threads() -> dict[int, str]:
+    """This process's by their numbers, those that Python has not begun, and their names."""
+    begun = {each.native_id for each in threading.enumerate()}
+    found = {int(task.name): (task / "comm").read_text(encoding="utf-8") for task in Path("/proc/self/task").iterdir()}
+    return {number: name for number, name in found.items() if number not in begun}
+
+
+def prefer_transport(its: Collection[int]) -> str:
+    """Let the library's threads, ``its`` and those of its transport, come first; what could not be had, or nothing."""
+    for number, name in threads().items():
+        if number in its or TRANSPORT in name:
             try:
-                os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(1))
+                os.sched_setscheduler(number, os.SCHED_FIFO, os.sched_param(1))
             except PermissionError:
                 return "not allowed to let threads of the transport come first: iterations last whole ticks"
     return ""
@@ -114,9 +121,9 @@ def main() -> None:
         assert tracer is not None
         tracer.imported("torch")
         model, data, batch = MODELS[name]()
-        wrapped, optimizer = wrap(framework, tracer, model)
+        wrapped, optimizer, its = wrap(framework, tracer, model)
         train(wrapped, optimizer, loader := endless(data, batch), WARM)
-        missing.append(prefer_transport())  # whose threads are there by now
+        missing.append(prefer_transport(its))  # whose threads are there by now
         result = measure(tracer, Path(folder), pairs, seed, lambda count: train(wrapped, optimizer, loader, count))
         result["missing"] = [each for each in missing if each]
         tracer.end()
@@ -124,17 +131,19 @@ def main() -> None:
         Path(out).write_text(json.dumps(result))
 
 
-def wrap(framework: str, tracer: Tracer, model: nn.Module) -> tuple[nn.Module, Any]:
-    """``model`` and its optimizer for several ranks."""
+def wrap(framework: str, tracer: Tracer, model: nn.Module) -> tuple[nn.Module, Any, frozenset[int]]:
+    """``model`` and its optimizer for several ranks, and the library's own threads: Horovod's have no names."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     if framework == "horovod":
         import horovod.torch as hvd
 
         tracer.imported("horovod.torch")
+        before = threads()
         hvd.init()
-        return model, hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+        its = frozenset(threads()) - frozenset(before)
+        return model, hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters()), its
     torch.distributed.init_process_group("gloo")
-    return nn.parallel.DistributedDataParallel(model), optimizer
+    return nn.parallel.DistributedDataParallel(model), optimizer, frozenset()
 
 
 def measure(

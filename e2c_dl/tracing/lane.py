@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.trace.recording.recorder import Row
@@ -35,17 +35,10 @@ Piece = tuple[int, int]
 """(start, end), ns."""
 
 
-class Pass(NamedTuple):
-    """What one of those who reduce gradients knows of a backward that has ended."""
-
-    at_ns: dict[int, int]  # bucket -> when its gradients were complete
-    nbytes: Sequence[int] = ()  # of each bucket whose all-reduce was waited for within; none: it is waited for later
-    group: int = -2
-    seq: int = -1  # of the first all-reduce
-
-
 Told = tuple[dict[int, int]] | tuple[dict[int, int], Sequence[int], int, int]
-"""A Pass as hooks tell it: no more than a tuple. Without times it was another's."""
+"""What one of those who reduce gradients tells of a backward that has ended: bucket -> when its gradients were complete;
+and if its all-reduces were waited for within, bytes of each bucket, group, number of the first. Without times it was
+another's."""
 
 
 @dataclass(slots=True)
@@ -64,7 +57,8 @@ class Lane:
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
     It is told everything in the order in which it happened, by one thread; times are of the same clock. Events begin
-    with :attr:`entered`, :attr:`left`, :attr:`began_backward`, :attr:`awaited`: those methods, not made anew each time.
+    with :attr:`entered`, :attr:`left`, :attr:`began_backward`, :attr:`awaited`, :attr:`awaited_all`: those methods, not
+    made anew each time.
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
@@ -76,7 +70,7 @@ class Lane:
         self._ended_ns = 0  # the newest phase
         self._open: list[Open | None] = []  # None: within one of its own kind, which goes on
         self.entered, self.left, self.began_backward = self.enter, self.leave, self.backward
-        self.awaited = self.await_collective
+        self.awaited, self.awaited_all = self.await_collective, self.await_all_reduces
 
     def tell(self, events: Iterable[Event]) -> None:
         """What happened, in its order."""
@@ -171,6 +165,21 @@ class Lane:
         self.enter(start_ns, _AWAIT, -1, seq, group)
         self.leave(end_ns)
         self.record(_COLLECTIVE, start_ns, end_ns, seq=seq, nbytes=nbytes, peer_task=group, kind=kind)
+
+    def await_all_reduces(
+        self, start_ns: int, end_ns: int, ready: dict[int, int], nbytes_of: Sequence[int], seq: int
+    ) -> None:
+        """Those of all buckets, from number ``seq`` on, were waited for; each was joined when it was ``ready``."""
+        last = len(nbytes_of) - 1
+        self.enter(start_ns, _AWAIT, last, seq + last if nbytes_of else -1)
+        self.leave(end_ns)
+        rows, iteration = self.rows, self._iteration
+        for bucket, nbytes in enumerate(nbytes_of):
+            joined_ns = min(ready.get(bucket, start_ns), start_ns)
+            rows.append((
+                joined_ns, joined_ns, end_ns, nbytes, seq + bucket,
+                iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
+            ))  # fmt: skip
 
     def taken(self) -> list[Row]:
         """The spans that are over, which are here no more."""

@@ -52,7 +52,7 @@ class Session(Numbers):
         self.events: list[Event] = []
         self.lane = Lane(self.limited)  # told of events by the thread that writes
         self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
-        self.awaited = self.lane.awaited
+        self.awaited, self.awaited_all = self.lane.awaited, self.lane.awaited_all
         self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
         self.errands = Errands()
         self.iteration = -1  # the one under way

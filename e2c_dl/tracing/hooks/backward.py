@@ -37,7 +37,7 @@ class Readiness:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.at_ns: dict[int, int] = {}
-        self._clock = clock
+        self.clock = clock
         self._last: dict[int, Any] = {}  # bucket -> parameter whose gradient came last
         self._handles: list[Any] = []
         self.buckets: list[Sequence[Any]] = []
@@ -66,12 +66,12 @@ class Readiness:
 
     def _learning(self, number: int) -> Callable[[Any], None]:
         def ready(parameter: Any) -> None:
-            self.at_ns[number], self._last[number] = self._clock(), parameter
+            self.at_ns[number], self._last[number] = self.clock(), parameter
 
         return ready
 
     def _settled(self, number: int) -> Callable[[Any], None]:
-        clock = self._clock
+        clock = self.clock
 
         def ready(_parameter: Any) -> None:
             self.at_ns[number] = clock()

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
+from e2c_dl.tracing.hooks.groups import WORLD
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
-from e2c_dl.tracing.lane import Lane, Pass, Told
+from e2c_dl.tracing.lane import Told
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -53,7 +54,7 @@ class Distributed:
 
         self.readiness = Readiness(Session.clock)
         self._optimizer = weakref.ref(optimizer)
-        self._ready: dict[int, int] = {}  # of the newest pass but the one under way, or over last
+        self.before: dict[int, int] = {}  # when buckets were ready before the pass under way, or over last
         self._passes = 0  # as far as it learns
         self.attach()
 
@@ -76,25 +77,9 @@ class Distributed:
                 self.readiness.settle()
             self._passes += 1
         readiness = self.readiness
-        self._ready = readiness.at_ns or self._ready
+        self.before = readiness.at_ns or self.before
         readiness.at_ns = {}
         return (readiness.at_ns,)
-
-    def synchronized(self, session: Session, start_ns: int, end_ns: int, seq: int) -> None:
-        """Record the all-reduces of all buckets, from number ``seq`` on, waited for until ``end_ns``."""
-        ready = self.readiness.at_ns or self._ready
-        session.note(all_reduces, session.lane, Pass(ready, self.readiness.nbytes, seq=seq), start_ns, end_ns)
-        self._ready, self.readiness.at_ns = {}, {}
-
-
-def all_reduces(lane: Lane, of: Pass, start_ns: int, end_ns: int) -> None:
-    """A COLLECTIVE for each bucket, from when it was ready, at the latest ``start_ns``."""
-    for bucket, nbytes in enumerate(of.nbytes):
-        joined_ns = min(of.at_ns.get(bucket, start_ns), start_ns)
-        lane.record(
-            Phase.COLLECTIVE, joined_ns, end_ns, bucket=bucket, seq=of.seq + bucket, nbytes=nbytes,
-            kind=Collective.ALL_REDUCE,
-        )  # fmt: skip
 
 
 def split(parameters: Sequence[Any], most: int = MOST_BUCKETS) -> list[list[Any]]:
@@ -172,22 +157,32 @@ class Hooks:
     def _reduces(self, optimizer: Any, distributed: Distributed) -> None:
         """Ask ``distributed`` about each backward; its ``synchronize`` is hooked, a copy that only its class has."""
         self._backward.reducing.append(distributed)
-        self._patches.wrap(type(optimizer), "synchronize", self._waiting)
+        self._patches.wrap(type(optimizer), "synchronize", self._waiting(distributed))
 
-    def _waiting(self, original: Function) -> Function:
-        def synchronize(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            session, distributed = self._tracer.session, self.optimizers.get(optimizer)
-            if session is None or distributed is None:
-                return original(optimizer, *args, **kwargs)
-            count = len(distributed.readiness.nbytes)
-            seq = session.next_seq(count=count)
-            start_ns = session.enter(Phase.AWAIT_COLLECTIVE, bucket=count - 1, seq=seq + count - 1 if count else -1)
-            try:
-                return original(optimizer, *args, **kwargs)
-            finally:
-                distributed.synchronized(session, start_ns, session.leave(), seq)
+    def _waiting(self, distributed: Distributed) -> Callable[[Function], Function]:
+        tracer, its, clock = self._tracer, weakref.ref(distributed), distributed.readiness.clock
 
-        return synchronize
+        def around(original: Function) -> Function:
+            def synchronize(*args: Any, **kwargs: Any) -> Any:
+                session, distributed = tracer.session, its()
+                if session is None or distributed is None:
+                    return original(*args, **kwargs)
+                if session.passed:
+                    session.count_passed()
+                readiness, seqs = distributed.readiness, session.seqs
+                ready, nbytes = readiness.at_ns or distributed.before, readiness.nbytes
+                distributed.before, readiness.at_ns = {}, {}
+                seq = seqs.get(WORLD, 0)  # as next_seq, a frame less: see Session
+                seqs[WORLD] = seq + len(nbytes)
+                start_ns = clock()
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    session.events.append((session.awaited_all, start_ns, clock(), ready, nbytes, seq))
+
+            return synchronize
+
+        return around
 
 
 def install(tracer: Tracer, patches: Patches) -> None:

@@ -74,6 +74,20 @@ def test_a_backward_is_cut_where_buckets_were_ready_and_ends_where_the_wait_for_
     assert {row[4] for row in tape.lane.rows if row[12] == Phase.COLLECTIVE} == {5, 6}
 
 
+def test_all_reduces_that_a_step_waits_for_begin_when_they_are_joined_and_end_together() -> None:
+    tape = Tape()
+    tape.lane.iterate(tape.tick(), 7, ended=False)
+    joined_ns = tape.tick()
+    tape.enter(Phase.STEP)
+    begun_ns, ended_ns = tape.tick(), tape.tick()
+    tape.lane.await_all_reduces(begun_ns, ended_ns, {0: joined_ns, 1: ended_ns}, [40, 4], 8)
+    tape.leave()
+    of = [(row[1] // 1_000_000, row[2] // 1_000_000, row[3], row[4], row[8]) for row in tape.lane.rows]
+    assert of[1:4] == [(4, 5, 0, 9, 1), (2, 5, 40, 8, 0), (4, 5, 4, 9, 1)], "bytes, number, bucket"
+    assert [tape.spans[0], tape.spans[4]] == [(Phase.STEP, 3, 4), (Phase.STEP, 5, 6)]
+    assert {row[5] for row in tape.lane.rows} == {7}
+
+
 def test_what_lies_before_a_backward_without_a_forward_is_one() -> None:
     said: list[str] = []
     lane = Lane(said.append)
