@@ -78,6 +78,11 @@ def added(some: Piecewise, *others: Piecewise) -> Piecewise:
     return _joined(np.sum, some, *others)
 
 
+def multiplied(some: Piecewise, *others: Piecewise) -> Piecewise:
+    """At every moment their product."""
+    return _joined(np.prod, some, *others)
+
+
 def _joined(join: Callable[..., Doubles], some: Piecewise, *others: Piecewise) -> Piecewise:
     if not others:
         return some

@@ -36,9 +36,9 @@ Piece = tuple[int, int]
 
 
 Told = tuple[dict[int, int]] | tuple[dict[int, int], Sequence[int], int, int]
-"""What one of those who reduce gradients tells of a backward that has ended: bucket -> when its gradients were complete;
-and if its all-reduces were waited for within, bytes of each bucket, group, number of the first. Without times it was
-another's."""
+"""What one of those who reduce gradients tells of a backward that has ended: bucket -> when its gradients were
+complete; if its all-reduces were waited for within, bytes of each bucket, group, number of the first, too. Without
+times it was another's."""
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ has messages of the warm-up alone must be later by more than TCP's slow start (:
 
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
 nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
-machine.
+machine, and windows of small messages alone are judged, too; a link that does not depart with them may without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +21,12 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
+from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged, Levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.stretches import Stretches
 
 LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
 LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there
@@ -61,13 +62,8 @@ class JudgedLink:
 def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
     """Every link that can be judged, and how many times slower all of them are by the machine."""
     modelled = design.reference.modelled
-    series = [
-        made for link in carried
-        if link.judgeable and (made := link_series(link, windows, modelled=modelled)) is not None
-    ]  # fmt: skip
-    layers = {host.name: host.layer for host in design.reference.topology.hosts}
-    between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
-    own = levelled_together([each.series for each in series], between)
+    series = _series([link for link in carried if link.judgeable], windows, small=modelled)
+    own = _levelled(series, design)
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
     least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
     warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
@@ -81,13 +77,32 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
         if len(late_ns) >= LEAST_FOR_SPREAD:
             spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
             least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
-    found = []
-    for each, one, reference in zip(series, own, references.tolist(), strict=True):
+
+    def judged(each: LinkSeries, one: Levelled, reference: float) -> JudgedLink:
         late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
         beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
         least = FLOOR_WARMING if each.warming and not modelled else floor
-        found.append(JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least)))
+        return JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least))
+
+    found = [judged(*each) for each in zip(series, own, references.tolist(), strict=True)]
+    if modelled:
+        mixed = {each.link.pair: len(each.of.series) for each in found if not each.departs}
+        large = _series([each.link for each in series if each.link.pair in mixed], windows)
+        large = [each for each in large if len(each.series) < mixed[each.link.pair]]
+        again = [judged(each, one, 0.0) for each, one in zip(large, _levelled(large, design), strict=True)]
+        slow = {each.link.pair: each for each in again if each.departs}
+        found = [slow.get(each.link.pair, each) for each in found]
     return found, common
+
+
+def _series(links: Sequence[ObservedLink], windows: Windows, *, small: bool = False) -> list[LinkSeries]:
+    return [made for link in links if (made := link_series(link, windows, small=small)) is not None]
+
+
+def _levelled(series: Sequence[LinkSeries], design: Design) -> list[Levelled]:
+    layers = {host.name: host.layer for host in design.reference.topology.hosts}
+    between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
+    return levelled_together([each.series for each in series], between)
 
 
 def lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
@@ -99,3 +114,27 @@ def lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[t
         line = link.element if name is None else Element(kind=ElementKind.SHARED, src=name)
         lines.setdefault(line, []).append(link.pair)
     return lines
+
+
+def slow_together(
+    judged: Sequence[JudgedLink], slow: Collection[tuple[str, str]], design: Design
+) -> dict[Element, list[JudgedLink]]:
+    """Lines that several links share -> those of them that are ``slow``: all of those that carried anything meanwhile.
+
+    ``slow``: pairs of hosts.
+    """
+    by_pair = {each.link.pair: each for each in judged}
+    found = {}
+    for line, pairs in lines([each.link for each in judged], design).items():
+        own = [by_pair[pair] for pair in pairs if pair in slow]
+        others = [by_pair[pair] for pair in pairs if pair not in slow]
+        if len(own) > 1 and not any(_carried_during(each, one.judged.stretches) for each in others for one in own):
+            found[line] = own
+    return found
+
+
+def _carried_during(each: JudgedLink, when: Stretches) -> bool:
+    """Whether a message of it that is judged was sent in one of these stretches."""
+    sent_s = (each.link.rows["send_start_ns"][each.of.judged] - each.link.began_ns) / 1e9
+    begun, ended = (np.searchsorted(times_s, sent_s, side="right") for times_s in (when.begins_s, when.ends_s))
+    return bool((begun > ended).any())

@@ -1,7 +1,8 @@
 """Links that are slower or later than designed: of which part, by what evidence, and what would restore them.
 
-Which depart :mod:`.judged_links` says. Those of one shared bottleneck that all depart are blamed together, as what
-they share. Links that are asked to lose segments have no rate that is known beforehand: no verdict on them.
+Which depart :mod:`.judged_links` says. Those of one shared bottleneck that depart, all that carried anything
+meanwhile, are blamed together, as what they share. Links that are asked to lose segments have no rate that is known
+beforehand: no verdict on them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
-from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, lines
+from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
@@ -76,15 +77,14 @@ def link_departures(
     slow = [each for each in longer if each.link.pair not in delayed and _is_told(each, as_designed)] + hidden
     told = {each.link.pair for each in slow}
     untold = [each for each in longer if each.link.pair not in told]
-    several = {line: links for line, links in lines([each.link for each in judged], design).items() if len(links) > 1}
     by_pair = {each.link.pair: each for each in slow}
-    shared = {line: pairs for line, pairs in several.items() if all(pair in by_pair for pair in pairs)}
-    together = {pair for pairs in shared.values() for pair in pairs}
+    shared = slow_together(judged, by_pair.keys(), design)
+    together = {each.link.pair for own in shared.values() for each in own}
     alone = [each for each in slow if each.link.pair not in together | delayed]
     kinds = {each.link.pair: _kind(each, as_designed) for each in alone}
     kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
     departures = [_departure(by_pair[pair], kind, pair in delayed) for pair, kind in kinds.items()]
-    departures += [_shared_departure(line, [by_pair[pair] for pair in pairs], design) for line, pairs in shared.items()]
+    departures += [_shared_departure(line, own, design) for line, own in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
@@ -141,7 +141,7 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
     if kind.part is Part.DELAY and as_designed.exact and not each.judged.departs.all():  # it comes or goes
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
-        if as_designed.is_later_by(each.link, later_s) is False:
+        if as_designed.is_later_by(each.link, later_s, each.judged.scale()) is False:
             kind = Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)

@@ -45,8 +45,8 @@ class LinkSeries:
         return self.judged & departs[self.windows]
 
 
-def link_series(link: ObservedLink, windows: Windows, *, modelled: bool = False) -> LinkSeries | None:
-    """The series of ``link``, of a ``modelled`` world or not, which has a rate to be held to.
+def link_series(link: ObservedLink, windows: Windows, *, small: bool = False) -> LinkSeries | None:
+    """The series of ``link``, which has a rate to be held to; ``small``: with windows of nothing but small messages.
 
     None if all that it carried stalled.
     """
@@ -62,7 +62,7 @@ def link_series(link: ObservedLink, windows: Windows, *, modelled: bool = False)
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * 2 * float(np.median(link.designed_delay_ns))
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
     telling = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
-    there = (counts > 0) if modelled else telling
+    there = (counts > 0) if small else telling
     usual_ns = np.where(telling, 0.0, np.median(expected_ns[telling]))
     values = np.log((observed_ns + usual_ns) / (expected_ns + usual_ns))
     place = np.maximum(0, np.cumsum(there) - 1)

@@ -25,7 +25,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
-from e2c_dl.diagnosis.piecewise import Piecewise, added
+from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
 from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
 from e2c_dl.topology import Bottleneck, Distribution, Pair
@@ -35,7 +35,6 @@ from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 DEVIATIONS = 2.0  # standard ones, of what jitter adds
 HELD_UP = 1.2  # times longer than its bits take
-MOST_LEFT = 0.5  # of how late messages are: a delay that leaves more of it is not why
 
 
 class AsDesigned:
@@ -70,24 +69,24 @@ class AsDesigned:
             return np.zeros(len(link.rows), dtype=np.bool_)
         return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
 
-    def is_later_by(self, link: ObservedLink, delay_s: Piecewise) -> bool | None:
-        """Whether ``delay_s`` more is why messages of ``link`` are late; None: that is not known.
+    def is_later_by(self, link: ObservedLink, delay_s: Piecewise, rate: Piecewise) -> bool | None:
+        """Whether ``delay_s`` more is why messages of ``link`` are late, and not ``rate``: a part of the designed one.
 
-        A delay that goes gives back what it took: of messages that wait for each other those behind it come close
-        together. What a lower rate took is gone, and all that follow are as late. So messages are held to when they
-        were given to the link, and not to when it took them.
+        None: that is not known. A delay that goes gives back what it took: of messages that wait for each other those
+        behind it come close together. What a lower rate took is gone, and all that follow are as late. So messages are
+        held to when they were given to the link, and not to when it took them.
         """
         if self._unknown([link]) or any(link.pair in each.links for each in self._design.bottlenecks):
             return None
         began_ns = int(link.rows["posted_ns"].min())
-        model = self._model(link.pair, self._later_s(began_ns), delay_s)
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
-        would, designed = (
-            arrivals_ns([replace(self._sent(link, began_ns), model=each, at_ns=given_ns.tolist())])[0]
-            for each in (model, self._model(link.pair, self._later_s(began_ns)))
+        sent = replace(self._sent(link, began_ns), at_ns=given_ns.tolist())
+        delayed, slowed = (
+            arrivals_ns([replace(sent, model=self._model(link.pair, self._later_s(began_ns), **changed))])[0]
+            for changed in ({"delay_s": delay_s}, {"rate": rate})
         )
-        left_ns, late_ns = (np.abs(link.rows["recv_end_ns"] - began_ns - each) for each in (would, designed))
-        return float(left_ns.sum()) <= MOST_LEFT * float(late_ns.sum())
+        apart_ns, slowed_ns = (np.abs(link.rows["recv_end_ns"] - began_ns - each) for each in (delayed, slowed))
+        return float(apart_ns.sum()) <= float(slowed_ns.sum())
 
     def _would_ns(self, link: ObservedLink) -> Doubles | None:
         if link.by_receiver:
@@ -146,11 +145,16 @@ class AsDesigned:
             at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
         )  # fmt: skip
 
-    def _model(self, pair: Pair, later_s: float, delay_s: Piecewise | None = None) -> LinkModel:
-        """The link as designed from ``later_s`` of training on, with ``delay_s`` added."""
+    def _model(
+        self, pair: Pair, later_s: float, *, delay_s: Piecewise | None = None, rate: Piecewise | None = None
+    ) -> LinkModel:
+        """The link as designed from ``later_s`` of training on, with ``delay_s`` added, and ``rate`` of its rate."""
         reference = self._design.reference
         link = designed_link(self._design.alone(pair), reference.tcp)
-        designed = link if delay_s is None else replace(link, delay_s=added(link.delay_s, delay_s))
+        designed = replace(
+            link, delay_s=link.delay_s if delay_s is None else added(link.delay_s, delay_s),
+            rate_bps=link.rate_bps if rate is None else multiplied(link.rate_bps, rate),
+        )  # fmt: skip
         return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 
     def _later_back_s(self, link: ObservedLink) -> float:

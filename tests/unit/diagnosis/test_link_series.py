@@ -29,8 +29,8 @@ def test_a_sender_that_is_ahead_or_behind_has_windows_of_its_own(ahead_s: float)
     assert found.series.begins_s == pytest.approx(sent_s[found.series.iterations])
 
 
-@pytest.mark.parametrize(("modelled", "seen"), [(True, True), (False, False)])
-def test_a_delay_that_meets_small_messages_alone_is_seen_in_a_modelled_world(modelled: bool, seen: bool) -> None:
+@pytest.mark.parametrize(("small", "seen"), [(True, True), (False, False)])
+def test_a_delay_that_meets_small_messages_alone_is_seen_where_their_windows_count(small: bool, seen: bool) -> None:
     rows = np.zeros(COUNT, dtype=MESSAGE)
     late = np.arange(COUNT) % 4 == 3
     rows["nbytes"], rows["iteration"] = np.where(np.arange(COUNT) % 4 == 0, NBYTES, 54), np.arange(COUNT)
@@ -39,6 +39,6 @@ def test_a_delay_that_meets_small_messages_alone_is_seen_in_a_modelled_world(mod
     rows["recv_end_ns"] = rows["send_start_ns"] + took_ns.astype(np.int64)
     designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
     link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
-    found = link_series(link, Windows(begins_s=1.0 + np.arange(COUNT), until_s=COUNT + 1.0), modelled=modelled)
+    found = link_series(link, Windows(begins_s=1.0 + np.arange(COUNT), until_s=COUNT + 1.0), small=small)
     assert found is not None
     assert bool((found.series.values > 0.5).any()) is seen

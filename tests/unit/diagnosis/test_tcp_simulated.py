@@ -132,6 +132,7 @@ def test_a_delay_that_comes_and_goes_gives_back_what_it_took_and_a_rate_does_not
     begins_s = (0.4, 1.2)
     link, as_designed = busy(CHANGED[what], begins_s)
     starts_s = [0.0, *(at_s + late_s for at_s in begins_s for late_s in (0.0, 0.2))]
-    values = np.array([0.0, *(0.2, 0.0) * len(begins_s)])
-    delay_s = Piecewise(starts_s=np.array(starts_s), values=values)
-    assert as_designed.is_later_by(link, delay_s) is (what == "a delay")
+    changed = np.array([0.0, *(1.0, 0.0) * len(begins_s)])
+    delay_s = Piecewise(starts_s=np.array(starts_s), values=0.2 * changed)
+    rate = Piecewise(starts_s=delay_s.starts_s, values=np.where(changed, 0.2, 1.0))
+    assert as_designed.is_later_by(link, delay_s, rate) is (what == "a delay")
