@@ -54,7 +54,9 @@ class Cost:
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
-    silent: frozenset[str] = frozenset()  # its links that carried next to nothing: they do not show what they are like
+    silent: frozenset[str] = (
+        frozenset()
+    )  # its links that carried next to nothing, its hosts that had trained: see _silent
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
                 jointly=jointly[0], error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 moves=any(other.when is not When.PERSISTENT for other in others),
-                silent=_silent(system, trace, injection),
+                silent=_silent(system, trace, injection, times.undisturbed_s),
             )
         )  # fmt: skip
     return Truth(
@@ -189,9 +191,20 @@ def _ratio(slow_s: npt.NDArray[np.float64], fast_s: npt.NDArray[np.float64]) -> 
     return ratio, float((slow_s - ratio * fast_s).std(ddof=1) / fast_s.mean() / np.sqrt(len(slow_s)))
 
 
-def _silent(system: System, trace: Trace, injection: Injection) -> frozenset[str]:
-    """The links of ``injection`` that carried less than SILENT of what the busiest of them did, warm-up left out."""
+def _silent(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> frozenset[str]:
+    """The members of ``injection`` that do not show what they are like.
+
+    Of links those that carried less than SILENT of what the busiest of them did, warm-up left out; of a layer's hosts
+    those whose last iteration began before it did.
+    """
     ranks = system.ranks
+    if injection.hosts:
+        since_ns = _began_ns(trace) + round(injection.onset_s(undisturbed_s) * 1e9)
+        last_ns = {
+            host: int(trace.ranks[ranks[host]].of(Phase.ITERATION)["start_ns"].max()) for host in injection.hosts
+        }
+        early = frozenset(host for host, at_ns in last_ns.items() if at_ns < since_ns)
+        return early if len(early) < len(injection.hosts) else frozenset()
     nbytes = dict.fromkeys(injection.links, 0)
     for src, dst in nbytes:
         spans = trace.ranks[ranks[src]].spans
@@ -206,8 +219,12 @@ def onset_iteration(system: System, trace: Trace, injection: Injection, undistur
     if injection.when is When.PERSISTENT:
         return None
     sources: Sequence[str] = injection.hosts or [src for src, _ in injection.links]
-    began_ns = min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.TRAINING].min()) for rank in trace.ranks)
+    began_ns = _began_ns(trace)
     spans = trace.ranks[system.ranks[sources[0]]].spans
     ends_ns = spans["end_ns"][spans["phase"] == Phase.ITERATION]
     onset_ns = began_ns + round(injection.onset_s(undisturbed_s) * 1e9)
     return int(np.searchsorted(ends_ns, onset_ns, side="right"))
+
+
+def _began_ns(trace: Trace) -> int:
+    return min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.TRAINING].min()) for rank in trace.ranks)

@@ -51,6 +51,8 @@ class Judgement:
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
     judged: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
     """Element -> times slower that it must have been, all the time, to be seen."""
+    last_s: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Element that was judged -> second of training in which its last window began."""
 
 
 def low_median(values: Sequence[float]) -> float:

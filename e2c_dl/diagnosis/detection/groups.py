@@ -1,8 +1,8 @@
 """Groups: all hosts of a layer, or all links from one layer to another, that depart alike, as one departure.
 
-What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while
-the others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by
-less than ALIKE, at the same time but for LAPSE of it. One member that is as designed, though so much would have been
+What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
+others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by less
+than ALIKE, at the same time but for LAPSE of it. One member that is as designed then, though so much would have been
 seen of it, and there is no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by
 less, or at other times, is of the group, too, for it tells little of itself. One that departs by more has a cause of
 its own; one that may be late for another reason, or of which too little was seen, is of the group if it is as slow.
@@ -11,6 +11,7 @@ its own; one that may be late for another reason, or of which too little was see
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -37,15 +38,16 @@ Key = tuple[ElementKind, str, str]
 
 def grouped(
     departures: Sequence[Departure], untold: Sequence[Departure], judged: Mapping[Element, float],
-    layers: Mapping[str, str],
+    layers: Mapping[str, str], *, last_s: Mapping[Element, float] = MappingProxyType({}),
 ) -> tuple[Departure, ...]:  # fmt: skip
     """``departures``, those of whole layers as one each, with those of ``untold`` that are of them.
 
-    ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts.
+    ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts;
+    ``last_s``: element -> second in which it was looked at last; of others that is the run's end.
     """
-    seen_at: dict[Key, list[float]] = {}
+    healthy: dict[Key, list[Element]] = {}
     for element in judged.keys() - {each.element for each in departures}:
-        seen_at.setdefault(_key(element, layers), []).append(judged[element])
+        healthy.setdefault(_key(element, layers), []).append(element)
     found: dict[Key, list[Departure]] = {}
     alone = []
     for each in departures:
@@ -59,7 +61,9 @@ def grouped(
         typical = _typical(own)
         enough = MOST if len(own) >= MANY else 1
         is_group = len(own) > 1 and len(typical) >= enough * len(own)
-        if is_group and min(seen_at.get(key, ()), default=np.inf) > least:
+        since_s = min(each.when.onset_s for each in typical)
+        seen_at = (judged[each] for each in healthy.get(key, ()) if last_s.get(each, np.inf) >= since_s)
+        if is_group and min(seen_at, default=np.inf) > least:
             most = ALIKE * _middle(typical)
             of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
             others = [

@@ -95,6 +95,7 @@ def host_departures(
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
         judged=_seen_at(verdicts),
+        last_s=_last_s(verdicts),
     )  # fmt: skip
 
 
@@ -102,9 +103,22 @@ def _seen_at(verdicts: Sequence[_Verdict]) -> dict[Element, float]:
     """Each host that was judged -> times slower that it must have been to be seen, in the part that tells most."""
     found: dict[Element, float] = {}
     for each in verdicts:
-        host = Element(kind=ElementKind.HOST, src=each.of.host)
+        host = _host(each.of.host)
         found[host] = min(found.get(host, np.inf), each.judged.resolution)
     return found
+
+
+def _last_s(verdicts: Sequence[_Verdict]) -> dict[Element, float]:
+    """Each host that was judged -> when the last iteration that it was judged by began."""
+    found: dict[Element, float] = {}
+    for each in verdicts:
+        host = _host(each.of.host)
+        found[host] = max(found.get(host, 0.0), float(each.of.series.begins_s[-1]))
+    return found
+
+
+def _host(name: str) -> Element:
+    return Element(kind=ElementKind.HOST, src=name)
 
 
 def _classes(every: Sequence[HostSeries], design: Design) -> dict[tuple[str, ...], list[HostSeries]]:
@@ -247,7 +261,7 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
         return None
     worth.sort(key=lambda each: -each.judged.excess_s)
     most = worth[0]
-    element = Element(kind=ElementKind.HOST, src=most.of.host)
+    element = _host(most.of.host)
     changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
     observed_s, expected_s = _seconds(most)
     return Departure(

@@ -91,6 +91,7 @@ def link_departures(
         departures=tuple(departures), untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
+        last_s={each.link.element: float(each.of.series.begins_s[-1]) for each in judged},
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried
@@ -247,7 +248,7 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
         case Part.RATE_OR_DELAY:
             return f"{carried}, {longer}; few, or alike in size and apart in time, they do not tell which."
         case Part.RATE_DELAY_OR_LOSS:
-            return f"{carried}, {longer}, or by what TCP sends again; so few do not tell which."
+            return f"{carried}, {longer}, or by what TCP sends again; they do not tell which."
         case Part.RECEIVER:
             return f"{carried} at {rate}, while {link.dst} had some there to read: its program reads too slowly."
         case Part.SENDER:

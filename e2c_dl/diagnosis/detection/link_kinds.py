@@ -11,7 +11,8 @@ distances), and how far messages disagree with both. *Rate*: no delay leaves abo
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
 the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. Where those that are
 late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few
-messages do not tell loss from either, too, unless the sender's socket does.
+messages do not tell loss from either, too, unless the sender's socket does; nor do more of them that scatter by half of
+SCATTER: of a message in which much was lost, losses even out.
 
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
@@ -48,6 +49,7 @@ LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
+MAY_SCATTER = 0.06  # of messages that tell neither rate nor delay: losses would do that, too
 LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
@@ -91,8 +93,11 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     if is_delay and (fit.small or not is_rate):
         held_up = None if link.sent_again == 0 else _held_up(fit)
         return held_up or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
+    if is_rate and is_delay:
+        uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0)) >= MAY_SCATTER
+        return Kind(part=Part.RATE_DELAY_OR_LOSS if uneven else Part.RATE_OR_DELAY, rate=fit.rate(0.0))
     if is_rate:
-        return Kind(part=Part.RATE_OR_DELAY if is_delay else Part.RATE, rate=fit.rate(0.0))
+        return Kind(part=Part.RATE, rate=fit.rate(0.0))
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)

@@ -8,6 +8,9 @@
 
 Noise of m members is less by the root of m in their mean. When they are slow is known then, so that each of them is
 asked one question more, not as many as it has windows: it departs only if it does by itself, with CERTAINTY.
+
+One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
+that is uneven altogether nothing tells, since TCP serves all of its links so.
 """
 
 from __future__ import annotations
@@ -18,9 +21,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_better
+from e2c_dl.diagnosis.detection.change_points import Doubles, noise_of
+from e2c_dl.diagnosis.detection.recurrence import by_turns
+from e2c_dl.diagnosis.detection.series import LEAST_NOISE, RECURRENCE, Levelled, Series, levelled, told_better
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
+UNSTEADY = 5.0
+LEAST_STEADY = 3  # members: fewer do not tell what is usual
 
 
 def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False) -> list[Levelled]:
@@ -31,6 +38,10 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
     found = levelled(several, turns=turns)
     for group in dict.fromkeys(groups):
         places = [place for place, each in enumerate(groups) if each == group]
+        for place in _unsteady([several[place].values for place in places]):
+            slow = by_turns(several[places[place]].values)
+            if slow is not None:
+                found[places[place]] = told_better(found[places[place]], slow, RECURRENCE)
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:
             continue
@@ -39,6 +50,13 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
             if min(own.sum(), (~own).sum()) >= LEAST_WINDOWS:
                 found[place] = told_better(found[place], own, 1)
     return found
+
+
+def _unsteady(values: Sequence[Doubles]) -> list[int]:
+    """The places of those that are far more uneven than most, who are few."""
+    noises = np.array([noise_of(each) for each in values])
+    usual = max(LEAST_NOISE, float(np.median(noises)))
+    return np.flatnonzero(noises > UNSTEADY * usual).tolist() if len(values) > LEAST_STEADY else []
 
 
 class _Touched:

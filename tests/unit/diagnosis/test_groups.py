@@ -116,3 +116,12 @@ def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_
     much = replace(slow_link(7, 700.0, Part.RATE_DELAY_OR_LOSS), later_s=0.4)  # it has a cause of its own
     assert [len(each.members) for each in grouped([*own, much], [], {}, FOG)] == [6, 0]
     assert len(grouped([replace(each, later_s=0.0) for each in own], [], {}, FOG)) == 6
+
+
+@pytest.mark.parametrize(("last_s", "groups"), [(18.0, 1), (20.0, 2)])
+def test_a_host_that_had_trained_before_the_others_became_slow_does_not_speak_against_them(
+    last_s: float, groups: int
+) -> None:
+    own = [departure(host, When.SINCE, 19.0, 34.0) for host in ("edge-2", "edge-3")]
+    healthy = departure("edge-1", When.SINCE, 19.0, 34.0).element
+    assert len(grouped(own, [], {healthy: 1.1}, LAYERS, last_s={healthy: last_s})) == groups

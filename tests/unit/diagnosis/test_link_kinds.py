@@ -183,3 +183,14 @@ def test_a_rate_that_is_low_within_windows_that_it_fills_is_no_loss() -> None:
     rows["recv_end_ns"] = ends_ns
     kind = kind_of(replace(link, rows=rows), np.ones(18, dtype=bool))
     assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(3.0, rel=0.01))
+
+
+@pytest.mark.parametrize(("scatter", "part"), [(0.01, Part.RATE_OR_DELAY), (0.09, Part.RATE_DELAY_OR_LOSS)])
+def test_alike_messages_that_scatter_may_be_late_by_what_was_lost(scatter: float, part: Part) -> None:
+    took = 20.0 * (1 + scatter * np.random.default_rng(4).normal(0.0, 1.0, 40))  # times longer than designed
+    rows = np.zeros(len(took), dtype=MESSAGE)
+    rows["nbytes"] = 100_000
+    rows["send_start_ns"] = rows["posted_ns"] = np.arange(len(took)) * 10 * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(took * wire_bits_of(rows["nbytes"]) / 8e6 * 1e9)
+    link = replace(served([100_000] * len(took), 8e6, [0.0] * len(took)), rows=rows)
+    assert kind_of(link, np.ones(len(took), dtype=bool)).part is part

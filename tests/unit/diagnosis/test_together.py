@@ -95,3 +95,14 @@ def cut(one: Series, count: int) -> dict[str, object]:
     """Its first ``count`` windows."""
     arrays = {name: getattr(one, name)[:count] for name in ("values", "iterations", "begins_s", "spent_s")}
     return {**arrays, "until_s": float(one.begins_s[count])}
+
+
+def test_one_that_is_slow_by_turns_in_a_steady_layer_is_found_and_a_layer_that_is_so_altogether_is_not() -> None:
+    draw = np.random.default_rng(3)
+    turns = np.arange(WINDOWS) % 2 == 1
+    steady = [series(draw.normal(0.0, 0.02, WINDOWS)) for _ in range(4)]
+    uneven = [series(draw.normal(0.0, 0.02, WINDOWS) + 1.1 * turns) for _ in range(5)]
+    found = levelled_together([*steady, uneven[0]], ["edge"] * 5)
+    assert (departs(found[-1]) == turns).all()
+    assert not any(departs(one).any() for one in found[:-1])
+    assert not any(departs(one).any() for one in levelled_together(uneven, ["edge"] * 5))

@@ -1,0 +1,74 @@
+"""Links beside their design where some of what they carried tells nothing: barriers' messages, and silence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.topology import Bottleneck, Host, Topology
+from e2c_dl.trace.messages import MESSAGE
+
+COUNT, RATE_BPS, LARGE, SMALL = 40, 10e6, 100_000, 54
+EVERY = np.arange(COUNT)
+HOSTS = ("a", "b", "c")
+PAIRS = (("a", "c"), ("b", "c"))
+
+
+def design(*shared: tuple[str, str]) -> Design:
+    """Of a modelled world, in which ``shared`` pairs of hosts share one line."""
+    hosts = tuple(
+        Host(name=name, layer="edge", service="Trainer", service_id=f"1_1_{rank}", role="", rank=rank)
+        for rank, name in enumerate(HOSTS)
+    )
+    access = Bottleneck(name="access", rate_bps=2 * RATE_BPS, links=shared)
+    topology = Topology(hosts=hosts, bottlenecks=(access,))
+    reference = Reference(topology=topology, compute_factors={}, batch_sizes={}, modelled=True)
+    return Design(reference=reference, began_ns=0, seconds=float(COUNT))
+
+
+def carried(
+    pair: tuple[str, str], iterations: np.ndarray, slow: np.ndarray, nbytes: np.ndarray | int = LARGE
+) -> ObservedLink:
+    """A message in each of ``iterations``, a second long, which takes three times as long as designed if ``slow``."""
+    rows = np.zeros(len(iterations), dtype=MESSAGE)
+    rows["nbytes"], rows["iteration"] = nbytes, iterations
+    rows["send_start_ns"] = rows["posted_ns"] = iterations * 1e9
+    took_ns = wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9 * np.where(slow, 3.0, 1.0)
+    rows["recv_end_ns"] = rows["send_start_ns"] + took_ns.astype(np.int64)
+    designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
+    return ObservedLink(
+        src=pair[0], dst=pair[1], rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2
+    )
+
+
+def judged(*links: ObservedLink) -> list[JudgedLink]:
+    windows = Windows(begins_s=EVERY.astype(np.float64), until_s=float(COUNT))
+    return judged_links(links, windows, design(*PAIRS))[0]
+
+
+def test_a_slow_link_is_seen_though_barriers_messages_come_between() -> None:
+    nbytes = np.where(EVERY % 2, LARGE, SMALL)
+    (slow,) = judged(carried(PAIRS[0], EVERY, EVERY >= 0, nbytes))
+    assert slow.departs
+    assert slow.judged.slowdown == pytest.approx(3.0, rel=0.01)
+    (healthy,) = judged(carried(PAIRS[0], EVERY, EVERY < 0, nbytes))
+    assert not healthy.departs
+
+
+@pytest.mark.parametrize(("others", "together"), [((3, 35), True), ((3, 17, 35), False)])
+def test_a_line_is_slow_if_all_that_carried_anything_meanwhile_is(others: tuple[int, ...], together: bool) -> None:
+    then = (EVERY >= 10) & (EVERY < 25)
+    both = [carried(pair, EVERY, then) for pair in PAIRS]
+    silent = carried(("a", "b"), np.array(others), np.zeros(len(others), dtype=bool))
+    found = judged(*both, silent)
+    slow = {each.link.pair for each in found if each.departs}
+    assert slow == set(PAIRS)
+    lines = slow_together(found, slow, design(*PAIRS, silent.pair))
+    assert [str(line) for line in lines] == (["access"] if together else [])
