@@ -54,9 +54,7 @@ class Cost:
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
-    silent: frozenset[str] = (
-        frozenset()
-    )  # its links that carried next to nothing, its hosts that had trained: see _silent
+    silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -94,8 +94,7 @@ def host_departures(
     visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
-        judged=_seen_at(verdicts),
-        last_s=_last_s(verdicts),
+        judged=_seen_at(verdicts), last_s=_last_s(verdicts),
     )  # fmt: skip
 
 
