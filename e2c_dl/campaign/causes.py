@@ -6,7 +6,9 @@
     the network's emulation ended   before whatever befell workers: of one that was killed only its last sign of life
                                     is known, which may be older than when the network was last seen well
     worker failed, was killed       in order of time
-    another's failure               told or lost peers: consequences, as is having been asked to stop by this program
+    another's failure               told or lost peers: consequences, as is having been asked to stop by this program,
+                                    or killed by it after that: of one that was slow to start there is no outcome, and
+                                    its last sign of life is older than the failure that it was ended for
 """
 
 from __future__ import annotations
@@ -117,13 +119,14 @@ def _silent(silence: Silence) -> Event:
 
 def _of_workers(known: Known, gone: Iterable[str]) -> list[Event]:
     """One event per thing that happened, however many workers it happened to."""
+    stopped = known.asked_to_stop and any(map(_says_why, known.outcomes.values()))
     found: dict[tuple[str, bool], list[str]] = {}  # (what happened, follows from another) -> the hosts
     for host, outcome in known.outcomes.items():
         if outcome is None and host in gone:
             continue  # its host's end says it
         if outcome is None or outcome.status != Cause.FINISHED.value:
             nothing = outcome is None and host in known.left_nothing
-            consequence = nothing or (outcome is not None and outcome.is_consequence)
+            consequence = nothing or (stopped if outcome is None else outcome.is_consequence)
             what = NOTHING if nothing else _what(outcome, known.errors.get(host, ""))
             found.setdefault((what, consequence), []).append(host)
     events = []
@@ -141,6 +144,11 @@ def _of_workers(known: Known, gone: Iterable[str]) -> list[Event]:
             )
         )
     return events
+
+
+def _says_why(outcome: WorkerOutcome | None) -> bool:
+    """Whether a worker tells a failure of its own: what this program then asks the others to stop for."""
+    return outcome is not None and outcome.status == "failed" and not outcome.is_consequence
 
 
 def _what(outcome: WorkerOutcome | None, error: str) -> str:

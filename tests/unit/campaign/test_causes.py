@@ -159,6 +159,22 @@ def test_workers_that_were_asked_to_stop_do_not_hide_why() -> None:
     assert cause is fork and sentences[0] == f"train: {fork}"
 
 
+def test_a_worker_that_was_killed_while_it_started_is_not_why_another_failed_after_its_last_sign_of_life() -> None:
+    """It was asked to stop since another failed, took too long to start, and was killed: no outcome, older records."""
+    failed = replace(ended(Cause.FAILED, "host 9_9_9 does not train", 1), ended_s=20.0)
+    outcomes = {"edge-1": None, "edge-2": failed}
+    sentences, _ = explained(outcomes, seen_s={"edge-1": 10.0}, asked_to_stop=True)
+    assert sentences[0].startswith("worker edge-2 failed: host 9_9_9")
+    sentences, _ = explained(outcomes, seen_s={"edge-1": 10.0})  # nobody asked it to stop: it was gone before
+    assert sentences[0].startswith("worker edge-1 exited without an outcome")
+
+
+def test_of_workers_that_lost_a_killed_one_it_is_the_cause_though_all_were_asked_to_stop_then() -> None:
+    lost = replace(ended(Cause.LOST_PEER, "lost rank 1 (edge-2)", 0, 1), ended_s=20.0)
+    sentences, _ = explained({"edge-1": lost, "edge-2": None}, seen_s={"edge-2": 19.0}, asked_to_stop=True)
+    assert sentences[0].startswith("worker edge-2 exited without an outcome")
+
+
 def test_a_step_that_repeats_what_a_worker_said_is_left_out() -> None:
     launch = TrainingError("the workflow's launch failed: edge-1: failed: no such file")
     sentences, _ = causes.told([("train", launch)], events(ended(Cause.FAILED, "no such file", 0)))
