@@ -183,18 +183,19 @@ class Judged:
         return replace(held, values=np.append(self.departs, self.departs[-1:]).astype(np.float64))
 
 
-def levelled(several: Sequence[Series], *, turns: bool = False) -> list[Levelled]:
+def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False) -> list[Levelled]:
     """``several`` comparable series, at least a window each, with their segments.
 
-    ``turns``: what has two levels by turns is slow in those of the upper one. Not of links, whose TCP does so.
+    ``turns``, of all or of each: what has two levels by turns is slow in those of the upper one. Not of links, whose
+    TCP does so.
     """
     own = [noise_of(each.values) for each in several]
     usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
     made = []
-    for each, noise in zip(several, own, strict=True):
+    for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
         count = len(each) if noise else 0
         shared = np.sqrt((noise**2 * count + usual**2 * POOLED_AS) / (count + POOLED_AS))
-        made.append(_levelled(each, max(LEAST_NOISE, float(shared)), turns=turns))
+        made.append(_levelled(each, max(LEAST_NOISE, float(shared)), turns=bool(asked)))
     return made
 
 

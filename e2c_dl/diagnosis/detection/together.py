@@ -21,9 +21,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.change_points import Doubles, noise_of
-from e2c_dl.diagnosis.detection.recurrence import by_turns
-from e2c_dl.diagnosis.detection.series import LEAST_NOISE, RECURRENCE, Levelled, Series, levelled, told_better
+from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.series import LEAST_NOISE, Levelled, Series, levelled, told_better
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 UNSTEADY = 5.0
@@ -35,13 +34,10 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
 
     ``turns``: as :func:`levelled` has it.
     """
-    found = levelled(several, turns=turns)
-    for group in dict.fromkeys(groups):
-        places = [place for place, each in enumerate(groups) if each == group]
-        for place in _unsteady([several[place].values for place in places]):
-            slow = by_turns(several[places[place]].values)
-            if slow is not None:
-                found[places[place]] = told_better(found[places[place]], slow, RECURRENCE)
+    of_groups = [[place for place, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)]
+    unsteady = {place for places in of_groups for place in _unsteady(several, places)}
+    found = levelled(several, turns=[turns or place in unsteady for place in range(len(several))])
+    for places in of_groups:
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:
             continue
@@ -52,11 +48,13 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
     return found
 
 
-def _unsteady(values: Sequence[Doubles]) -> list[int]:
-    """The places of those that are far more uneven than most, who are few."""
-    noises = np.array([noise_of(each) for each in values])
+def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:
+    """Which of ``places`` are far more uneven than most, who are few."""
+    if len(places) <= LEAST_STEADY:
+        return []
+    noises = [noise_of(several[place].values) for place in places]
     usual = max(LEAST_NOISE, float(np.median(noises)))
-    return np.flatnonzero(noises > UNSTEADY * usual).tolist() if len(values) > LEAST_STEADY else []
+    return [place for place, noise in zip(places, noises, strict=True) if noise > UNSTEADY * usual]
 
 
 class _Touched:
