@@ -16,7 +16,7 @@ from functools import partial
 from benchmarks.diagnosis.injections import Injection, When
 from e2c_dl import strategies
 from e2c_dl.archive.records import ComputeFacts, HostFacts
-from e2c_dl.diagnosis.diagnose import decides
+from e2c_dl.diagnosis.diagnose import decided_anew
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.dynamics.faults import BegunFaults
@@ -63,9 +63,14 @@ class System:
         pairs = strategy.used_links([host.layer for host in hosts])
         return tuple((hosts[src].name, hosts[dst].name) for src, dst in pairs)
 
+    @property
+    def loses(self) -> bool:
+        """Whether a link loses segments, nothing injected."""
+        return any(self.scenario.topology.link(*pair).mean_loss for pair in self.used_links)
+
     def retraining(self) -> Retraining | None:
         """What simulates a run of it again where its strategy decides, as the report of an archive has it."""
-        if not decides(self.scenario):
+        if not decided_anew(self.scenario):
             return None
         profile = next(iter(self.profiles.values()))
         compute = ComputeFacts.of(profile.slices, profile.tensor_shapes)

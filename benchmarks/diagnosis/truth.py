@@ -7,17 +7,18 @@ Finding's ``speedup`` and ``joint_speedup`` are::
     jointly  T(this only) / T(none)
     material: the greater of both is at least MATERIAL_SPEEDUP
 
-Where ranks go at their own pace, chance decides how long a run takes: one and the same injection made a run 178 to
-289 s, by its seed. Each time is then the mean over LAPS runs by different seeds, unless the first of them take as long
-but for STEADY; and what lies nearer the bar than the error of these means is on neither side.
+Where ranks go at their own pace, or links lose segments by design, chance decides how long a run takes: one and the
+same injection made a run 178 to 289 s, by its seed. Each time is then the mean over LAPS runs by different seeds,
+unless the first of them take as long but for STEADY; over MOST_LAPS where that does not tell on which side of the bar
+it is, by SURE errors of these means. What is nearer to the bar even then is on neither side.
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
 
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
 injection may be named or not, and counts for nothing (``EDGE``). Neither could anybody tell what an injection costs
-only because another one goes by time: without the first the run is ahead when the second begins, which then strikes
-other iterations. The trace says which iterations were slow, and not whether time or their number made them so.
+only because one goes by time: without the other the run is ahead when it begins, so that it strikes other iterations,
+or more of them. The trace says which iterations were slow, and not whether time or their number made them so.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 EDGE = 0.01
 """Of a run's time: how near the bar nothing is counted."""
 LAPS, FIRST, STEADY = 15, 3, 0.01  # of the mean, from the least to the most
+MOST_LAPS, SURE = 30, 2.0
 SILENT = 0.01
 """Of a layer's links, those that carry so little beside the busiest: what a barrier sends shows no rate."""
 
@@ -54,6 +56,7 @@ class Cost:
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
+    moved: bool = False  # it comes or goes by time itself: without another one it strikes other iterations
     silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
     @property
@@ -71,9 +74,15 @@ class Cost:
 
     @property
     def edge(self) -> bool:
-        """Whether it is too near the bar to say, or beyond it only by which iterations another one strikes."""
+        """Whether it is too near the bar to say, or beyond it only by which iterations one of two strikes."""
         by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly
-        return by_another or abs(self.speedup - MATERIAL_SPEEDUP) < max(EDGE, self.error)
+        by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone
+        return by_another or by_itself or abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
+
+    @property
+    def unsure(self) -> bool:
+        """Whether so few laps do not tell on which side of the bar it is."""
+        return abs(self.speedup - MATERIAL_SPEEDUP) < SURE * self.error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +111,10 @@ def truth(drawn: Drawn) -> Truth:
         if injections and all(cost.material and not cost.edge for cost in told.costs):
             break
     injections = tuple(cost.injection for cost in found.costs)
-    return _tried(injections, times, LAPS) if injections and times.hang_on_chance(injections) else found
+    if not injections or not times.hang_on_chance(injections):
+        return found
+    found = _tried(injections, times, LAPS)
+    return _tried(injections, times, MOST_LAPS) if any(cost.unsure for cost in found.costs) else found
 
 
 def tellable(system: System, undisturbed: Trace, injection: Injection) -> Injection:
@@ -132,9 +144,9 @@ class _Times:
         self._traces: dict[tuple[Injection, ...], Trace] = {}
 
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
-        """Whether the run takes other times by other seeds, its ranks going at their own pace."""
+        """Whether the run takes other times by other seeds: its ranks go at their own pace, or links lose segments."""
         retraining = self.system.retraining()
-        if retraining is None or retraining.in_step:
+        if not self.system.loses and (retraining is None or retraining.in_step):
             return False
         first_s = self.took_s(in_force, FIRST)
         return bool(np.ptp(first_s) > STEADY * first_s.mean())
@@ -172,6 +184,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
                 jointly=jointly[0], error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 moves=any(other.when is not When.PERSISTENT for other in others),
+                moved=bool(others) and injection.when is not When.PERSISTENT,
                 silent=_silent(system, trace, injection, times.undisturbed_s),
             )
         )  # fmt: skip

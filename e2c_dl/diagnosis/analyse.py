@@ -50,8 +50,8 @@ def analyse(
 ) -> Report:
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
 
-    ``retraining``: of a run whose strategy decides who sends what to whom; if its trace is whole, its what-ifs are then
-    simulated: all of them where ranks go at their own pace, else those of :mod:`e2c_dl.diagnosis.choices`.
+    ``retraining``: of a run of which a change alters more than a replay does; if its trace is whole, its what-ifs are
+    then simulated: all of them where ranks go at their own pace, else those of :mod:`e2c_dl.diagnosis.choices`.
     ``observed``: what ``trace`` shows, if that is known already.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.

@@ -1,4 +1,4 @@
-"""What departures cost where ranks keep in step, and their strategy chooses by the rates of links that it measures.
+"""What departures cost where ranks keep in step, and a replay does not tell: choices by rates, and shared lines.
 
 ::
 
@@ -6,9 +6,11 @@
     all links    each a model   -                   what they carried tells their rates
     fast links   .              a model each        chosen by these rates: a slow link is never used again
 
-A replay has every choice as it was, so that a link which is slow, and was left alone for that, costs nothing in it, but
-the run may be much longer for the way round. And where the strategy sends less over slow links, a faster one carries
-more. So the strategy runs again, in the measured world, with each departure restored:
+A strategy may choose by the rates of links that it measures. A replay has every choice as it was, so that a link which
+is slow, and was left alone for that, costs nothing in it, but the run may be much longer for the way round. And where
+the strategy sends less over slow links, a faster one carries more. Where links share a line, a replay has each message
+take as long whoever else sends, so that who is ahead gains by it even if the line is full. So the strategy runs again,
+in the measured world, with each departure restored:
 
 * links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
   iterations last longer, DLion's budgets are larger;
@@ -16,7 +18,7 @@ more. So the strategy runs again, in the measured world, with each departure res
   brief slow-downs of hosts, too, for a long way round may hide them.
 
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
-fast: what is material in the replay, where the choice stays, is material.
+fast: what is material in the replay, where the choice stays, is material, unless a line is shared.
 
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
 is nearer to the run, unless the world takes the SAME time. What speeding up each element would bring the replay tells,
@@ -43,17 +45,18 @@ TRIED = 8  # links left alone that are asked for at most, slowest first
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """A run whose strategy chose by measured rates. Made by :func:`choices`."""
+    """A run whose strategy chose by measured rates, or whose links share a line. Made by :func:`choices`."""
 
     replay: Replay
     world: MeasuredWorld | None  # None: too large to be simulated again
+    chose: bool  # else a line is shared, and no more than that
 
     def findings(self, worth: Sequence[Departure], departures: Sequence[Departure]) -> tuple[Finding, ...]:
         """One Finding for each of ``worth``, and for links among the other ``departures`` that were left alone."""
         if self.world is None:
             return findings(worth, self.replay)
         rest = [each for each in departures if not any(each is other for other in worth)]
-        plain = [each for each in rest if _is_link(each.element) and each.slowdown >= PLAIN]
+        plain = [each for each in rest if self.chose and _is_link(each.element) and each.slowdown >= PLAIN]
         left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED] if abs(self.world.error) <= FAR else []
         replayed = findings(worth, self.replay)
         if abs(self.world.error) > CLOSE:
@@ -66,21 +69,25 @@ class Choices:
             return kept
         again = findings([*worth, *left_alone], self.world)
         immaterial = {_of(each) for each in again if not each.material} - {_of(each) for each in kept}
-        kept += tuple(each for each in replayed if each.material and _of(each) in immaterial)
+        if not self.world.bottlenecks:
+            kept += tuple(each for each in replayed if each.material and _of(each) in immaterial)
         told = {_of(each) for each in kept}
         found = (*kept, *(each for each in again if _of(each) not in told))
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
     @property
     def limitations(self) -> tuple[Limitation, ...]:
-        """What of the strategy's choices is not known."""
+        """What of the choices, or of the line, is not known."""
         if self.world is None:
             why = "this run is too large to be simulated again"
         elif abs(self.world.error) > CLOSE:
             why = f"simulated again as it was, the run is {self.world.error:+.1%} off"
         else:
             return ()
-        replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
+        if self.chose:
+            replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
+        else:
+            replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
         return (Limitation(sentence=f"{replayed}: {why}."),)
 
 
@@ -100,4 +107,5 @@ def _is_measured(finding: Finding) -> bool:
 def choices(observed: Observed, retraining: Retraining) -> Choices:
     """Those of the run ``observed``, whose trace is whole."""
     large = len(observed.messages.joined) > EVENTS
-    return Choices(replay=observed.replay, world=None if large else observed.world(retraining))
+    world = None if large else observed.world(retraining)
+    return Choices(replay=observed.replay, world=world, chose=retraining.chooses)

@@ -36,6 +36,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Trace
+from e2c_dl.worlds.virtual import bottlenecks
 
 ReadRun = tuple[Trace, Scenario | None, Reference]
 """What :func:`read_run` gives."""
@@ -104,7 +105,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
 
 
 def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace) -> Retraining | None:
-    """What simulates ``archive``'s run again, if its strategy decided who sends what to whom; None of any other.
+    """What simulates ``archive``'s run again, if a change would alter more than a replay does; None of any other.
 
     Raises: ArchiveError, InputError.
     """
@@ -112,18 +113,23 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace)
         return None
     facts = archive.host_facts
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
-    if not known or not decides(scenario):
+    if not known or not decided_anew(scenario):
         return None
     return Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
 
 
-def decides(scenario: Scenario) -> bool:
-    """Whether its strategy decides who sends what to whom by what it meets: who is faster, or the rates of links."""
+def decided_anew(scenario: Scenario) -> bool:
+    """Whether a change alters more of a run than a replay does: who sends what to whom, or how long a message takes.
+
+    Its strategy decides by what it meets, who is faster, or the rates of links; or links share a line, on which each
+    message takes as long as others let it.
+    """
     trained = scenario.trained
     if trained is None:
         return False
     strategy = strategies.load(trained.strategy)(**trained.strategy_settings)
-    return strategy.asynchronous or strategy.adapts_to_links or strategy.divides_by_links
+    shared = any(len(line.links) > 1 for line in bottlenecks(scenario.topology))
+    return shared or strategy.asynchronous or strategy.chooses_by_links
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

@@ -89,6 +89,11 @@ class Strategy(ABC):
         """Those of ``links`` that are used with these settings, where rank r is in ``layers[r]``, sorted."""
         return self.links(len(layers))
 
+    @property
+    def chooses_by_links(self) -> bool:
+        """Whether measured rates of links decide what it sends, or to whom."""
+        return self.adapts_to_links or self.divides_by_links
+
     @classmethod
     def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
         """Settings that `e2c-dl advise` tries where rank r is in ``layers[r]``, for about so many iterations each."""

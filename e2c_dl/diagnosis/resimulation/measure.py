@@ -56,7 +56,8 @@ class Retraining:
     own_bps: Mapping[RankPair, float] = field(default_factory=dict)  # of links that pass one, as designed
     seconds_of: SecondsOf = float  # what a gradient of so many samples takes, in any unit
     tcp: Tcp | None = None  # what sends over links that are as designed; None: nothing but their rates count
-    in_step: bool = False  # who sends to whom hangs on measured rates alone, not on who is faster
+    in_step: bool = False  # who sends to whom does not hang on who is faster
+    chooses: bool = False  # it hangs on rates of links, which ranks measure
     hears_verdicts: bool = False  # while it trains; nobody tells any to a run that is simulated again
 
     @classmethod
@@ -67,7 +68,8 @@ class Retraining:
         shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
         strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
         return cls(
-            strategy=strategy, in_step=not strategy().asynchronous, hears_verdicts=strategy().hears_verdicts,
+            strategy=strategy, in_step=not strategy().asynchronous, chooses=strategy().chooses_by_links,
+            hears_verdicts=strategy().hears_verdicts,
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology), tcp=scenario.tcp,

@@ -37,7 +37,8 @@ def report(run: vw.Run) -> Report:
     designed = replace(run, links=DESIGNED, hosts=vw.hosts(SIZE, of=vw.profile(BUCKETS)))
     retraining = Retraining(
         strategy=partial(FastLinks, gap=0.2, period=PERIOD), samples=[host.samples for host in run.hosts], seed=1,
-        allotment=partial(Equal, ITERATIONS), layout=Layout(dtype="float32", buckets=BUCKETS), in_step=True,
+        allotment=partial(Equal, ITERATIONS), layout=Layout(dtype="float32", buckets=BUCKETS),
+        in_step=True, chooses=True,
     )  # fmt: skip
     return analyse(run.trace, designed.reference(), retraining)
 
