@@ -79,8 +79,8 @@ def analyse(
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
     laps = None if world is None else averaged(world, 1 + 2 * len(worth))
-    predictor: Predictor = laps or world or replay
     choosing = choices(observed, again) if again is not None and again.in_step else None
+    predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.

@@ -22,7 +22,7 @@ fast: what is material in the replay, where the choice stays, is material, unles
 
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
 is nearer to the run, unless the world takes the SAME time. What speeding up each element would bring the replay tells,
-too: simulating all of them would take minutes.
+too, unless a line is shared: simulating all of them would take minutes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from e2c_dl.diagnosis.departures import Departure, findings
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Limitation, Part
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.replay import Replay
+from e2c_dl.diagnosis.replay.whatif import Predictor
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
@@ -74,6 +75,12 @@ class Choices:
         told = {_of(each) for each in kept}
         found = (*kept, *(each for each in again if _of(each) not in told))
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
+
+    @property
+    def predictor(self) -> Predictor:
+        """What tells what speeding up each element would bring."""
+        world = self.world
+        return world if world is not None and world.bottlenecks and abs(world.error) <= CLOSE else self.replay
 
     @property
     def limitations(self) -> tuple[Limitation, ...]:

@@ -1,4 +1,4 @@
-"""Strategies that choose by measured rates: what a link costs that is slow, and was left alone for that."""
+"""What a replay does not tell: what a link costs that was left alone, and a host does before a line that is full."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
 from e2c_dl.strategies.fastlinks import FastLinks
+from e2c_dl.strategies.parameterserver import ParameterServer
+from e2c_dl.topology import Bottleneck
 from e2c_dl.trace.messages import join
 from e2c_dl.worlds.allotment import Equal
-from e2c_dl.worlds.virtual import LinkModel
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
 from e2c_dl.worlds.virtual.links import RankPair
 
 SIZE, ITERATIONS, PERIOD, BUCKETS = 4, 60, 50, (120_000, 60_000)
@@ -73,3 +75,30 @@ def test_a_run_too_large_to_be_simulated_again_is_replayed_and_says_so(monkeypat
     told = report(run)
     assert sum(each.saved_s for each in told.findings) < 0.2 * (run.end_s - ran(DESIGNED).end_s)
     assert any("too large to be simulated again" in sentence for sentence in told.limitations)
+
+
+def test_who_is_slow_before_a_shared_line_that_is_full_costs_nothing_though_a_replay_has_it_gain() -> None:
+    links = vw.everywhere(SIZE, LinkModel(rate_bps=100e6, delay_s=0.002))
+    up = tuple(pair for pair in links if pair[0])  # all but the server's go through it
+    line, buckets = SharedRate(rate_bps=20e6, links=up), (60_000, 60_000)
+    of = vw.profile(buckets, per_sample_s=8e-3)
+
+    def shared(factor: float) -> vw.Run:
+        hosts = vw.hosts(SIZE, of=of, noise=0.05, factors=[1.0, factor, 1.0, 1.0])
+        return vw.run(ParameterServer, size=SIZE, links=links, bottlenecks=[line], iterations=20, on_hosts=hosts)
+
+    run, undisturbed = shared(5.0), shared(1.0)
+    assert run.end_s == pytest.approx(undisturbed.end_s, rel=0.01)
+    reference = replace(run, hosts=vw.hosts(SIZE, of=of)).reference()
+    names = [host.name for host in run.hosts]
+    uplink = Bottleneck(name="uplink", rate_bps=20e6, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(reference, topology=replace(reference.topology, bottlenecks=(uplink,)))
+    retraining = Retraining(
+        strategy=ParameterServer, samples=[host.samples for host in run.hosts], seed=0, allotment=partial(Equal, 20),
+        layout=Layout(dtype="float32", buckets=buckets), in_step=True, bottlenecks=(line,),
+        own_bps=dict.fromkeys(up, 100e6),
+    )  # fmt: skip
+    assert [str(each.element) for each in analyse(run.trace, reference).culprits] == ["edge-2"], "as a replay has it"
+    told = analyse(run.trace, reference, retraining)
+    assert not told.culprits
+    assert str(told.bottlenecks[0].element) == "uplink"
