@@ -16,8 +16,8 @@ section 2, for the cost), its noise taken from differences of neighbours, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -55,6 +55,12 @@ class MeasuredLink:
     busy_ns: float = 0.0  # services of all messages
     tcp: Tcp | None = None  # whose windows limit it beside its rate; None: they are in the rate that was measured
     jitter_s: float = 0.0  # beside the delay; 0 also where it is in the rate that was measured
+    edges_s: Mapping[float, float] = field(default_factory=dict)  # a message was sent at which it changed -> was served
+
+    def served(self, scale: Piecewise) -> Piecewise:
+        """``scale``, of messages by when they were sent, by when the link serves them: they may wait for others."""
+        starts_s = [self.edges_s.get(at_s, at_s) for at_s in scale.starts_s.tolist()]
+        return Piecewise(starts_s=np.maximum.accumulate(starts_s), values=scale.values)
 
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
@@ -89,8 +95,9 @@ def measured_link(
     begin_ns = rows["recv_end_ns"] - service_ns - delays_ns - origin_ns
     large = np.flatnonzero(bits >= LARGE * bits.max())
     found = large[_change_points(np.log(bits[large] / service_ns[large]))]
-    known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.array(edges_s) * 1e9)
-    inner = np.union1d(found, known[(known > 0) & (known < len(rows))]).astype(np.intp).tolist()
+    known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
+    within = (known > 0) & (known < len(rows))
+    inner = np.union1d(found, known[within]).astype(np.intp).tolist()
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
         rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after])
@@ -105,6 +112,7 @@ def measured_link(
         stalls=tuple(stalls),
         messages=len(rows),
         busy_ns=float(service_ns.sum()),
+        edges_s=dict(zip(np.array(edges_s)[within].tolist(), (begin_ns[known[within]] / 1e9).tolist(), strict=True)),
     )
 
 

@@ -254,11 +254,12 @@ def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = ()
     ``moving``: it never stalls.
     """
     stalls = () if moving else link.stalls
-    moments = [np.ravel(stalls), link.rate_bps.starts_s, *(each.scale.starts_s for each in changes)]
+    scales = [link.served(each.scale) for each in changes]
+    moments = [np.ravel(stalls), link.rate_bps.starts_s, *(scale.starts_s for scale in scales)]
     starts_s = np.unique(np.concatenate([*moments, link.delay_s.starts_s, *(each.less_s.starts_s for each in changes)]))
     rates_bps, delays_s = link.rate_bps.at(starts_s), link.delay_s.at(starts_s)
-    for each in changes:
-        rates_bps = rates_bps / each.scale.at(starts_s)
+    for each, scale in zip(changes, scales, strict=True):
+        rates_bps = rates_bps / scale.at(starts_s)
         delays_s = delays_s - each.less_s.at(starts_s)
     down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
     tcp, jitter_s = link.tcp or like.tcp, link.jitter_s

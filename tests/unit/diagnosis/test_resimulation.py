@@ -108,7 +108,9 @@ def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> 
     slow = np.flatnonzero((sent_s >= 0.5) & (sent_s < 0.65))
     assert 0 < len(slow) < 5, "too few to be found by themselves"
     edges_s = [float(sent_s[slow[0]]), float(sent_s[slow[-1] + 1])]
-    seen = measured_link(rows, 0, 5_000_000, edges_s).rate_bps
+    known = measured_link(rows, 0, 5_000_000, edges_s)
+    seen, restored = known.rate_bps, Piecewise(starts_s=np.array([0.0, *edges_s]), values=np.array([1.0, 0.2, 1.0]))
+    assert known.served(restored).starts_s.tolist() == seen.starts_s.tolist() != restored.starts_s.tolist()
     before, during, after = seen.values
     assert min(before, after) > 0.7 * USUAL.rate_bps > 1.3 * during  # one of them may begin or end before
     assert len(measured_link(rows, 0, 5_000_000).rate_bps.values) == 1
