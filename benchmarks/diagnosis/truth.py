@@ -41,7 +41,7 @@ EDGE = 0.01
 LAPS, FIRST, STEADY = 15, 3, 0.01  # of the mean, from the least to the most
 MOST_LAPS, SURE = 30, 2.0
 SILENT = 0.01
-"""Of a layer's links, those that carry so little beside the busiest: what a barrier sends shows no rate."""
+"""Of a layer's links, those that carry so little beside the busiest meanwhile: what a barrier sends shows no rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,22 +205,24 @@ def _ratio(slow_s: npt.NDArray[np.float64], fast_s: npt.NDArray[np.float64]) -> 
 def _silent(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> frozenset[str]:
     """The members of ``injection`` that do not show what they are like.
 
-    Of links those that carried less than SILENT of what the busiest of them did, warm-up left out; of a layer's hosts
-    those whose last iteration began before it did.
+    Of links those that carried less than SILENT of what the busiest of them did while it was in force, warm-up left
+    out; of a layer's hosts those whose last iteration began before it did.
     """
     ranks = system.ranks
+    began_ns = _began_ns(trace)
     if injection.hosts:
-        since_ns = _began_ns(trace) + round(injection.onset_s(undisturbed_s) * 1e9)
+        since_ns = began_ns + round(injection.onset_s(undisturbed_s) * 1e9)
         last_ns = {
             host: int(trace.ranks[ranks[host]].of(Phase.ITERATION)["start_ns"].max()) for host in injection.hosts
         }
         early = frozenset(host for host, at_ns in last_ns.items() if at_ns < since_ns)
         return early if len(early) < len(injection.hosts) else frozenset()
-    nbytes = dict.fromkeys(injection.links, 0)
+    nbytes, in_force = dict.fromkeys(injection.links, 0), injection.during(undisturbed_s, 1.0, 0.0)
     for src, dst in nbytes:
         spans = trace.ranks[ranks[src]].spans
         own = (spans["phase"] == Phase.SEND) & (spans["dst"] == ranks[dst]) & (spans["iteration"] >= WARM_UP_ITERATIONS)
-        nbytes[src, dst] = int(spans["nbytes"][own].sum())
+        sent_s = ((spans["start_ns"][own] - began_ns) / 1e9).tolist()
+        nbytes[src, dst] = sum(spans["nbytes"][own][[in_force.at(at_s) > 0 for at_s in sent_s]].tolist())
     most = max(nbytes.values(), default=0)
     return frozenset(f"{src} -> {dst}" for (src, dst), own in nbytes.items() if own < SILENT * most)
 

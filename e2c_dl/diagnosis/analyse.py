@@ -68,7 +68,7 @@ def analyse(
     again = None if retraining is None or retraining.problem(trace) else retraining
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
-        {host.name: host.layer for host in reference.topology.hosts}, last_s={**hosts.last_s, **links.last_s},
+        {host.name: host.layer for host in reference.topology.hosts}, looked={**hosts.looked, **links.looked},
     )  # fmt: skip
     few = too_few(observed)
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
@@ -41,6 +42,25 @@ class Departure:
     members: tuple[Element, ...] = ()  # of a group
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Looked:
+    """When an element that was judged was looked at, and what it was like then: what it was in between nothing tells.
+
+    All of shape (windows,), rising, in seconds of training.
+    """
+
+    begins_s: npt.NDArray[np.float64]
+    ends_s: npt.NDArray[np.float64]  # of what it did in that window
+    departs: npt.NDArray[np.bool_]
+
+    def began_during(self, other: Looked) -> npt.NDArray[np.bool_]:
+        """Which windows began while ``other`` was seen to depart."""
+        begins_s, ends_s = other.begins_s[other.departs], other.ends_s[other.departs]
+        place = np.searchsorted(begins_s, self.begins_s, side="right") - 1
+        latest_s = np.maximum.accumulate(ends_s) if len(ends_s) else np.zeros(1)
+        return np.asarray((place >= 0) & (self.begins_s < latest_s[np.maximum(0, place)]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """What departs, what could not be judged, and how slow each of those judged must have been to be seen."""
@@ -51,8 +71,8 @@ class Judgement:
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
     judged: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
     """Element -> times slower that it must have been, all the time, to be seen."""
-    last_s: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Element that was judged -> second of training in which its last window began."""
+    looked: Mapping[Element, Looked] = field(default_factory=lambda: MappingProxyType({}))
+    """Element that was judged -> when it was looked at."""
 
 
 def low_median(values: Sequence[float]) -> float:

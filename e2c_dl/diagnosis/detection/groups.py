@@ -2,10 +2,11 @@
 
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
 others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by less
-than ALIKE, at the same time but for LAPSE of it. One member that is as designed then, though so much would have been
-seen of it, and there is no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by
-less, or at other times, is of the group, too, for it tells little of itself. One that departs by more has a cause of
-its own; one that may be late for another reason, or of which too little was seen, is of the group if it is as slow.
+than ALIKE, at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever
+another was seen to depart. One member that is as designed then, though so much would have been seen of it, and there is
+no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times,
+is of the group, too, for it tells little of itself. One that departs by more has a cause of its own; one that may be
+late for another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from e2c_dl.diagnosis.departures import Departure
+from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
@@ -38,12 +39,12 @@ Key = tuple[ElementKind, str, str]
 
 def grouped(
     departures: Sequence[Departure], untold: Sequence[Departure], judged: Mapping[Element, float],
-    layers: Mapping[str, str], *, last_s: Mapping[Element, float] = MappingProxyType({}),
+    layers: Mapping[str, str], *, looked: Mapping[Element, Looked] = MappingProxyType({}),
 ) -> tuple[Departure, ...]:  # fmt: skip
     """``departures``, those of whole layers as one each, with those of ``untold`` that are of them.
 
     ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts;
-    ``last_s``: element -> second in which it was looked at last; of others that is the run's end.
+    ``looked``: element -> when it was looked at; others were all the time.
     """
     healthy: dict[Key, list[Element]] = {}
     for element in judged.keys() - {each.element for each in departures}:
@@ -58,11 +59,10 @@ def grouped(
     made = []
     for key, own in found.items():
         least = min(each.slowdown for each in own)
-        typical = _typical(own)
+        typical = _typical(own, looked)
         enough = MOST if len(own) >= MANY else 1
         is_group = len(own) > 1 and len(typical) >= enough * len(own)
-        since_s = min(each.when.onset_s for each in typical)
-        seen_at = (judged[each] for each in healthy.get(key, ()) if last_s.get(each, np.inf) >= since_s)
+        seen_at = (judged[each] for each in healthy.get(key, ()) if _was_seen_then(each, typical, looked))
         if is_group and min(seen_at, default=np.inf) > least:
             most = ALIKE * _middle(typical)
             of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
@@ -77,7 +77,14 @@ def grouped(
     return (*made, *alone)
 
 
-def _typical(own: Sequence[Departure]) -> list[Departure]:
+def _was_seen_then(element: Element, typical: Sequence[Departure], looked: Mapping[Element, Looked]) -> bool:
+    """Whether ``element`` was looked at while one of ``typical`` departed."""
+    its = looked.get(element)
+    known = [looked[each.element] for each in typical if each.element in looked]
+    return its is None or not known or any(its.began_during(each).any() for each in known)
+
+
+def _typical(own: Sequence[Departure], looked: Mapping[Element, Looked]) -> list[Departure]:
     """Those of ``own``, at least one, that are alike with one of middling slow-down: of those tried, most."""
     by_slowdown = sorted(own, key=lambda each: each.slowdown)
     middle = by_slowdown[(len(own) - 1) // 2].slowdown
@@ -86,7 +93,7 @@ def _typical(own: Sequence[Departure]) -> list[Departure]:
     for first in near[:_TRIED]:
         alike = [first]
         for each in near:
-            if each is not first and _are_alike(first, each) and _one_part([*alike, each]):
+            if each is not first and _are_alike(first, each, looked) and _one_part([*alike, each]):
                 alike.append(each)
         found = max(found, alike, key=len)
     return found
@@ -96,8 +103,18 @@ def _key(element: Element, layers: Mapping[str, str]) -> Key:
     return element.kind, layers[element.src], "" if element.dst is None else layers[element.dst]
 
 
-def _are_alike(one: Departure, other: Departure) -> bool:
-    return (_are_as_slow([one, other]) or _are_as_late([one, other])) and _at_one_time([one.when, other.when])
+def _are_alike(one: Departure, other: Departure, looked: Mapping[Element, Looked]) -> bool:
+    if not (_are_as_slow([one, other]) or _are_as_late([one, other])):
+        return False
+    return _at_one_time([one.when, other.when]) or _whenever_seen(looked.get(one.element), looked.get(other.element))
+
+
+def _whenever_seen(one: Looked | None, other: Looked | None) -> bool:
+    """Whether each of two that were looked at together departed when the other did, but for LAPSE of those times."""
+    if one is None or other is None:
+        return False
+    then = [one.departs[one.began_during(other)], other.departs[other.began_during(one)]]
+    return any(len(each) for each in then) and all(each.sum() >= (1 - LAPSE) * len(each) for each in then)
 
 
 def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.departures import Departure, Judgement
+from e2c_dl.diagnosis.departures import Departure, Judgement, Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
@@ -94,7 +94,7 @@ def host_departures(
     visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
-        judged=_seen_at(verdicts), last_s=_last_s(verdicts),
+        judged=_seen_at(verdicts), looked=_looked(verdicts),
     )  # fmt: skip
 
 
@@ -107,12 +107,13 @@ def _seen_at(verdicts: Sequence[_Verdict]) -> dict[Element, float]:
     return found
 
 
-def _last_s(verdicts: Sequence[_Verdict]) -> dict[Element, float]:
-    """Each host that was judged -> when the last iteration that it was judged by began."""
-    found: dict[Element, float] = {}
-    for each in verdicts:
-        host = _host(each.of.host)
-        found[host] = max(found.get(host, 0.0), float(each.of.series.begins_s[-1]))
+def _looked(verdicts: Sequence[_Verdict]) -> dict[Element, Looked]:
+    """Each host that was judged -> its windows, by the part that departs, or was looked at last."""
+    found: dict[Element, Looked] = {}
+    for each in sorted(verdicts, key=lambda one: (one.judged.departs.any(), one.of.series.begins_s[-1])):
+        series = each.of.series
+        ends_s = np.append(series.begins_s[1:], series.until_s)
+        found[_host(each.of.host)] = Looked(begins_s=series.begins_s, ends_s=ends_s, departs=each.judged.windows)
     return found
 
 

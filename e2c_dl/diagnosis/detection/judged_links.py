@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from e2c_dl.diagnosis.departures import Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
@@ -51,6 +52,15 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @property
+    def looked(self) -> Looked:
+        """Its windows that show a rate; each lasts until its last message is there."""
+        of, begins_s = self.of, self.of.series.begins_s
+        ends_s = begins_s.copy()
+        np.maximum.at(ends_s, of.windows[of.judged], of.arrived_s[of.judged])
+        chosen = of.telling
+        return Looked(begins_s=begins_s[chosen], ends_s=ends_s[chosen], departs=self.judged.windows[chosen])
 
     @property
     def resolution(self) -> float:

@@ -38,7 +38,13 @@ class LinkSeries:
     windows: npt.NDArray[np.int64]  # (messages,) place in the series of its window, or of one beside it
     judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
     expected_ns: float  # of a message, mean, GRAIN included
+    telling: npt.NDArray[np.bool_]  # (windows of the series,) with more than small messages
     warming: bool = False  # judged by messages of the warm-up
+
+    @property
+    def arrived_s(self) -> Doubles:
+        """When each message was there, in seconds of training."""
+        return np.asarray((self.link.rows["recv_end_ns"] - self.link.began_ns) / 1e9)
 
     def messages(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """The judged messages of the windows that ``departs``, shape (windows,), says."""
@@ -74,7 +80,7 @@ def link_series(link: ObservedLink, windows: Windows, *, small: bool = False) ->
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
-        expected_ns=float(expected_ns.sum() / counts.sum()), warming=warming,
+        expected_ns=float(expected_ns.sum() / counts.sum()), telling=telling[there], warming=warming,
     )  # fmt: skip
 
 

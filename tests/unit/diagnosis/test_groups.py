@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.departures import Departure
+from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
@@ -118,10 +119,36 @@ def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_
     assert len(grouped([replace(each, later_s=0.0) for each in own], [], {}, FOG)) == 6
 
 
+def looked(*windows: tuple[float, float, bool]) -> Looked:
+    begins_s, ends_s, departs = map(np.array, zip(*windows, strict=True))
+    return Looked(begins_s=begins_s, ends_s=ends_s, departs=departs)
+
+
 @pytest.mark.parametrize(("last_s", "groups"), [(18.0, 1), (20.0, 2)])
 def test_a_host_that_had_trained_before_the_others_became_slow_does_not_speak_against_them(
     last_s: float, groups: int
 ) -> None:
     own = [departure(host, When.SINCE, 19.0, 34.0) for host in ("edge-2", "edge-3")]
     healthy = departure("edge-1", When.SINCE, 19.0, 34.0).element
-    assert len(grouped(own, [], {healthy: 1.1}, LAYERS, last_s={healthy: last_s})) == groups
+    seen = {each.element: looked((10.0, 19.0, False), (19.0, 34.0, True)) for each in own}
+    seen[healthy] = looked((10.0, last_s, False), (last_s, 21.0, False))
+    assert len(grouped(own, [], {healthy: 1.1}, LAYERS, looked=seen)) == groups
+
+
+RARELY = {  # three links that carry something now and then, of a layer that is slow from 2 to 3 s and from 5 to 6 s
+    1: looked((1.0, 1.1, False), (2.1, 2.4, True), (2.5, 2.8, True), (4.0, 4.1, False), (5.0, 5.3, True)),
+    2: looked((2.3, 2.6, True), (5.2, 5.5, True)),  # never when it is fast
+    3: looked((0.5, 0.6, False), (3.5, 3.6, False), (7.0, 7.1, False)),  # never when it is slow
+}
+
+
+def test_links_that_carry_something_now_and_then_are_a_group_by_how_they_were_at_those_times() -> None:
+    own = [slow_link(1, 3.0, when=When.AT_TIMES), slow_link(2, 3.0)]
+    healthy = slow_link(3, 1.0).element
+    seen = {slow_link(number, 3.0).element: each for number, each in RARELY.items()}
+    (group,) = grouped(own, [], {healthy: 1.1}, FOG, looked=seen)
+    assert len(group.members) == 2
+    at_another_time = seen | {own[1].element: looked((1.0, 1.2, True), (2.3, 2.5, False), (5.2, 5.3, False))}
+    assert len(grouped(own, [], {}, FOG, looked=at_another_time)) == 2
+    fast_meanwhile = seen | {healthy: looked((2.2, 2.3, False))}
+    assert len(grouped(own, [], {healthy: 1.1}, FOG, looked=fast_meanwhile)) == 2
