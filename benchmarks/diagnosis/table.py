@@ -15,7 +15,7 @@ def text(outcomes: Sequence[Outcome], found: Sequence[Bar]) -> str:
     kinds = {kind: [one for one in outcomes if one.kind == kind] for kind in (MATERIAL, CLEAN, EDGE)}
     summary = (
         f"{len(kinds[MATERIAL])} material runs, {_right(kinds[MATERIAL])} exactly right; {len(kinds[CLEAN])} clean "
-        f"runs, {_alarms(kinds[CLEAN])} with a false alarm; {len(kinds[EDGE])} within one point of the bar of 5 %, "
+        f"runs, {_alarms(kinds[CLEAN])} with a false alarm; {len(kinds[EDGE])} too near the bar of 5 % to tell, "
         f"which count as neither; {sum(one.kind == VOID for one in outcomes)} that the virtual world could not run."
     )
     parts = [

@@ -10,7 +10,8 @@ Finding's ``speedup`` and ``joint_speedup`` are::
 Where ranks go at their own pace, or links lose segments by design, chance decides how long a run takes: one and the
 same injection made a run 178 to 289 s, by its seed. Each time is then the mean over LAPS runs by different seeds,
 unless the first of them take as long but for STEADY; over MOST_LAPS where that does not tell on which side of the bar
-it is, by SURE errors of these means. What is nearer to the bar even then is on neither side.
+it is, by SURE errors of these means. What is nearer to the bar even then is on neither side. Nor is what the run that
+is judged, by its own seed, has on the other side than the mean: that it costs much, and that it cost nothing, are true.
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
@@ -53,6 +54,7 @@ class Cost:
     without_s: float  # the run without it, all else as it was
     alone: float
     jointly: float
+    own: float | None = None  # the greater of both by the run's own seed alone; None: there is no other
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
@@ -74,10 +76,11 @@ class Cost:
 
     @property
     def edge(self) -> bool:
-        """Whether it is too near the bar to say, or beyond it only by which iterations one of two strikes."""
+        """Whether it is too near the bar to say, or beyond it by luck, or by which iterations one of two strikes."""
         by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly
         by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone
-        return by_another or by_itself or abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
+        by_luck = self.own is not None and (self.own >= MATERIAL_SPEEDUP) != self.material
+        return by_another or by_itself or by_luck or abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
 
     @property
     def unsure(self) -> bool:
@@ -181,7 +184,8 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         costs.append(
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
-                jointly=jointly[0], error=max(alone, jointly)[1],
+                jointly=jointly[0], own=max(all_s[0] / without_s[0], only_s[0] / none_s[0]),
+                error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,

@@ -183,6 +183,24 @@ def test_what_costs_only_by_the_iterations_that_another_strikes_counts_for_nothi
     )
     assert cost.material
     assert cost.edge is edge
+    itself = replace(cost, alone=jointly, jointly=alone, moves=False, moved=moves)  # it is what goes by time
+    assert itself.edge is edge
+
+
+@pytest.mark.parametrize(
+    ("mean", "own", "error", "edge"),
+    [(1.3, 1.2, 0.1, False), (1.3, 1.0, 0.1, True), (1.0, 1.2, 0.01, True), (1.0, 1.0, 0.01, False),
+     (1.3, 1.2, 0.13, True), (1.0, 1.0, 0.03, True)],
+)  # fmt: skip
+def test_what_chance_decides_counts_where_the_run_itself_and_the_mean_are_clearly_on_one_side(
+    mean: float, own: float, error: float, edge: bool
+) -> None:
+    injection = Injection(what=What.LOSS, when=When.PERSISTENT, factor=2.0, amount=0.01, links=(("a", "b"),))
+    cost = Cost(
+        injection=injection, with_s=1.0, without_s=1.0, alone=mean, jointly=1.0, own=own, error=error,
+        onset_iteration=None,
+    )  # fmt: skip
+    assert cost.edge is edge
 
 
 def test_bars_hold_and_are_missed() -> None:
