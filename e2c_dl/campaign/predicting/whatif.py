@@ -17,7 +17,7 @@ from functools import partial
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
 from e2c_dl.campaign.predicting.measured import MeasuredRun
-from e2c_dl.diagnosis.diagnose import decided_anew
+from e2c_dl.diagnosis.choices import CLOSE
 from e2c_dl.diagnosis.model import MOST_UNKNOWN
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
@@ -77,7 +77,8 @@ def _of_whole(
     world = run.observed.world(run.retraining)
     other, limitations = _without(run, world, after, without)
     prediction = resimulated(world, other, change, on_lap=partial(_told, tell))
-    if not (decided_anew(run.scenario) or without):
+    on_full_lines = bool(world.bottlenecks) and abs(world.error) <= CLOSE
+    if not (run.retraining.decides or on_full_lines or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)

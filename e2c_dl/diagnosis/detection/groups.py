@@ -79,9 +79,9 @@ def grouped(
 
 def _was_seen_then(element: Element, typical: Sequence[Departure], looked: Mapping[Element, Looked]) -> bool:
     """Whether ``element`` was looked at while one of ``typical`` departed."""
-    its = looked.get(element)
-    known = [looked[each.element] for each in typical if each.element in looked]
-    return its is None or not known or any(its.began_during(each).any() for each in known)
+    its, known = looked.get(element), [looked[each.element] for each in typical if each.element in looked]
+    departed = [each for each in known if each.departs.any()]
+    return its is None or not departed or any(its.began_during(each).any() for each in departed)
 
 
 def _typical(own: Sequence[Departure], looked: Mapping[Element, Looked]) -> list[Departure]:

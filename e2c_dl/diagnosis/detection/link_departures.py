@@ -91,7 +91,7 @@ def link_departures(
         departures=tuple(departures), untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
-        looked={each.link.element: each.looked for each in judged},
+        looked={each.link.element: each.looked for each in (*judged, *slow)},
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair]) if link.pair in kinds else link for link in carried

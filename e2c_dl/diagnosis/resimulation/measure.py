@@ -77,6 +77,11 @@ class Retraining:
             seconds_of=seconds_of,
         )  # fmt: skip
 
+    @property
+    def decides(self) -> bool:
+        """Whether ranks decide, by what they meet, who sends what to whom."""
+        return self.chooses or not self.in_step
+
     def problem(self, trace: Trace) -> str | None:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
         if len(trace.ranks) != len(self.samples):
