@@ -52,10 +52,10 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
 
     Raises: AnalysisError, if it cannot be said; InputError, if fewer than two hosts are left.
     """
-    change = what_if(changed.of_those_left, run.observed.measured_links, quota=run.quota)
+    change = what_if(changed.of_those_left, run.observed.measured_links, quota=run.quota)  # of a replay
     after = training_without(run.scenario, changed.without) if changed.without else run.scenario
     if run.incomplete is None:
-        prediction, limitations = _of_whole(run, after, change, changed.without, tell)
+        prediction, limitations = _of_whole(run, after, change, changed, tell)
     elif changed.without:
         raise AnalysisError(f"{run.incomplete}; a run without one of its hosts is told of whole runs alone")
     else:
@@ -70,20 +70,22 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
 
 
 def _of_whole(
-    run: MeasuredRun, after: Scenario, change: WhatIf, without: Sequence[str], tell: Callable[[Doing], None]
+    run: MeasuredRun, after: Scenario, change: WhatIf, changed: Changed, tell: Callable[[Doing], None]
 ) -> tuple[Prediction, tuple[str, ...]]:
     """The prediction for a run that can be simulated again, and its limitations."""
     tell(Doing(what="measuring the run"))
     world = run.observed.world(run.retraining)
+    without = changed.without
     other, limitations = _without(run, world, after, without)
-    prediction = resimulated(world, other, change, on_lap=partial(_told, tell))
+    there = what_if(changed.of_those_left, world.named_links, quota=run.quota)  # on a shared line, of their own rates
+    prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
     on_full_lines = bool(world.bottlenecks) and abs(world.error) <= CLOSE
     if not (run.retraining.decides or on_full_lines or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)
     if run.scenario.training.ends.unit is Unit.SECONDS:
-        counts = f"{other.iterations(change)} iterations of all ranks together instead of {world.iterations()}"
+        counts = f"{other.iterations(there)} iterations of all ranks together instead of {world.iterations()}"
         limitations += (f"Time ends this training: in it, there are {counts}.",)
     return prediction, limitations + _about(world)
 

@@ -45,7 +45,8 @@ def whatif(
     """What ARCHIVE's run would have taken, had hosts and links been other than they were.
 
     From what was measured: by replaying the trace where ranks wait for each other, by simulating the run again where
-    they do not, or without a host. With the measured time, an interval: docs/whatif.md says what it means.
+    they do not, where links share a line, or without a host. With the measured time, an interval: docs/whatif.md says
+    what it means.
     """
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")

@@ -40,6 +40,8 @@ from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair, SharedRate, bottlenecks
 from e2c_dl.worlds.virtual.pace import Segment
 
+FULL = 1 - 1e-9  # of a line: sums of parts are rounded
+
 
 @dataclass(frozen=True, kw_only=True)
 class Retraining:
@@ -122,7 +124,9 @@ class Retraining:
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
             links=self._links(messages, origin_ns, delays_ns, edges_s, designed, modelled=modelled),
-            bottlenecks=tuple(_measured(each, messages, origin_ns, edges_s) for each in self.bottlenecks),
+            bottlenecks=tuple(
+                _measured(each, messages, origin_ns, edges_s, self.own_bps) for each in self.bottlenecks
+            ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
@@ -157,23 +161,29 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
 
 
 def _measured(
-    designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]]
-) -> SharedRate:
-    """``designed`` at the rate at which it was measured where two of its links had something to send.
+    designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
+    own_bps: Mapping[RankPair, float],
+) -> SharedRate:  # fmt: skip
+    """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
-    Between ``edges_s``, at which its rate is known to have changed; where no two had anything, as measured in all.
+    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all.
+    ``own_bps``: what each of its links carries by itself.
     """
     if designed.rates is not None:
         return designed
     by_link = messages.by_link()
-    rows = [by_link[pair] for pair in designed.links if pair in by_link]
-    usual_bps = _together_bps(rows) or designed.rate_bps
+    parts = {
+        pair: min(1.0, own_bps.get(pair, UNLIMITED_BPS) / designed.rate_bps)
+        for pair in designed.links
+        if pair in by_link
+    }
+    usual_bps = _full_bps([by_link[pair] for pair in parts], [*parts.values()]) or designed.rate_bps
     known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
     starts_s = np.array(sorted(known))
     rates_bps = []
     for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
-        within = [each[_begun(each, origin_ns, begin_s, end_s)] for each in rows]
-        rates_bps.append(_together_bps([each for each in within if len(each)]) or usual_bps)
+        within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in parts]
+        rates_bps.append(_full_bps(within, [*parts.values()]) or usual_bps)
     return at_rates(designed, starts_s.tolist(), rates_bps)
 
 
@@ -183,22 +193,27 @@ def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> 
     return np.asarray((at_s >= begin_s) & (at_s < end_s))
 
 
-def _together_bps(links: Sequence[MessageArray]) -> float | None:
-    """Bits per second of several links' messages while at least two of them arrived; None if they never did."""
+def _full_bps(links: Sequence[MessageArray], parts: Sequence[float]) -> float | None:
+    """Bits per second of several links' messages while what arrived fills a line; None if it never did.
+
+    ``parts``: of the line, what each link fills alone. Messages of a queue come in bursts, one link's and another's, so
+    that of a moment nothing is known but the mean of whole messages: all of the time counts in which the line is full.
+    """
     edges = []
-    for rows in links:
+    for rows, part in zip(links, parts, strict=True):
         begin_ns, end_ns = rows["recv_start_ns"], rows["recv_end_ns"]
         chosen = end_ns > begin_ns
         rate = (wire_bits_of(rows["nbytes"]) / np.maximum(1, end_ns - begin_ns))[chosen]
-        edges += [(begin_ns[chosen], rate, np.ones(len(rate))), (end_ns[chosen], -rate, -np.ones(len(rate)))]
-    if len(links) < 2:
+        filled = np.full(len(rate), part)
+        edges += [(begin_ns[chosen], rate, filled), (end_ns[chosen], -rate, -filled)]
+    if not edges:
         return None
-    at_ns, rates, counts = (np.concatenate(column) for column in zip(*edges, strict=True))
+    at_ns, rates, filled = (np.concatenate(column) for column in zip(*edges, strict=True))
     order = np.argsort(at_ns, kind="stable")
     lasted_ns = np.diff(at_ns[order])
-    both = np.cumsum(counts[order])[:-1] >= 2
-    total_ns = float(lasted_ns[both].sum())
-    return float((np.cumsum(rates[order])[:-1] * lasted_ns)[both].sum()) / total_ns * 1e9 if total_ns else None
+    full = np.cumsum(filled[order])[:-1] >= FULL
+    total_ns = float(lasted_ns[full].sum())
+    return float((np.cumsum(rates[order])[:-1] * lasted_ns)[full].sum()) / total_ns * 1e9 if total_ns else None
 
 
 def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:

@@ -32,6 +32,7 @@ from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
 from e2c_dl.errors import AnalysisError
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.wrappers import Wrapping
+from e2c_dl.topology import Pair
 from e2c_dl.worlds.allotment import Allotment
 from e2c_dl.worlds.virtual import (
     ComputeProfile,
@@ -181,6 +182,11 @@ class MeasuredWorld(OneLuck):
         used = sorted(pair for pair, link in self.links.items() if link.messages)
         links = (Element(kind=ElementKind.LINK, src=names[src], dst=names[dst]) for src, dst in used)
         return (*map(_host, names), *links)
+
+    @property
+    def named_links(self) -> Mapping[Pair, MeasuredLink]:
+        """Its links by the names of their hosts."""
+        return {(self.hosts[src].name, self.hosts[dst].name): link for (src, dst), link in self.links.items()}
 
     @property
     def error(self) -> float:

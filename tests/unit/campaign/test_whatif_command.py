@@ -86,6 +86,34 @@ def test_the_prediction_is_what_the_rerun_takes(
     assert again["method"] == method
 
 
+LINE = {"name": "uplink", "rate": "4mbit", "links": [{"src": "edge.*", "dst": "cloud.*"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "at_most"),
+    [
+        (SLOW_HOST, 0.01),  # a replay has the run gain 27 %, though the line is full
+        (["--set", "link:edge-1->cloud-1.rate=1mbit"], 0.02),
+        (["--set", "link:edge->cloud.delay=50ms"], 0.02),
+    ],
+)
+def test_what_hosts_and_links_before_a_shared_line_bring_is_what_the_rerun_takes(
+    tmp_path: Path, change: list[str], at_most: float
+) -> None:
+    folder = tmp_path / "scenario"
+    emulation = {
+        **INJECTED,
+        "injected": {"seed": 1, "compute": [{"host": "edge-2", "factor": 10}]},
+        "bottlenecks": [LINE],
+    }
+    shared = {"strategy": "parameterserver", "strategy_settings": {"server": 2}, "bucket_bytes": "64KiB"}
+    scenario(folder, emulation=emulation, profile=PROFILE.to_json(), iterations=8, **shared)
+    path = simulated(folder, shapes_only=True).path
+    again = answered(path, *change, "--rerun", "--archive", str(tmp_path / "again"))
+    assert again["rerun"]["error"] == pytest.approx(0.0, abs=at_most)
+    assert again["method"] == "re-simulation"
+
+
 def test_a_rerun_can_be_asked_about_again(archive, tmp_path: Path) -> None:
     first = answered(archive("allreduce"), *SLOW_HOST, "--rerun", "--archive", str(tmp_path / "first"))
     second = answered(tmp_path / "first", *SLOW_LINK, "--rerun", "--archive", str(tmp_path / "second"))
