@@ -44,7 +44,9 @@ FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
 WORTH = 0.01
 LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
-POOLED_AS = 20  # windows: as much as the noise of comparable series counts beside a series' own
+POOLED_AS, MOST_POOLED = 20, 200  # windows: as much as the noise of comparable series counts beside a series' own
+LEAST_POOLED = 6  # series: fewer do not tell how much their noises differ
+NOISE_OF_NOISE = 1.7  # variance of the logarithm of a series' noise, times its windows, if it is normal; by drawing
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 RECURRENCE = 2  # change points: period, phase, length and level, of which one has two
@@ -191,12 +193,23 @@ def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False)
     """
     own = [noise_of(each.values) for each in several]
     usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
+    pooled_as = _pooled_as(own, [len(each) for each in several])
     made = []
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
         count = len(each) if noise else 0
-        shared = np.sqrt((noise**2 * count + usual**2 * POOLED_AS) / (count + POOLED_AS))
+        shared = np.sqrt((noise**2 * count + usual**2 * pooled_as) / (count + pooled_as))
         made.append(_levelled(each, max(LEAST_NOISE, float(shared)), turns=bool(asked)))
     return made
+
+
+def _pooled_as(noises: Sequence[float], counts: Sequence[int]) -> float:
+    """POOLED_AS, or more, where the noises of many series differ by hardly more than so few windows let them."""
+    known = np.array([(noise, count) for noise, count in zip(noises, counts, strict=True) if noise > LEAST_NOISE])
+    if len(known) < LEAST_POOLED:
+        return POOLED_AS
+    by_chance = NOISE_OF_NOISE * float((1 / known[:, 1]).mean())
+    beyond = max(0.0, float(np.log(known[:, 0]).var(ddof=1)) - by_chance)
+    return float(np.clip(NOISE_OF_NOISE / max(beyond, NOISE_OF_NOISE / MOST_POOLED), POOLED_AS, MOST_POOLED))
 
 
 def _levelled(series: Series, noise: float, *, turns: bool) -> Levelled:
