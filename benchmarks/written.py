@@ -10,6 +10,8 @@
     * date: 2026-11-21T06:02:22+00:00                         and every figure}
     * commit; dirty: whether the tree differs from it
     * python, kernel, cores, user
+    * loop_ms: what a million additions take in Python,
+      at the end: times elsewhere are of another processor
     * load_before, load_at_end: processes that want a core,
       the mean of a minute; before: as the benchmark began
     * repeats; missed: of its bar
@@ -25,6 +27,7 @@ import platform
 import shlex
 import subprocess
 import sys
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -127,6 +130,7 @@ def _facts() -> dict[str, object]:
         "user": "root" if os.geteuid() == 0 else "an ordinary user",
         "load_before": round(_LOAD_BEFORE, 2),
         "load_at_end": round(os.getloadavg()[0], 2),
+        "loop_ms": round(min(timeit.repeat("total += 1", "total = 0", repeat=5, number=1_000_000)) * 1e3, 1),
     }
 
 
