@@ -34,18 +34,21 @@ JIFFIES = 10
 def end_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Part | None:
     """RECEIVER or SENDER, if ``link`` waited for one of them with its messages ``departs``; None as :func:`waited_for`.
 
-    Sockets are asked of the iterations that messages are of and of those in which they were under way: what is sent at
-    the end of one may travel in the next.
+    Sockets are asked of the iterations of their rank in which messages were under way, whichever these are of: what is
+    sent at the end of one may travel in the next. Of messages that were under way at other times nothing is known: a
+    server goes on when its own iterations are over.
     """
-    if link.traffic is None:
+    if link.traffic is None or not len(link.traffic.per_iteration):
         return None
     rows, table = link.rows[departs], link.traffic.per_iteration
     first = np.searchsorted(table["end_ns"], rows["send_start_ns"], side="right")
     behind = np.maximum(first, np.searchsorted(table["start_ns"], rows["recv_end_ns"], side="left"))
-    steps = np.bincount(first, minlength=len(table) + 1) - np.bincount(behind, minlength=len(table) + 1)
-    chosen = (np.cumsum(steps)[:-1] > 0) | np.isin(table["iteration"], rows["iteration"])
-    took_ns = link.services_ns[departs]
-    wrote_ns = np.minimum(rows["send_end_ns"] - rows["send_start_ns"], took_ns)
+    known = (first < behind) & (rows["recv_end_ns"] <= table["end_ns"][-1])
+    known &= rows["send_start_ns"] >= table["start_ns"][np.minimum(first, len(table) - 1)]
+    steps = np.bincount(first[known], minlength=len(table) + 1) - np.bincount(behind[known], minlength=len(table) + 1)
+    chosen = np.cumsum(steps)[:-1] > 0
+    took_ns = link.services_ns[departs][known]
+    wrote_ns = np.minimum(rows["send_end_ns"] - rows["send_start_ns"], link.services_ns[departs])[known]
     return waited_for(table[chosen], float(took_ns.sum()), float(wrote_ns.sum()))
 
 

@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.trace.messages import MESSAGE
+from e2c_dl.trace.model import Phase
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.connections import LINK_ITERATION, Connections, LinkTraffic
 
@@ -91,7 +92,11 @@ def test_kernels_tell_whose_program_is_slow(write_s: float, read_s: float, messa
 )
 def test_a_slow_link_is_told_from_slow_ends(told: dict[str, float], part: Part) -> None:
     run = trained(rate_bps=16e6)
-    connections = Connections(links=(traffic(iterations=25, **told),))
+    iterations = run.spans(1, Phase.ITERATION)
+    looked_at = traffic(iterations=len(iterations), **told)
+    for name in ("start_ns", "end_ns"):
+        looked_at.per_iteration[name] = iterations[name]
+    connections = Connections(links=(looked_at,))
     culprit = named(run, replace(run.trace, connections=connections))
     assert (culprit.element.src, culprit.element.dst, culprit.part) == ("edge-2", "edge-3", part)
 
@@ -116,3 +121,8 @@ def test_sockets_are_asked_of_the_iteration_in_which_a_message_travels_too() -> 
     )  # fmt: skip
     assert end_of(one, rows["iteration"] == 2) is None
     assert end_of(one, rows["iteration"] == 1) is Part.RECEIVER  # written at once, and nothing of it was on its way
+    told.per_iteration["end_ns"][-1] = 4 * 10**9  # its rank's own are over: a server goes on
+    late = replace(one, rows=np.append(rows, rows[1:2]))
+    late.rows["send_start_ns"][4:] += 10 * 10**9
+    late.rows["send_end_ns"][4:], late.rows["recv_end_ns"][4:] = 12 * 10**9 - 1, 12 * 10**9 + 9 * 10**8 - 1
+    assert end_of(late, np.arange(5) == 4) is None  # though they were of an iteration in which nothing was on its way
