@@ -69,7 +69,7 @@ class System:
         return any(self.scenario.topology.link(*pair).mean_loss for pair in self.used_links)
 
     def retraining(self) -> Retraining | None:
-        """What simulates a run of it again where its strategy decides, as the report of an archive has it."""
+        """What simulates a run of it again where a replay does not tell, as the report of an archive has it."""
         if not decided_anew(self.scenario):
             return None
         profile = next(iter(self.profiles.values()))

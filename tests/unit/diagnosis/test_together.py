@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.series import POOLED_AS, Levelled, Series, _pooled_as, levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
 
 WINDOWS, NOISE = 18, 0.12
@@ -106,3 +107,17 @@ def test_one_that_is_slow_by_turns_in_a_steady_layer_is_found_and_a_layer_that_i
     assert (departs(found[-1]) == turns).all()
     assert not any(departs(one).any() for one in found[:-1])
     assert not any(departs(one).any() for one in levelled_together(uneven, ["edge"] * 5))
+
+
+def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> None:
+    def shared_as(times: float, count: int) -> list[float]:
+        draws = (np.random.default_rng(seed) for seed in range(20))
+        louder = [1.0, times] * (count // 2)
+        return [
+            _pooled_as([noise_of(draw.normal(0.0, NOISE * each, WINDOWS)) for each in louder], [WINDOWS] * count)
+            for draw in draws
+        ]
+
+    assert np.median(shared_as(1.0, 16)) > 3 * POOLED_AS, "they differ by chance alone"
+    assert np.median(shared_as(4.0, 16)) == POOLED_AS, "half of them are louder"
+    assert set(shared_as(1.0, 4)) == {POOLED_AS}, "four do not tell"
