@@ -16,7 +16,6 @@ from functools import partial
 from benchmarks.diagnosis.injections import Injection, When
 from e2c_dl import strategies
 from e2c_dl.archive.records import ComputeFacts, HostFacts
-from e2c_dl.diagnosis.diagnose import decided_anew
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.dynamics.faults import BegunFaults
@@ -70,11 +69,10 @@ class System:
 
     def retraining(self) -> Retraining | None:
         """What simulates a run of it again where a replay does not tell, as the report of an archive has it."""
-        if not decided_anew(self.scenario):
-            return None
         profile = next(iter(self.profiles.values()))
         compute = ComputeFacts.of(profile.slices, profile.tensor_shapes)
-        return Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
+        retraining = Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
+        return retraining if retraining.decided_anew else None
 
     def reference(self, trace: Trace) -> Reference:
         """What the diagnosis of ``trace`` is told."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.beneath import Place
@@ -36,7 +35,6 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Trace
-from e2c_dl.worlds.virtual import bottlenecks
 
 ReadRun = tuple[Trace, Scenario | None, Reference]
 """What :func:`read_run` gives."""
@@ -113,23 +111,10 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace)
         return None
     facts = archive.host_facts
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
-    if not known or not decided_anew(scenario):
+    if not known or scenario.trained is None:
         return None
-    return Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
-
-
-def decided_anew(scenario: Scenario) -> bool:
-    """Whether a change alters more of a run than a replay does: who sends what to whom, or how long a message takes.
-
-    Its strategy decides by what it meets, who is faster, or the rates of links; or links share a line, on which each
-    message takes as long as others let it.
-    """
-    trained = scenario.trained
-    if trained is None:
-        return False
-    strategy = strategies.load(trained.strategy)(**trained.strategy_settings)
-    shared = any(len(line.links) > 1 for line in bottlenecks(scenario.topology))
-    return shared or strategy.asynchronous or strategy.chooses_by_links
+    retraining = Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
+    return retraining if retraining.decided_anew else None
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

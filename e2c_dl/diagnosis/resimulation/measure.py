@@ -84,6 +84,14 @@ class Retraining:
         """Whether ranks decide, by what they meet, who sends what to whom."""
         return self.chooses or not self.in_step
 
+    @property
+    def decided_anew(self) -> bool:
+        """Whether a change alters more of a run than a replay does: who sends what to whom, or how long messages take.
+
+        Links may share a line, on which each message takes as long as others let it.
+        """
+        return self.decides or any(len(line.links) > 1 for line in self.bottlenecks)
+
     def problem(self, trace: Trace) -> str | None:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
         if len(trace.ranks) != len(self.samples):
