@@ -77,8 +77,8 @@ class Cost:
     @property
     def edge(self) -> bool:
         """Whether it is too near the bar to say, or beyond it by luck, or by which iterations one of two strikes."""
-        by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly
-        by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone
+        by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly - EDGE
+        by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone - EDGE
         by_luck = self.own is not None and (self.own >= MATERIAL_SPEEDUP) != self.material
         return by_another or by_itself or by_luck or abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
 
@@ -184,7 +184,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         costs.append(
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
-                jointly=jointly[0], own=max(all_s[0] / without_s[0], only_s[0] / none_s[0]),
+                jointly=jointly[0], own=float(max(all_s[0] / without_s[0], only_s[0] / none_s[0])),
                 error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 moves=any(other.when is not When.PERSISTENT for other in others),

@@ -62,6 +62,12 @@ class Piecewise:
         values = np.append(self.at(np.array([moment_s])), self.values[later])
         return Piecewise(starts_s=np.append(0.0, self.starts_s[later] - moment_s), values=values)
 
+    def since(self, moment_s: float, before: float) -> Piecewise:
+        """``before`` until ``moment_s``, at least 0, and from then on as it is."""
+        later = self.starts_s > moment_s
+        values = np.concatenate([[before], self.at(np.array([moment_s])), self.values[later]])
+        return Piecewise(starts_s=np.concatenate([[0.0, moment_s], self.starts_s[later]]), values=values)
+
     @cached_property
     def _sums(self) -> Doubles:
         """What has come together at each of the moments."""

@@ -19,7 +19,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of, sent_again
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
@@ -35,6 +35,7 @@ from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
 BLIND = 2.0  # times slower that a link must have been to be seen
+NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
@@ -142,8 +143,10 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
     if kind.part is Part.DELAY and as_designed.exact and not each.judged.departs.all():  # it comes or goes
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
-        if as_designed.is_later_by(each.link, later_s, each.judged.scale()) is False:
-            kind = Kind(part=Part.RATE, rate=each.judged.slowdown)
+        misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
+        if misfits_ns is not None and misfits_ns[0] > misfits_ns[1]:
+            lost = misfits_ns[1] > NEITHER * misfits_ns[0] and sent_again(each.link, chosen, kind.delay_ns)
+            kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
     if kind.part is Part.LOSS:

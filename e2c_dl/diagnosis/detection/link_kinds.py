@@ -14,6 +14,9 @@ late are nothing beside others that the link carries, a rate would have had to b
 messages do not tell loss from either, too, unless the sender's socket does; nor do more of them that scatter by half of
 SCATTER: of a message in which much was lost, losses even out.
 
+Messages that are late by one and the same time or not at all are so by a delay that comes and goes within windows,
+unless that is what sending again takes: a round trip, or TCP's time-out.
+
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
 than half, and they are why the link is slow: LATE_PART of all the time that is missing is theirs. A link of a lower
@@ -55,6 +58,8 @@ ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as t
 OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
 SPREADS = 5.0  # of the others: so much later is a late one
 STEPS = 24
+NEAR = 0.1  # to what sending again takes: so near to it that may be why
+TIME_OUT_NS = 200e6  # the least after which TCP sends again what nobody acknowledges
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
 
@@ -82,9 +87,9 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
     is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
-    slowest = None if is_delay and not is_rate else fit.comes_and_goes(often=not is_delay)
-    if slowest is not None:
-        return Kind(part=Part.RATE, rate=slowest)
+    at_times = _at_times(link, fit, is_rate=is_rate, is_delay=is_delay)
+    if at_times is not None:
+        return at_times
     if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
         return Kind(part=Part.LOSS, rate=fit.rate(0.0), recovers=True)
     lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
@@ -108,6 +113,38 @@ def shrinks(late_ns: Doubles) -> bool:
     thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
     steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
     return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
+
+
+def sent_again(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
+    """LOSS, where the ``departs`` that are late are so by ``late_ns``, and that is a round trip: what sends it again.
+
+    None: it is not, or its socket has sent nothing again.
+    """
+    round_trip_ns = 2 * float(np.median(link.designed_delay_ns[departs]))
+    if link.sent_again == 0 or not _is_near(late_ns, round_trip_ns):
+        return None
+    late = link.services_ns - link.expected_ns > late_ns / 2
+    return Kind(part=Part.LOSS, late_share=float(late[departs].mean()), late_ns=late_ns)
+
+
+def _at_times(link: ObservedLink, fit: _Fit, *, is_rate: bool, is_delay: bool) -> Kind | None:
+    """What comes and goes within windows, a rate or a delay; None if hardly all messages are as it has them."""
+    slowest = None if is_delay and not is_rate else fit.comes_and_goes(often=not is_delay)
+    if slowest is not None:
+        return Kind(part=Part.RATE, rate=slowest)
+    later_ns = fit.later_at_times_ns()
+    if later_ns is None or (link.sent_again != 0 and _takes_sending_again(later_ns, fit.round_trip_ns)):
+        return None
+    return Kind(part=Part.DELAY, delay_ns=later_ns)
+
+
+def _takes_sending_again(late_ns: float, round_trip_ns: float) -> bool:
+    """Whether what is late by so much may have been sent again: a round trip later, or when TCP's time was out."""
+    return any(_is_near(late_ns, each) for each in (round_trip_ns, TIME_OUT_NS, TIME_OUT_NS + round_trip_ns))
+
+
+def _is_near(late_ns: float, of_ns: float) -> bool:
+    return abs(late_ns - of_ns) <= NEAR * of_ns
 
 
 def _from_first_to_last_late(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -138,7 +175,7 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     left_ns = fit.left_ns(delay_ns, rate)[fit.telling]  # of a barrier's messages nothing scatters
     usual_ns = float(np.median(left_ns))
     spread_ns = float(np.median(np.abs(left_ns - usual_ns))) / MAD_OF_NORMAL + GRAIN_NS
-    late = left_ns - usual_ns > max(fit.round_trip_ns + delay_ns, SPREADS * spread_ns)  # to send it again takes that
+    late = left_ns - usual_ns > max(fit.one_way_ns + delay_ns, SPREADS * spread_ns)  # to send it again takes that
     share = float(late.mean())
     missing_ns = float(np.sum(fit.left_ns(0.0, 1.0)[fit.telling]))
     if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
@@ -156,7 +193,7 @@ def _held_up(fit: _Fit) -> Kind | None:
         return None
     pace = max(1.0, float(np.median(paces)))
     scatter = float(np.median(np.abs(paces - pace))) / MAD_OF_NORMAL / pace
-    slower = pace - fit.round_trip_ns / fit.usual_ns > 1  # by more than a window that is closed
+    slower = pace - fit.one_way_ns / fit.usual_ns > 1  # by more than a window that is closed
     return Kind(part=Part.LOSS, rate=pace, scatter=scatter) if slower and scatter >= SCATTER else None
 
 
@@ -172,7 +209,8 @@ class _Fit:
         late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
         self.jitter_ns = link.designed.jitter_s * 1e9
-        self.round_trip_ns = max(float(np.median(link.designed_delay_ns[departs])), 2e6)
+        delay_ns = float(np.median(link.designed_delay_ns[departs]))
+        self.one_way_ns, self.round_trip_ns = max(delay_ns, 2e6), 2 * delay_ns
 
     def rate(self, delay_ns: float) -> float:
         """The rate that suits the messages best, with that delay."""
@@ -208,6 +246,15 @@ class _Fit:
         telling = expected_ns[follows - 1] >= TELLING * self.expected_ns.max()
         chosen = follows[waits & telling]
         return np.asarray((starts_ns[chosen] - starts_ns[chosen - 1]) / np.maximum(1.0, expected_ns[chosen - 1]))
+
+    def later_at_times_ns(self) -> float | None:
+        """By how much messages are late, if hardly any is by anything but that or nothing."""
+        most_ns = float(np.quantile(self.late_ns, LATEST))
+        level_ns = float(np.median(self.late_ns[self.late_ns >= most_ns / 2]))
+        grain_ns = UNEVEN * level_ns + GRAIN_NS + self.jitter_ns
+        at, in_time = np.abs(self.late_ns - level_ns) <= grain_ns, self.late_ns <= grain_ns
+        two = level_ns > 2 * grain_ns and (at | in_time).mean() >= LATEST
+        return level_ns if two and min(at.mean(), in_time.mean()) >= ALIKE else None
 
     def comes_and_goes(self, *, often: bool) -> float | None:
         """How many times slower the link is at times, if it is as designed at others, or that slow ``often``."""

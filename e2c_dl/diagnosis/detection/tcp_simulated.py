@@ -69,24 +69,34 @@ class AsDesigned:
             return np.zeros(len(link.rows), dtype=np.bool_)
         return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
 
-    def is_later_by(self, link: ObservedLink, delay_s: Piecewise, rate: Piecewise) -> bool | None:
-        """Whether ``delay_s`` more is why messages of ``link`` are late, and not ``rate``: a part of the designed one.
+    def misfits_ns(
+        self, link: ObservedLink, judged: npt.NDArray[np.bool_], delay_s: Piecewise, rate: Piecewise
+    ) -> tuple[float, float] | None:
+        """How far the messages ``judged`` are together from when ``delay_s`` more would bring them, and from when
+        ``rate`` would, a part of the designed one; None: that is not known.
 
-        None: that is not known. A delay that goes gives back what it took: of messages that wait for each other those
-        behind it come close together. What a lower rate took is gone, and all that follow are as late. So messages are
-        held to when they were given to the link, and not to when it took them.
+        A delay that goes gives back what it took: of messages that wait for each other those behind it come close
+        together. What a lower rate took is gone, and all that follow are as late. So messages are held to when they
+        were given to the link, and not to when it took them. Before those that are judged it is as designed: nobody
+        knows more of it, and windows that open late there would hide all else.
         """
         if self._unknown([link]) or any(link.pair in each.links for each in self._design.bottlenecks):
             return None
         began_ns = int(link.rows["posted_ns"].min())
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
         sent = replace(self._sent(link, began_ns), at_ns=given_ns.tolist())
+        first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
+        changes: list[dict[str, Piecewise]] = [
+            {"delay_s": delay_s.since(first_s, 0.0)}, {"rate": rate.since(first_s, 1.0)}
+        ]  # fmt: skip
         delayed, slowed = (
             arrivals_ns([replace(sent, model=self._model(link.pair, self._later_s(began_ns), **changed))])[0]
-            for changed in ({"delay_s": delay_s}, {"rate": rate})
+            for changed in changes
         )
-        apart_ns, slowed_ns = (np.abs(link.rows["recv_end_ns"] - began_ns - each) for each in (delayed, slowed))
-        return float(apart_ns.sum()) <= float(slowed_ns.sum())
+        apart_ns, slowed_ns = (
+            float(np.abs(link.rows["recv_end_ns"] - began_ns - each)[judged].sum()) for each in (delayed, slowed)
+        )
+        return apart_ns, slowed_ns
 
     def _would_ns(self, link: ObservedLink) -> Doubles | None:
         if link.by_receiver:

@@ -10,7 +10,8 @@ Noise of m members is less by the root of m in their mean. When they are slow is
 asked one question more, not as many as it has windows: it departs only if it does by itself, with CERTAINTY.
 
 One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
-that is uneven altogether nothing tells, since TCP serves all of its links so.
+that is uneven altogether nothing tells, since TCP serves all of its links so. Nor is one by chance that is plainly slow
+by turns, as not even half of all are.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
 from e2c_dl.diagnosis.detection.series import LEAST_NOISE, Levelled, Series, levelled, told_better
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 UNSTEADY = 5.0
 LEAST_STEADY = 3  # members: fewer do not tell what is usual
+MOST_PLAIN = 0.5  # of all series: of more, TCP is why
 
 
 def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False) -> list[Levelled]:
@@ -35,8 +38,8 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
     ``turns``: as :func:`levelled` has it.
     """
     of_groups = [[place for place, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)]
-    unsteady = {place for places in of_groups for place in _unsteady(several, places)}
-    found = levelled(several, turns=[turns or place in unsteady for place in range(len(several))])
+    asked = {place for places in of_groups for place in _unsteady(several, places)} | _plainly_by_turns(several)
+    found = levelled(several, turns=[turns or place in asked for place in range(len(several))])
     for places in of_groups:
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:
@@ -55,6 +58,12 @@ def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:
     noises = [noise_of(several[place].values) for place in places]
     usual = max(LEAST_NOISE, float(np.median(noises)))
     return [place for place, noise in zip(places, noises, strict=True) if noise > UNSTEADY * usual]
+
+
+def _plainly_by_turns(several: Sequence[Series]) -> set[int]:
+    """Which of them plainly are, if that is not what most of them are like."""
+    found = {place for place, each in enumerate(several) if plainly_by_turns(each.values) is not None}
+    return found if len(found) <= MOST_PLAIN * len(several) else set()
 
 
 class _Touched:

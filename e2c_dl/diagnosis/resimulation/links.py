@@ -97,7 +97,7 @@ def measured_link(
     found = large[_change_points(np.log(bits[large] / service_ns[large]))]
     known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
     within = (known > 0) & (known < len(rows))
-    inner = np.union1d(found, known[within]).astype(np.intp).tolist()
+    inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), large)
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
         rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after])
@@ -114,6 +114,15 @@ def measured_link(
         busy_ns=float(service_ns.sum()),
         edges_s=dict(zip(np.array(edges_s)[within].tolist(), (begin_ns[known[within]] / 1e9).tolist(), strict=True)),
     )
+
+
+def _telling(inner: Sequence[int], large: npt.NDArray[np.intp]) -> list[int]:
+    """Those of ``inner`` that have some of the ``large`` messages between them: small ones alone tell no rate."""
+    kept: list[int] = []
+    for at in inner:
+        if ((large >= (kept[-1] if kept else 0)) & (large < at)).any() and (large >= at).any():
+            kept.append(at)
+    return kept
 
 
 def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewise:

@@ -172,7 +172,14 @@ def test_what_is_near_the_bar_counts_for_nothing(speedup: float, kind: str) -> N
 
 @pytest.mark.parametrize(
     ("alone", "jointly", "moves", "edge"),
-    [(1.07, 1.02, True, True), (1.07, 1.02, False, False), (1.02, 1.07, True, False), (1.2, 1.1, True, False)],
+    [
+        (1.07, 1.02, True, True),
+        (1.07, 1.02, False, False),
+        (1.02, 1.07, True, False),
+        (1.2, 1.1, True, False),
+        (1.07, 1.055, True, True),
+        (1.055, 1.07, True, False),
+    ],
 )
 def test_what_costs_only_by_the_iterations_that_another_strikes_counts_for_nothing(
     alone: float, jointly: float, moves: bool, edge: bool

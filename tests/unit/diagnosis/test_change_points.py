@@ -7,7 +7,7 @@ import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of, segments
 from e2c_dl.diagnosis.detection.peers import peers
-from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
+from e2c_dl.diagnosis.detection.recurrence import by_turns, plainly_by_turns, recurring
 from e2c_dl.diagnosis.stretches import When, stretches
 
 
@@ -34,6 +34,16 @@ def test_windows_that_are_slow_by_turns_are_told_by_their_values() -> None:
     assert found is not None
     assert (found == slow).all()
     assert not [seed for seed in range(200) if by_turns(np.random.default_rng(seed).normal(0.0, 0.2, 20)) is not None]
+
+
+def test_few_windows_that_are_plainly_slow_by_turns_are_told() -> None:
+    noise = np.random.default_rng(5).normal(0.0, 0.005, 9)
+    slow = np.arange(9) % 2 == 1
+    found = plainly_by_turns(noise + 1.6 * slow)
+    assert found is not None
+    assert (found == slow).all()
+    assert plainly_by_turns(noise + 0.3 * slow) is None, "hardly slower"
+    assert plainly_by_turns(20 * noise + 1.6 * slow) is None, "not plainly"
 
 
 def test_a_series_of_many_windows_is_pooled() -> None:
@@ -72,6 +82,21 @@ def test_what_recurs_too_briefly_for_itself_is_found_by_its_period() -> None:
     assert touched is not None
     assert (touched == hit).mean() > 0.9
     assert recurring(begins_s, draw.normal(0.0, 0.12, 60)) is None
+
+
+def test_few_windows_recur_clearly_enough_where_peers_tell_their_noise() -> None:
+    draw = np.random.default_rng(3)
+    begins_s = np.cumsum(draw.uniform(0.9, 1.1, 17))
+    hit = begins_s % 5.2 > 3.2
+    values = draw.normal(0.0, 0.15, 17) + 0.42 * hit
+    assert recurring(begins_s, values) is None
+    touched = recurring(begins_s, values, 0.15)
+    assert touched is not None
+    assert (touched == hit).mean() > 0.85
+    noises = [np.random.default_rng(seed).normal(0.0, 0.15, 17) for seed in range(300)]
+    assert not [noise for noise in noises if recurring(begins_s, noise, 0.15) is not None]
+    found = [noise for noise in noises if recurring(begins_s, noise, 0.03) is not None]
+    assert not found, "that its peers are steadier tells nothing of one that is not"
 
 
 @pytest.mark.parametrize(

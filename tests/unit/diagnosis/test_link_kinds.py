@@ -9,7 +9,7 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.detection.link_kinds import kind_of
+from e2c_dl.diagnosis.detection.link_kinds import kind_of, sent_again
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Finding, Part
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -93,6 +93,24 @@ def test_what_is_later_by_less_than_it_takes_to_send_again_is_not_lost() -> None
     late_s = [0.08 + (0.03 if place % 10 == 9 else 0.0) for place in range(40)]  # TCP's window, now and then
     kind = kind_of(served([5_000, 9_000] * 20, 8e6, late_s), np.ones(40, dtype=bool))
     assert (kind.part, kind.delay_ns) == (Part.DELAY, pytest.approx(80e6, rel=0.02))
+
+
+@pytest.mark.parametrize(("late_s", "lost"), [(0.0041, True), (0.006, False)])
+def test_what_is_late_by_a_round_trip_was_sent_again(late_s: float, lost: bool) -> None:
+    link = served([40_000, 9_000] * 20, 8e6, [late_s if place % 3 else 0.0 for place in range(40)])
+    kind = sent_again(link, np.ones(40, dtype=bool), late_s * 1e9)
+    assert (kind is not None) is lost
+    if kind is not None:
+        assert (kind.part, 0 < kind.late_share < 1) == (Part.LOSS, True)
+
+
+@pytest.mark.parametrize(("late_s", "part"), [(0.08, Part.DELAY), (0.004, Part.LOSS), (0.204, Part.LOSS)])
+def test_messages_that_are_late_by_one_time_or_not_at_all_are_so_by_a_delay(late_s: float, part: Part) -> None:
+    late = [late_s if place % 5 < 2 else 0.0 for place in range(20) for _ in range(2)]
+    kind = kind_of(served([600, 900] * 20, 8e6, late), np.ones(40, dtype=bool))
+    assert kind.part is part, "unless it was a round trip, or when TCP's time was out"
+    if part is Part.DELAY:
+        assert kind.delay_ns == pytest.approx(late_s * 1e9, rel=0.02)
 
 
 def test_messages_on_time_at_the_ends_of_what_departs_are_no_part_of_it() -> None:

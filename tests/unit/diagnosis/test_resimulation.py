@@ -116,6 +116,18 @@ def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> 
     assert len(measured_link(rows, 0, 5_000_000).rate_bps.values) == 1
 
 
+def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
+    rows = join(ran("allreduce", links=vw.everywhere(4, USUAL)).trace).by_link()[1, 2]
+    last = rows[-1:].copy()
+    last["nbytes"] = 54
+    for end in ("posted_ns", "send_start_ns", "recv_start_ns", "recv_end_ns"):
+        last[end] += 10**9
+    last["recv_end_ns"] += 30_000_000  # read late: a barrier's, when all was over
+    edge_s = float(last["send_start_ns"][0]) / 1e9
+    seen = measured_link(np.concatenate([rows, last]), 0, 5_000_000, [edge_s])
+    assert seen.rate_bps.values.tolist() == [pytest.approx(USUAL.rate_bps, rel=0.02)]
+
+
 def test_a_link_that_stalled_once_is_not_slow_for_good() -> None:
     cut = replace(USUAL, down=True)
     steps = [(0.0, USUAL), (0.5, cut), (1.5, USUAL)]

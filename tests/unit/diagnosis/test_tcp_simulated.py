@@ -135,4 +135,17 @@ def test_a_delay_that_comes_and_goes_gives_back_what_it_took_and_a_rate_does_not
     changed = np.array([0.0, *(1.0, 0.0) * len(begins_s)])
     delay_s = Piecewise(starts_s=np.array(starts_s), values=0.2 * changed)
     rate = Piecewise(starts_s=delay_s.starts_s, values=np.where(changed, 0.2, 1.0))
-    assert as_designed.is_later_by(link, delay_s, rate) is (what == "a delay")
+    misfits_ns = as_designed.misfits_ns(link, np.ones(len(link.rows), dtype=bool), delay_s, rate)
+    assert misfits_ns is not None
+    assert (misfits_ns[0] <= misfits_ns[1]) is (what == "a delay")
+
+
+def test_of_what_was_before_it_is_judged_nothing_is_supposed() -> None:
+    link, as_designed = busy(CHANGED["a delay"], (0.4, 1.2))
+    judged = (link.rows["send_start_ns"] - link.began_ns) / 1e9 > 0.35
+    starts_s = np.array([0.0, 0.6, 1.2, 1.4])  # as if it had been late from the first message on
+    changed = np.array([1.0, 0.0, 1.0, 0.0])
+    delay_s, rate = Piecewise(starts_s=starts_s, values=0.2 * changed), Piecewise(starts_s=starts_s, values=1 - changed)
+    misfits_ns = as_designed.misfits_ns(link, judged, delay_s, rate.mapped(lambda values: np.maximum(0.2, values)))
+    assert misfits_ns is not None
+    assert misfits_ns[0] < 0.5 * misfits_ns[1]

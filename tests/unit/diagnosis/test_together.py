@@ -107,6 +107,8 @@ def test_one_that_is_slow_by_turns_in_a_steady_layer_is_found_and_a_layer_that_i
     assert (departs(found[-1]) == turns).all()
     assert not any(departs(one).any() for one in found[:-1])
     assert not any(departs(one).any() for one in levelled_together(uneven, ["edge"] * 5))
+    (_, _, alone) = levelled_together([*steady[:2], uneven[0]], ["fog", "fog", "edge"])
+    assert (departs(alone) == turns).all(), "plainly so, of a layer of its own"
 
 
 def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> None:
