@@ -23,6 +23,7 @@ from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.way_back import with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, Limitation, Part, some
@@ -84,7 +85,11 @@ def link_departures(
     alone = [each for each in slow if each.link.pair not in together | delayed]
     kinds = {each.link.pair: _kind(each, as_designed) for each in alone}
     kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
-    departures = [_departure(by_pair[pair], kind, pair in delayed) for pair, kind in kinds.items()]
+    every = {link.pair: link for link in carried}
+    departures = [
+        with_way_back(_departure(by_pair[pair], kind, pair in delayed), by_pair[pair].link, every.get(pair[::-1]))
+        for pair, kind in kinds.items()
+    ]
     departures += [_shared_departure(line, own, design) for line, own in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
