@@ -34,6 +34,20 @@ def test_a_delay_is_the_culprit_though_what_costs_is_sent_the_other_way() -> Non
     assert culprit.saved_s == pytest.approx(run.end_s - without.end_s, rel=0.1)  # other segments are lost
 
 
+@pytest.mark.parametrize("rate_bps", [300e6, 50e6])
+def test_a_delay_is_told_from_a_rate_by_first_bytes_and_costs_what_both_windows_take_to_open(rate_bps: float) -> None:
+    designed = {pair: replace(ASKED, rate_bps=rate_bps) for pair in ((0, 1), (1, 0))}
+    slow = {**designed, (1, 0): replace(ASKED, rate_bps=rate_bps, delay_s=ASKED.delay_s + 0.08)}
+    hosts = vw.hosts(2, of=vw.profile((400_000,)))  # all messages are of one size, and apart in time
+    seen, without = (
+        vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=25) for links in (slow, designed)
+    )
+    reference = replace(replace(seen, links=designed).reference(), modelled=True)
+    (finding,) = analyse(seen.trace, reference).findings
+    assert (str(finding.element), finding.part) == ("edge-2 -> edge-1", Part.DELAY)
+    assert finding.saved_s == pytest.approx(seen.end_s - without.end_s, abs=0.02 * seen.end_s)
+
+
 def test_a_delay_costs_what_it_is_where_nothing_is_lost() -> None:
     run, without = trained(loss=0.0, later_s=0.03)
     (finding,) = analyse(run.trace, replace(run.reference(), modelled=True)).findings
