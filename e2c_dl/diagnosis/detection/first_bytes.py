@@ -9,12 +9,14 @@
 Where messages wait for each other a longer delay takes nothing of what the link carries, and services do not show it;
 it does cost what TCP's window takes longer to open. So links of a modelled world, where nobody reads late, are asked
 for the first bytes that nothing held up, those of the warm-up, too: all of them must be late. Not those that others
-share a line with, whose queues they stand in.
+share a line with, whose queues they stand in. Of messages that are alike in size and apart in time, first bytes tell
+whether they are late by a delay.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.links import ObservedLink
 
@@ -22,12 +24,16 @@ LEAST_LATE_NS = 1_000_000.0
 JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
 
 
-def late_first_bytes_ns(link: ObservedLink) -> float:
-    """By how much first bytes that nothing held up were late, median; 0 if any of them was not, or there is none."""
+def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None = None) -> float:
+    """By how much first bytes that nothing held up were late, median; 0 if any of them was not, or there is none.
+
+    ``among``: which messages are asked, shape (messages,); None: all.
+    """
     rows = link.rows
     idle = np.append(True, rows["send_start_ns"][1:] >= np.maximum.accumulate(rows["recv_end_ns"])[:-1])
-    if link.by_receiver:
+    asked = idle if among is None else idle & among
+    if link.by_receiver or not asked.any():
         return 0.0
-    late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[idle]
+    late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[asked]
     least_ns = LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
     return float(np.median(late_ns)) if late_ns.min() > least_ns else 0.0

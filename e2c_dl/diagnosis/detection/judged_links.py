@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Looked
 from e2c_dl.diagnosis.design import Design
@@ -52,6 +53,12 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @property
+    def before_judged(self) -> npt.NDArray[np.bool_]:
+        """Which of its messages left before the first window that is judged, shape (messages,)."""
+        sent_s = (self.link.rows["send_start_ns"] - self.link.began_ns) / 1e9
+        return np.asarray(~self.of.judged & (sent_s < self.of.series.begins_s[0]))
 
     @property
     def looked(self) -> Looked:
@@ -131,13 +138,13 @@ def slow_together(
 ) -> dict[Element, list[JudgedLink]]:
     """Lines that several links share -> those of them that are ``slow``: all of those that carried anything meanwhile.
 
-    ``slow``: pairs of hosts.
+    ``slow``: pairs of hosts. What carried next to nothing after warm-up says nothing against it.
     """
     by_pair = {each.link.pair: each for each in judged}
     found = {}
     for line, pairs in lines([each.link for each in judged], design).items():
         own = [by_pair[pair] for pair in pairs if pair in slow]
-        others = [by_pair[pair] for pair in pairs if pair not in slow]
+        others = [by_pair[pair] for pair in pairs if pair not in slow and not by_pair[pair].of.warming]
         if len(own) > 1 and not any(_carried_during(each, one.judged.stretches) for each in others for one in own):
             found[line] = own
     return found

@@ -22,7 +22,8 @@ from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, sl
 from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of, sent_again
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
-from e2c_dl.diagnosis.detection.tcp_windows import opened_sooner, opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.way_back import sooner, with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, Limitation, Part, some
@@ -35,6 +36,7 @@ from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
 BLIND = 2.0  # times slower that a link must have been to be seen
+UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
@@ -84,7 +86,13 @@ def link_departures(
     alone = [each for each in slow if each.link.pair not in together | delayed]
     kinds = {each.link.pair: _kind(each, as_designed) for each in alone}
     kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
-    departures = [_departure(by_pair[pair], kind, pair in delayed) for pair, kind in kinds.items()]
+    every = {link.pair: link for link in carried}
+    later = {pair for pair, kind in kinds.items() if kind.delay_ns}
+    departures = []
+    for pair, kind in kinds.items():
+        made, back = _departure(by_pair[pair], kind, pair in delayed), pair[::-1]
+        opens = as_designed.exact and back not in later
+        departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [_shared_departure(line, own, design) for line, own in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
@@ -141,6 +149,9 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
         others = chosen & ~as_designed.held_up(each.link)
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
+    if kind.part in UNTOLD and as_designed.exact and each.link.designed.left is None:
+        late_ns = late_first_bytes_ns(each.link, chosen)
+        kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
     if kind.part is Part.DELAY and as_designed.exact and not each.judged.departs.all():  # it comes or goes
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
         misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
@@ -206,7 +217,7 @@ def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> fl
     """By how much its messages are late, if it is by a delay, as it is or may be; else 0."""
     if kind.part is Part.DELAY:
         return kind.delay_ns / 1e9
-    if kind.part not in (Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS) or each.link.by_receiver:
+    if kind.part not in UNTOLD or each.link.by_receiver:
         return 0.0
     return max(0.0, float(np.median((each.link.services_ns - each.link.expected_ns)[departs]))) / 1e9
 
@@ -223,13 +234,10 @@ def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
 
 def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:
     """``scale``, and before the first window that is judged what TCP's window takes less to open."""
-    first_s = float(each.of.series.begins_s[0])
-    early = ~each.of.judged & ((each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < first_s)
+    early = each.before_judged
     if not each.judged.departs[0] or not early.any():
         return scale
-    starts_s = np.concatenate([[0.0, first_s], scale.starts_s[scale.starts_s > first_s]])
-    values = np.append(opened_sooner(each.link, early, delay_ns), scale.at(starts_s)[1:])
-    return Piecewise(starts_s=starts_s, values=values)
+    return scale.since(float(each.of.series.begins_s[0]), sooner(each.link, early, delay_ns, own_ns=delay_ns))
 
 
 def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:

@@ -82,13 +82,6 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
     )
 
 
-def opened_sooner(link: ObservedLink, early: npt.NDArray[np.bool_], delay_ns: float) -> float:
-    """What ``link``'s messages ``early`` take without an added delay, as a part of what they took."""
-    took_ns, expected_ns = (float(each[early].sum()) for each in (link.services_ns, link.expected_ns))
-    part = delay_ns / (float(np.median(link.designed_delay_ns)) + delay_ns)  # of each round trip
-    return 1 - max(0.0, took_ns - expected_ns) / max(1.0, took_ns) * part
-
-
 def _is_large(link: ObservedLink) -> npt.NDArray[np.bool_]:
     """Which messages a new connection does not send at once: smaller ones teach it nothing."""
     return np.asarray(wire_bits_of(link.rows["nbytes"]) > INITIAL_BITS)

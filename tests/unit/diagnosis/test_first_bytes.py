@@ -40,3 +40,9 @@ def link(late_ns: list[int], *, busy: bool, jitter_s: float = 0.0) -> ObservedLi
 )
 def test_first_bytes_that_nothing_held_up_tell_a_delay(of: ObservedLink, late_ns: int) -> None:
     assert late_first_bytes_ns(of) == late_ns
+
+
+def test_first_bytes_of_some_messages_are_asked_alone() -> None:
+    of = link([LATE_NS, 0, LATE_NS], busy=False)
+    assert late_first_bytes_ns(of, np.array([True, False, True])) == LATE_NS
+    assert late_first_bytes_ns(of, np.zeros(3, dtype=bool)) == 0

@@ -72,3 +72,12 @@ def test_a_line_is_slow_if_all_that_carried_anything_meanwhile_is(others: tuple[
     assert slow == set(PAIRS)
     lines = slow_together(found, slow, design(*PAIRS, silent.pair))
     assert [str(line) for line in lines] == (["access"] if together else [])
+
+
+def test_what_carried_next_to_nothing_after_warm_up_says_nothing_against_a_slow_line() -> None:
+    both = [carried(pair, EVERY, EVERY >= 0) for pair in PAIRS]
+    early = carried(("a", "b"), np.array([0, 1, 30]), np.zeros(3, dtype=bool), np.array([LARGE, LARGE, SMALL]))
+    found = judged(*both, early)
+    slow = {each.link.pair for each in found if each.departs}
+    assert slow == set(PAIRS)
+    assert [str(line) for line in slow_together(found, slow, design(*PAIRS, early.pair))] == ["access"]
