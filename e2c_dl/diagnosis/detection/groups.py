@@ -17,6 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from e2c_dl.diagnosis.departures import Departure, Looked
+from e2c_dl.diagnosis.detection.link_kinds import UNTOLD
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
@@ -25,10 +26,9 @@ ALIKE = 1.3
 LAPSE = 0.4
 MANY, MOST = 6, 2 / 3
 _TRIED = 3  # that others may be alike with: those of middling slow-down
-_UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 _ALIKE_PARTS = (
-    _UNTOLD | {Part.RATE},
-    _UNTOLD | {Part.DELAY},
+    UNTOLD | {Part.RATE},
+    UNTOLD | {Part.DELAY},
     frozenset({Part.LOSS, Part.RATE_DELAY_OR_LOSS}),
 )
 """Parts that may be one: where a member's messages do not tell, another's do."""

@@ -19,7 +19,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.ends import end_of
 from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, Kind, kind_of, sent_again
+from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, UNTOLD, Kind, kind_of, sent_again
 from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
 from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
@@ -36,7 +36,6 @@ from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
 BLIND = 2.0  # times slower that a link must have been to be seen
-UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 

@@ -42,6 +42,7 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
 
+UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
 GRAIN_NS = 100_000.0  # of a message: no kernel reads more evenly
 UNEVEN = 0.02  # of what a message takes: TCP fills a link no more evenly

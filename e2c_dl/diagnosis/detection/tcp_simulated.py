@@ -72,8 +72,10 @@ class AsDesigned:
     def misfits_ns(
         self, link: ObservedLink, judged: npt.NDArray[np.bool_], delay_s: Piecewise, rate: Piecewise
     ) -> tuple[float, float] | None:
-        """How far the messages ``judged`` are together from when ``delay_s`` more would bring them, and from when
-        ``rate`` would, a part of the designed one; None: that is not known.
+        """How far messages of ``link`` are from when a delay would have brought them, and from when a rate would.
+
+        Of the messages ``judged``, together; ``delay_s``: more than designed; ``rate``: a part of the designed one.
+        None: that is not known.
 
         A delay that goes gives back what it took: of messages that wait for each other those behind it come close
         together. What a lower rate took is gone, and all that follow are as late. So messages are held to when they
