@@ -100,34 +100,6 @@ def test_rates_that_change_during_the_run_stay_where_they_were_in_time() -> None
     assert world_of(run, "allreduce").error == pytest.approx(0.0, abs=0.01)
 
 
-def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> None:
-    steps = [(0.0, USUAL), (0.5, SLOW), (0.65, USUAL)]
-    run = ran("allreduce", links=vw.everywhere(4, USUAL) | {(1, 2): replace(USUAL, conditions=lambda: iter(steps))})
-    rows = join(run.trace).by_link()[1, 2]
-    sent_s = rows["send_start_ns"] / 1e9
-    slow = np.flatnonzero((sent_s >= 0.5) & (sent_s < 0.65))
-    assert 0 < len(slow) < 5, "too few to be found by themselves"
-    edges_s = [float(sent_s[slow[0]]), float(sent_s[slow[-1] + 1])]
-    known = measured_link(rows, 0, 5_000_000, edges_s)
-    seen, restored = known.rate_bps, Piecewise(starts_s=np.array([0.0, *edges_s]), values=np.array([1.0, 0.2, 1.0]))
-    assert known.served(restored).starts_s.tolist() == seen.starts_s.tolist() != restored.starts_s.tolist()
-    before, during, after = seen.values
-    assert min(before, after) > 0.7 * USUAL.rate_bps > 1.3 * during  # one of them may begin or end before
-    assert len(measured_link(rows, 0, 5_000_000).rate_bps.values) == 1
-
-
-def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
-    rows = join(ran("allreduce", links=vw.everywhere(4, USUAL)).trace).by_link()[1, 2]
-    last = rows[-1:].copy()
-    last["nbytes"] = 54
-    for end in ("posted_ns", "send_start_ns", "recv_start_ns", "recv_end_ns"):
-        last[end] += 10**9
-    last["recv_end_ns"] += 30_000_000  # read late: a barrier's, when all was over
-    edge_s = float(last["send_start_ns"][0]) / 1e9
-    seen = measured_link(np.concatenate([rows, last]), 0, 5_000_000, [edge_s])
-    assert seen.rate_bps.values.tolist() == [pytest.approx(USUAL.rate_bps, rel=0.02)]
-
-
 def test_a_link_that_stalled_once_is_not_slow_for_good() -> None:
     cut = replace(USUAL, down=True)
     steps = [(0.0, USUAL), (0.5, cut), (1.5, USUAL)]

@@ -1,0 +1,54 @@
+"""What the messages of one link tell of its rate, where few of them are slow, or the last one is small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.resimulation.links import measured_link
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.trace.messages import MessageArray, join
+from e2c_dl.worlds.virtual import LinkModel
+
+DELAY_NS = 5_000_000
+USUAL = LinkModel(rate_bps=50e6, delay_s=DELAY_NS / 1e9)
+SLOW = replace(USUAL, rate_bps=10e6)
+
+
+def carried(steps: Sequence[tuple[float, LinkModel]]) -> MessageArray:
+    """The messages of the link from rank 1 to rank 2 of a ring, which goes by ``steps``."""
+    links = vw.everywhere(4, USUAL) | {(1, 2): replace(USUAL, conditions=lambda: iter(steps))}
+    hosts = vw.hosts(4, of=vw.profile((120_000, 60_000)), noise=0.05)
+    run = vw.run(Allreduce, size=4, seed=1, links=links, on_hosts=hosts, iterations=12)
+    return join(run.trace).by_link()[1, 2]
+
+
+def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> None:
+    rows = carried([(0.0, USUAL), (0.5, SLOW), (0.65, USUAL)])
+    sent_s = rows["send_start_ns"] / 1e9
+    slow = np.flatnonzero((sent_s >= 0.5) & (sent_s < 0.65))
+    assert 0 < len(slow) < 5, "too few to be found by themselves"
+    edges_s = [float(sent_s[slow[0]]), float(sent_s[slow[-1] + 1])]
+    known = measured_link(rows, 0, DELAY_NS, edges_s)
+    seen, restored = known.rate_bps, Piecewise(starts_s=np.array([0.0, *edges_s]), values=np.array([1.0, 0.2, 1.0]))
+    assert known.served(restored).starts_s.tolist() == seen.starts_s.tolist() != restored.starts_s.tolist()
+    before, during, after = seen.values
+    assert min(before, after) > 0.7 * USUAL.rate_bps > 1.3 * during  # one of them may begin or end before
+    assert len(measured_link(rows, 0, DELAY_NS).rate_bps.values) == 1
+
+
+def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
+    rows = carried([(0.0, USUAL)])
+    last = rows[-1:].copy()
+    last["nbytes"] = 54
+    for end in ("posted_ns", "send_start_ns", "recv_start_ns", "recv_end_ns"):
+        last[end] += 10**9
+    last["recv_end_ns"] += 30_000_000  # read late: a barrier's, when all was over
+    edge_s = float(last["send_start_ns"][0]) / 1e9
+    seen = measured_link(np.concatenate([rows, last]), 0, DELAY_NS, [edge_s])
+    assert seen.rate_bps.values.tolist() == [pytest.approx(USUAL.rate_bps, rel=0.02)]
