@@ -123,6 +123,11 @@ class ObservedLink:
         return np.rint(self.designed.delay_s.at(sent_s) * _NS_PER_S).astype(np.int64)
 
     @cached_property
+    def round_trip_ns(self) -> float:
+        """Twice the median of the one-way delay that was designed: the way back is as long, if it is as designed."""
+        return 2 * float(np.median(self.designed_delay_ns))
+
+    @cached_property
     def delay_ns(self) -> npt.NDArray[np.int64]:
         """One-way delay of each message, designed plus added."""
         return self.designed_delay_ns + self.added_delay_ns

@@ -11,8 +11,8 @@ import numpy as np
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
-from e2c_dl.diagnosis.detection.flow_departures import flow_departures
-from e2c_dl.diagnosis.detection.link_departures import carried_by_link, link_departures
+from e2c_dl.diagnosis.detection.links.departures import carried_by_link, link_departures
+from e2c_dl.diagnosis.detection.links.flows import flow_departures
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows

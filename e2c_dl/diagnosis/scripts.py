@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from e2c_dl import formatting
 from e2c_dl.archive.records import HostFacts
-from e2c_dl.diagnosis.detection.flow_departures import LEAST_ITERATIONS, LEAST_LINKS
+from e2c_dl.diagnosis.detection.links.flows import LEAST_ITERATIONS, LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Limitation, LinkSummary
 from e2c_dl.diagnosis.observed import Observed

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from e2c_dl.diagnosis.departures import Departure, Looked
-from e2c_dl.diagnosis.detection.link_kinds import UNTOLD
+from e2c_dl.diagnosis.detection.links.kinds import UNTOLD
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When

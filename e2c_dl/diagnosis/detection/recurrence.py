@@ -59,58 +59,68 @@ def recurring(begins_s: Doubles, values: Doubles, known_noise: float | None = No
     touched = _best_arc(np.argsort(begins_s % periods_s[:, None], axis=1, kind="stable"), values)
     if touched is None:
         return None
-    apart, left = _apart(values, touched)
-    clear = apart >= (CLEAR if count >= FEW else CLEAR_OF_FEW) * left
-    if known_noise is not None and left <= AS_KNOWN * known_noise:
-        clear |= apart >= CLEAR_OF_KNOWN * max(left, known_noise)
+    levels = _Levels.of(values, touched)
+    clear = levels.clear >= (CLEAR if count >= FEW else CLEAR_OF_FEW) * levels.left
+    if known_noise is not None and levels.left <= AS_KNOWN * known_noise:
+        clear |= levels.clear >= CLEAR_OF_KNOWN * max(levels.left, known_noise)
     return touched if clear else None
 
 
 def by_turns(values: Doubles) -> npt.NDArray[np.bool_] | None:
     """Which windows are slow, of a series that is by turns, shape as ``values``; None: it is not clearly."""
     count = len(values)
-    if not LEAST_WINDOWS <= count <= MOST_WINDOWS:
+    if not LEAST_OF_PLAIN <= count <= MOST_WINDOWS:
         return None
-    split = _split(values)
-    upper = int(split.touched.sum())
-    clear = split.apart >= max(CLEAR_SPLIT, NORMAL_SPLIT * np.sqrt(count) + ABOVE_NORMAL) * split.left * np.sqrt(
-        1 / upper + 1 / (count - upper)
-    )
-    return split.touched if clear and split.apart > HALF_AS_MUCH_MORE else None
+    levels = _Levels.of(values, _upper(values))
+    least = max(CLEAR_SPLIT, NORMAL_SPLIT * np.sqrt(count) + ABOVE_NORMAL)
+    clear = count >= LEAST_WINDOWS and levels.clear >= least * levels.left and levels.apart > HALF_AS_MUCH_MORE
+    return levels.touched if clear or levels.plain else None
 
 
-def plainly_by_turns(values: Doubles) -> npt.NDArray[np.bool_] | None:
-    """As :func:`by_turns`, of few windows, too, whose two levels leave next to nothing."""
-    if not LEAST_OF_PLAIN <= len(values) <= MOST_WINDOWS:
-        return None
-    split = _split(values)
-    return split.touched if split.apart > max(HALF_AS_MUCH_MORE, PLAIN * split.left) else None
+def plainly_by_turns(values: Doubles) -> bool:
+    """Whether a series is by turns, and its two levels leave next to nothing."""
+    return LEAST_OF_PLAIN <= len(values) <= MOST_WINDOWS and _Levels.of(values, _upper(values)).plain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Split:
-    """Values in two, the upper ones ``touched``."""
+class _Levels:
+    """Two levels of a series: of the windows that are ``touched``, and of the others."""
 
     touched: npt.NDArray[np.bool_]
     apart: float  # between both means
     left: float  # noise about them
 
+    @classmethod
+    def of(cls, values: Doubles, touched: npt.NDArray[np.bool_]) -> _Levels:
+        high, low = values[touched], values[~touched]
+        squares = float(((high - high.mean()) ** 2).sum() + ((low - low.mean()) ** 2).sum())
+        return cls(
+            touched=touched, apart=float(high.mean() - low.mean()), left=float(np.sqrt(squares / (len(values) - 2)))
+        )
 
-def _split(values: Doubles) -> _Split:
-    """The split, into at least LEAST on either side, whose means are furthest apart in standard errors."""
+    @property
+    def clear(self) -> float:
+        """Between both means, in standard errors of a noise of 1."""
+        upper = float(self.touched.sum())
+        return self.apart / float(np.sqrt(1 / upper + 1 / (len(self.touched) - upper)))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the noise that is left is next to nothing beside what they are apart."""
+        return self.apart > max(HALF_AS_MUCH_MORE, PLAIN * self.left)
+
+
+def _upper(values: Doubles) -> npt.NDArray[np.bool_]:
+    """The upper windows of the split, into at least LEAST on either side, that leaves the least noise."""
     count = len(values)
     order = np.argsort(values, kind="stable")
     ordered = values[order] - values.mean()
     lower = np.arange(LEAST, count - LEAST + 1)  # windows of the lower level: a split each
-    sums = np.cumsum(ordered)[lower - 1]
-    low, high = sums / lower, -sums / (count - lower)  # all of them sum to nothing
-    left = np.sqrt(np.maximum(0.0, (ordered**2).sum() - lower * low**2 - (count - lower) * high**2) / (count - 2))
-    error = left * np.sqrt(1 / lower + 1 / (count - lower))
-    clear = np.divide(high - low, error, out=np.zeros(len(lower)), where=error > 0)
-    best = int(np.argmax(np.where(error > 0, clear, np.where(high > low, np.inf, 0.0))))
+    low_sum = np.cumsum(ordered)[lower - 1]  # all of them sum to nothing
+    explained = low_sum**2 * (1 / lower + 1 / (count - lower))
     touched = np.zeros(count, dtype=bool)
-    touched[order[lower[best] :]] = True
-    return _Split(touched=touched, apart=float(high[best] - low[best]), left=float(left[best]))
+    touched[order[lower[int(np.argmax(explained))] :]] = True
+    return touched
 
 
 def _periods_s(begins_s: Doubles) -> Doubles:
@@ -141,11 +151,3 @@ def _best_arc(orders: npt.NDArray[np.intp], values: Doubles) -> npt.NDArray[np.b
             touched = np.zeros(count, dtype=bool)
             touched[twice[period, start : start + length]] = True
     return touched
-
-
-def _apart(values: Doubles, touched: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """(between both levels, in standard errors of a noise of 1; the noise that is left about them)."""
-    high, low = values[touched], values[~touched]
-    left = float(((high - high.mean()) ** 2).sum() + ((low - low.mean()) ** 2).sum())
-    error = np.sqrt(1 / len(high) + 1 / len(low))
-    return float((high.mean() - low.mean()) / error), float(np.sqrt(left / (len(values) - 2)))

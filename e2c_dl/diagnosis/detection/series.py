@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, PENALTY, Doubles, Segments, noise_of, segments
-from e2c_dl.diagnosis.detection.recurrence import by_turns, plainly_by_turns, recurring
+from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
 
@@ -199,8 +199,7 @@ def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False)
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
         count = len(each) if noise else 0
         shared = np.sqrt((noise**2 * count + usual**2 * pooled_as) / (count + pooled_as))
-        noise = max(LEAST_NOISE, float(shared))
-        made.append(_levelled(each, noise, turns=True, known=known) if asked else _levelled(each, noise))
+        made.append(_levelled(each, max(LEAST_NOISE, float(shared)), known, turns=bool(asked)))
     return made
 
 
@@ -214,18 +213,17 @@ def _pooled_as(noises: Sequence[float], counts: Sequence[int]) -> float:
     return float(np.clip(NOISE_OF_NOISE / max(beyond, NOISE_OF_NOISE / MOST_POOLED), POOLED_AS, MOST_POOLED))
 
 
-def _levelled(series: Series, noise: float, *, turns: bool = False, known: float | None = None) -> Levelled:
-    """``known``: the noise of many others, if it is."""
+def _levelled(series: Series, noise: float, known: float | None, *, turns: bool) -> Levelled:
+    """``known``: the noise of many others; None: there are few. It tells nothing of links, as :func:`levelled` says."""
     found = segments(series.values, noise)
     levels = [_level(series.values[start:stop], noise) for start, stop in found]
     lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
     own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
     if np.ptp(series.values) < FLOOR_MODELLED:  # no window departs from another
         return own
-    touched = recurring(series.begins_s, series.values, known)
+    touched = recurring(series.begins_s, series.values, known if turns else None)
     if touched is None and turns:
         touched = by_turns(series.values)
-        touched = plainly_by_turns(series.values) if touched is None else touched
     return own if touched is None else told_better(own, touched, RECURRENCE)
 
 

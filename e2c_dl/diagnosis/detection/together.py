@@ -62,7 +62,7 @@ def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:
 
 def _plainly_by_turns(several: Sequence[Series]) -> set[int]:
     """Which of them plainly are, if that is not what most of them are like."""
-    found = {place for place, each in enumerate(several) if plainly_by_turns(each.values) is not None}
+    found = {place for place, each in enumerate(several) if plainly_by_turns(each.values)}
     return found if len(found) <= MOST_PLAIN * len(several) else set()
 
 

@@ -39,11 +39,12 @@ def test_windows_that_are_slow_by_turns_are_told_by_their_values() -> None:
 def test_few_windows_that_are_plainly_slow_by_turns_are_told() -> None:
     noise = np.random.default_rng(5).normal(0.0, 0.005, 9)
     slow = np.arange(9) % 2 == 1
-    found = plainly_by_turns(noise + 1.6 * slow)
+    assert plainly_by_turns(noise + 1.6 * slow)
+    found = by_turns(noise + 1.6 * slow)
     assert found is not None
     assert (found == slow).all()
-    assert plainly_by_turns(noise + 0.3 * slow) is None, "hardly slower"
-    assert plainly_by_turns(20 * noise + 1.6 * slow) is None, "not plainly"
+    assert by_turns(noise + 0.3 * slow) is None, "hardly slower"
+    assert by_turns(20 * noise + 1.6 * slow) is None, "not plainly"
 
 
 def test_a_series_of_many_windows_is_pooled() -> None:

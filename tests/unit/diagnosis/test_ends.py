@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_link_kinds import named, trained
 
-from e2c_dl.diagnosis.detection.ends import end_of, waited_for
+from e2c_dl.diagnosis.detection.links.ends import end_of, waited_for
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.trace.messages import MESSAGE

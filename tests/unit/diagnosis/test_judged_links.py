@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise

@@ -9,7 +9,7 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.detection.link_kinds import kind_of, sent_again
+from e2c_dl.diagnosis.detection.links.kinds import kind_of, lost_a_round_trip
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Finding, Part
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -98,7 +98,7 @@ def test_what_is_later_by_less_than_it_takes_to_send_again_is_not_lost() -> None
 @pytest.mark.parametrize(("late_s", "lost"), [(0.0041, True), (0.006, False)])
 def test_what_is_late_by_a_round_trip_was_sent_again(late_s: float, lost: bool) -> None:
     link = served([40_000, 9_000] * 20, 8e6, [late_s if place % 3 else 0.0 for place in range(40)])
-    kind = sent_again(link, np.ones(40, dtype=bool), late_s * 1e9)
+    kind = lost_a_round_trip(link, np.ones(40, dtype=bool), late_s * 1e9)
     assert (kind is not None) is lost
     if kind is not None:
         assert (kind.part, 0 < kind.late_share < 1) == (Part.LOSS, True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import virtual_world as vw
 
-from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.piecewise import Piecewise

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.ethernet import wire_bits_of

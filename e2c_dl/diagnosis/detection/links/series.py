@@ -4,7 +4,7 @@ All messages of a window are one train: a late read of one and the early start o
 messages that are too small to tell a rate each by itself tell it together. GRAIN is added to each on both sides, for
 what reading it costs is no rate. Windows of nothing but small messages, such as a barrier's, tell of a delay alone,
 and only in a modelled world, where nobody reads late: by how much longer a usual window would have been with it.
-Messages that stalled for seconds are left out: :mod:`.stalls` judges them.
+Messages that stalled for seconds are left out: :mod:`..stalls` judges them.
 
 A link that carried next to nothing after warm-up (its strategy measured it, and left it alone) is judged by what it
 carried before, and must be plainly slow.
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, TELLING
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, TELLING
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
@@ -65,7 +65,7 @@ def link_series(link: ObservedLink, windows: Windows, *, small: bool = False) ->
     services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
     designed_ns = _sums(index[chosen], link.expected_ns[chosen], windows)
     if warming:  # TCP learns by them how much it may send, whoever slows the link
-        designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * 2 * float(np.median(link.designed_delay_ns))
+        designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * link.round_trip_ns
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
     telling = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
     there = (counts > 0) if small else telling

@@ -116,13 +116,12 @@ def shrinks(late_ns: Doubles) -> bool:
     return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
 
 
-def sent_again(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
+def lost_a_round_trip(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
     """LOSS, where the ``departs`` that are late are so by ``late_ns``, and that is a round trip: what sends it again.
 
     None: it is not, or its socket has sent nothing again.
     """
-    round_trip_ns = 2 * float(np.median(link.designed_delay_ns[departs]))
-    if link.sent_again == 0 or not _is_near(late_ns, round_trip_ns):
+    if link.sent_again == 0 or not _is_near(late_ns, link.round_trip_ns):
         return None
     late = link.services_ns - link.expected_ns > late_ns / 2
     return Kind(part=Part.LOSS, late_share=float(late[departs].mean()), late_ns=late_ns)
@@ -134,7 +133,7 @@ def _at_times(link: ObservedLink, fit: _Fit, *, is_rate: bool, is_delay: bool) -
     if slowest is not None:
         return Kind(part=Part.RATE, rate=slowest)
     later_ns = fit.later_at_times_ns()
-    if later_ns is None or (link.sent_again != 0 and _takes_sending_again(later_ns, fit.round_trip_ns)):
+    if later_ns is None or (link.sent_again != 0 and _takes_sending_again(later_ns, link.round_trip_ns)):
         return None
     return Kind(part=Part.DELAY, delay_ns=later_ns)
 
@@ -210,8 +209,7 @@ class _Fit:
         late_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns - link.expected_ns
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
         self.jitter_ns = link.designed.jitter_s * 1e9
-        delay_ns = float(np.median(link.designed_delay_ns[departs]))
-        self.one_way_ns, self.round_trip_ns = max(delay_ns, 2e6), 2 * delay_ns
+        self.one_way_ns = max(float(np.median(link.designed_delay_ns[departs])), 2e6)
 
     def rate(self, delay_ns: float) -> float:
         """The rate that suits the messages best, with that delay."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, shrinks
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, shrinks
 from e2c_dl.diagnosis.detection.series import FLOOR
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import wire_bits_of

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
-from e2c_dl.diagnosis.detection.judged_links import JudgedLink
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
@@ -35,15 +35,17 @@ def with_way_back(departure: Departure, each: JudgedLink, back: ObservedLink | N
     longer_s = change.less_s.values.max()
     if longer_s <= 0 or back is None:
         return departure
-    first_s, chosen = float(each.of.series.begins_s[0]), np.ones(len(back.rows), dtype=np.bool_)
-    if not back.designed.loses:
-        chosen = (back.rows["send_start_ns"] - back.began_ns) / 1e9 < first_s
-        if not opens or not each.judged.departs[0] or not each.before_judged.any() or not chosen.any():
-            return departure
-    share = sooner(back, chosen, longer_s * 1e9)
-    scale = change.less_s.mapped(lambda less_s: np.where(less_s > 0, share, 1.0))
-    if not back.designed.loses:
+    if back.designed.loses:
+        chosen = np.ones(len(back.rows), dtype=np.bool_)
+        share = sooner(back, chosen, longer_s * 1e9)
+        scale = change.less_s.mapped(lambda less_s: np.where(less_s > 0, share, 1.0))
+    elif opens and each.opening.any():
+        first_s = float(each.of.series.begins_s[0])
+        chosen = np.asarray((back.rows["send_start_ns"] - back.began_ns) / 1e9 < first_s)
+        share = sooner(back, chosen, longer_s * 1e9)
         scale = Piecewise.constant(1.0).since(first_s, share)
+    else:
+        return departure
     restored = WhatIf(changes=(change, Change(element=back.element, scale=scale)))
     less_s = (1 - share) * float(back.services_ns[chosen].sum()) / 1e9
     return replace(departure, restored=restored, excess_s=departure.excess_s + less_s)
@@ -56,7 +58,9 @@ def sooner(link: ObservedLink, chosen: npt.NDArray[np.bool_], longer_ns: float, 
     what the link itself delivers later, which is not in what they take.
     """
     took_ns = services_ns(link.rows, link.designed_delay_ns + round(own_ns))[chosen].astype(np.float64)
-    round_trip_ns = 2 * float(np.median(link.designed_delay_ns))
-    least_ns, part = np.minimum(took_ns, link.expected_ns[chosen]), round_trip_ns / (round_trip_ns + longer_ns)
+    least_ns, part = (
+        np.minimum(took_ns, link.expected_ns[chosen]),
+        link.round_trip_ns / (link.round_trip_ns + longer_ns),
+    )
     would_ns = np.maximum(least_ns, part * took_ns) if link.designed.loses else least_ns + part * (took_ns - least_ns)
-    return float(would_ns.sum() / max(1.0, took_ns.sum()))
+    return float(would_ns.sum() / took_ns.sum()) if took_ns.any() else 1.0

@@ -1,6 +1,6 @@
 """Links that are slower or later than designed: of which part, by what evidence, and what would restore them.
 
-Which depart :mod:`.judged_links` says. Those of one shared bottleneck that depart, all that carried anything
+Which depart :mod:`.judged` says. Those of one shared bottleneck that depart, all that carried anything
 meanwhile, are blamed together, as what they share. Links that are asked to lose segments have no rate that is known
 beforehand: no verdict on them.
 """
@@ -16,14 +16,14 @@ import numpy.typing as npt
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.ends import end_of
-from e2c_dl.diagnosis.detection.first_bytes import late_first_bytes_ns
-from e2c_dl.diagnosis.detection.judged_links import JudgedLink, judged_links, slow_together
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS, LEAST_MESSAGES, UNTOLD, Kind, kind_of, sent_again
-from e2c_dl.diagnosis.detection.link_series import carried_in_warm_up
-from e2c_dl.diagnosis.detection.tcp_simulated import AsDesigned
-from e2c_dl.diagnosis.detection.tcp_windows import opens_window, waits_for_window
-from e2c_dl.diagnosis.detection.way_back import sooner, with_way_back
+from e2c_dl.diagnosis.detection.links.ends import end_of
+from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LEAST_MESSAGES, UNTOLD, Kind, kind_of, lost_a_round_trip
+from e2c_dl.diagnosis.detection.links.series import carried_in_warm_up
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.links.way_back import sooner, with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, Limitation, Part, some
@@ -155,7 +155,7 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
         misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
         if misfits_ns is not None and misfits_ns[0] > misfits_ns[1]:
-            lost = misfits_ns[1] > NEITHER * misfits_ns[0] and sent_again(each.link, chosen, kind.delay_ns)
+            lost = misfits_ns[1] > NEITHER * misfits_ns[0] and lost_a_round_trip(each.link, chosen, kind.delay_ns)
             kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
@@ -233,10 +233,9 @@ def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
 
 def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:
     """``scale``, and before the first window that is judged what TCP's window takes less to open."""
-    early = each.before_judged
-    if not each.judged.departs[0] or not early.any():
+    if not each.opening.any():
         return scale
-    return scale.since(float(each.of.series.begins_s[0]), sooner(each.link, early, delay_ns, own_ns=delay_ns))
+    return scale.since(float(each.of.series.begins_s[0]), sooner(each.link, each.opening, delay_ns, own_ns=delay_ns))
 
 
 def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:

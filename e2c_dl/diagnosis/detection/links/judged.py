@@ -1,11 +1,11 @@
 """Each link beside its design, less what the machine does to all of them: those that depart, and what would be seen.
 
-A link departs where its series does (:mod:`.series`), and a message is late on average by more than LEAST_LATE, the
+A link departs where its series does (:mod:`..series`), and a message is late on average by more than LEAST_LATE, the
 uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. One that
-has messages of the warm-up alone must be later by more than TCP's slow start (:mod:`.link_series`).
+has messages of the warm-up alone must be later by more than TCP's slow start (:mod:`.series`).
 
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
-nobody's departure; the fastest group of links tells how much that is (:mod:`.peers`). In a modelled world there is no
+nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
 machine, and windows of small messages alone are judged, too; a link that does not depart with them may without.
 """
 
@@ -20,8 +20,8 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
-from e2c_dl.diagnosis.detection.link_series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged, Levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
@@ -55,10 +55,10 @@ class JudgedLink:
         return bool(self.judged.departs.any())
 
     @property
-    def before_judged(self) -> npt.NDArray[np.bool_]:
-        """Which of its messages left before the first window that is judged, shape (messages,)."""
+    def opening(self) -> npt.NDArray[np.bool_]:
+        """Its messages before the first window that is judged, shape (messages,): those if that departs, else none."""
         sent_s = (self.link.rows["send_start_ns"] - self.link.began_ns) / 1e9
-        return np.asarray(~self.of.judged & (sent_s < self.of.series.begins_s[0]))
+        return np.asarray(self.judged.departs[0] & ~self.of.judged & (sent_s < self.of.series.begins_s[0]))
 
     @property
     def looked(self) -> Looked:

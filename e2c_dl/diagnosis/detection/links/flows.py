@@ -4,7 +4,7 @@ Each is held to what its peers do, those that carry data in the same run; where 
 peers do beside theirs. A link departs where all of these hold:
 
 =============  =========================================================================================================
-rate           its delivery rate, a series over iterations (:mod:`.series`), is below LEAST_RATE of the peers' median;
+rate           its delivery rate, a series over iterations (:mod:`..series`), is below LEAST_RATE of the peers' median;
                so are its bytes acknowledged per second busy, below LEAST_BUSY: the one alone also moves with chance
 delay          its least round trip is above MOST_TRIPS times the peers' median and LEAST_LATER more. A round trip does
                not say which way is long: both links of the pair are named
@@ -29,7 +29,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.ends import waited_for
+from e2c_dl.diagnosis.detection.links.ends import waited_for
 from e2c_dl.diagnosis.detection.series import Judged, Levelled, Series, levelled
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.link_kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
@@ -88,17 +88,13 @@ class AsDesigned:
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
         sent = replace(self._sent(link, began_ns), at_ns=given_ns.tolist())
         first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
-        changes: list[dict[str, Piecewise]] = [
-            {"delay_s": delay_s.since(first_s, 0.0)}, {"rate": rate.since(first_s, 1.0)}
-        ]  # fmt: skip
-        delayed, slowed = (
-            arrivals_ns([replace(sent, model=self._model(link.pair, self._later_s(began_ns), **changed))])[0]
-            for changed in changes
-        )
-        apart_ns, slowed_ns = (
-            float(np.abs(link.rows["recv_end_ns"] - began_ns - each)[judged].sum()) for each in (delayed, slowed)
-        )
-        return apart_ns, slowed_ns
+
+        def off_ns(**changed: Piecewise) -> float:
+            model = self._model(link.pair, self._later_s(began_ns), **changed)
+            (arrived_ns,) = arrivals_ns([replace(sent, model=model)])
+            return float(np.abs(link.rows["recv_end_ns"] - began_ns - arrived_ns)[judged].sum())
+
+        return off_ns(delay_s=delay_s.since(first_s, 0.0)), off_ns(rate=rate.since(first_s, 1.0))
 
     def _would_ns(self, link: ObservedLink) -> Doubles | None:
         if link.by_receiver:
