@@ -82,6 +82,7 @@ def analyse(
     choosing = choices(observed, again) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
+    chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     elements, groups = ((), ()) if missing else speed_ups(predictor, carried, design)
@@ -95,7 +96,7 @@ def analyse(
         *_about_world(made, is_used=world is not None),
         *([DEAF] if deaf else ()),
         *(choosing.limitations if choosing is not None else ()),
-        *_about_chance(None if laps is None else laps.chance),
+        *_about_chance(chance),
         *_about_clocks(trace, carried),
         *about_scripts(observed),
         *few,
@@ -110,7 +111,7 @@ def analyse(
         links=_links(trace, carried)
         or flow_summaries(observed.flows),  # bytes of all that was sent, also after the prefix
         bottlenecks=elements,
-        chance=None if laps is None else laps.chance,
+        chance=chance,
         groups=groups,
         findings=found,
         culprits=tuple(finding for finding in found if finding.material),

@@ -20,6 +20,9 @@ in the measured world, with each departure restored:
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
 fast: what is material in the replay, where the choice stays, is material, unless a line is shared.
 
+Where segments are lost by design, luck decides what is measured: then times are means over several runs of the world
+(:mod:`.resimulation.luck`).
+
 A host's brief slow-downs alter little of what is measured over many iterations: what they cost the replay tells, which
 is nearer to the run, unless the world takes the SAME time. What speeding up each element would bring the replay tells,
 too, unless a line is shared: simulating all of them would take minutes.
@@ -31,16 +34,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from e2c_dl.diagnosis.departures import Departure, findings
-from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Limitation, Part
+from e2c_dl.diagnosis.model import Chance, Element, ElementKind, Finding, Limitation, Part
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.replay.whatif import Predictor
+from e2c_dl.diagnosis.resimulation.luck import Laps, averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
+ASKED = 20  # changes, about, that are simulated in each lap
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
 
@@ -51,6 +56,11 @@ class Choices:
     replay: Replay
     world: MeasuredWorld | None  # None: too large to be simulated again
     chose: bool  # else a line is shared, and no more than that
+    laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
+
+    @property
+    def chance(self) -> Chance | None:
+        return None if self.laps is None else self.laps.chance
 
     def findings(self, worth: Sequence[Departure], departures: Sequence[Departure]) -> tuple[Finding, ...]:
         """One Finding for each of ``worth``, and for links among the other ``departures`` that were left alone."""
@@ -59,6 +69,8 @@ class Choices:
         rest = [each for each in departures if not any(each is other for other in worth)]
         plain = [each for each in rest if self.chose and _is_link(each.element) and each.slowdown >= PLAIN]
         left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED] if abs(self.world.error) <= FAR else []
+        if self.laps is not None:
+            return findings([*worth, *left_alone], self.laps)
         replayed = findings(worth, self.replay)
         if abs(self.world.error) > CLOSE:
             kept = replayed
@@ -115,4 +127,6 @@ def choices(observed: Observed, retraining: Retraining) -> Choices:
     """Those of the run ``observed``, whose trace is whole."""
     large = len(observed.messages.joined) > EVENTS
     world = None if large else observed.world(retraining)
-    return Choices(replay=observed.replay, world=world, chose=retraining.chooses)
+    unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
+    laps = averaged(world, ASKED) if world is not None and unsure else None
+    return Choices(replay=observed.replay, world=world, chose=retraining.chooses, laps=laps)

@@ -55,8 +55,8 @@ class Design:
             own=self._held(schedule.rate_bps, link.rate_bps or 0.0) if limited else None,  # 0.0 is never held
             delay_s=self._held(schedule.delay_s, link.delay_s),
             jitter_s=link.delay_s if link.reorder else link.jitter_s,  # segments that overtake skip the delay
-            loses=bool(link.mean_loss) or (schedule.loss is not None and schedule.loss.greatest > 0),
-        )
+            loss=self._held(schedule.loss, link.loss), burst=link.burst if schedule.loss is None else None,
+        )  # fmt: skip
 
     def factor(self, host: str) -> Piecewise:
         """How many times slower than a host of factor 1 ``host`` is."""

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.ethernet import wire_bits_of
-from e2c_dl.topology import Pair
+from e2c_dl.topology import BurstLoss, Pair
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.trace.propagation.connections import LinkTraffic
 
@@ -71,7 +71,12 @@ class Designed:
     left: Piecewise | None = None  # by the others on its shared bottleneck, if it passes one
     delay_s: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))
     jitter_s: float = 0.0
-    loses: bool = False
+    loss: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))  # fraction of segments
+    burst: BurstLoss | None = None  # instead of ``loss``
+
+    @property
+    def loses(self) -> bool:
+        return self.burst is not None or bool(self.loss.values.any())
 
     @cached_property
     def rate(self) -> Piecewise | None:

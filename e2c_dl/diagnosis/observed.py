@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
 from e2c_dl.diagnosis.detection.links.departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.detection.links.flows import flow_departures
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
@@ -23,6 +24,7 @@ from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare, prepare_library
+from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
@@ -32,6 +34,7 @@ from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
 
 MOST_UNUSED = 4096  # links: all of 64 hosts
+LUCK = 2.0  # times longer than losses by design make it: bad luck, beyond it something else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +98,8 @@ class Observed:
             messages = join(self.whole)
             delays_ns = self._delays_ns_of(messages)
         return retraining.world(
-            self.whole, messages, delays_ns, self._edges_s, self._as_designed(retraining),
+            self.whole, messages, delays_ns, WhatIf.together(each.restored for each in self.links.departures),
+            self._as_designed(retraining),
             modelled=self.design.reference.modelled,
         )  # fmt: skip
 
@@ -127,19 +131,18 @@ class Observed:
             pair = names[src], names[dst]
             if pair not in shared and Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1]) not in departs:
                 designed = self.design.alone(pair)
-                if designed.own is not None and not designed.loses:
+                if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed
         return found
 
-    @property
-    def _edges_s(self) -> Mapping[tuple[int, int], Sequence[float]]:
-        """(src rank, dst rank) -> seconds at which the link began to depart, and was as it should be again."""
-        ranks = {rank.host: rank.rank for rank in self.trace.ranks}
-        return {
-            (ranks[change.element.src], ranks[change.element.dst or ""]): change.scale.starts_s.tolist()
-            for departure in self.links.departures
-            for change in departure.restored.changes
-        }
+    def _loses_as_designed(self, pair: Pair) -> bool:
+        """Whether a link that loses segments is nothing but a model, and about as slow as its losses explain."""
+        as_designed = AsDesigned(self.carried, self.design)
+        link = next((each for each in self.carried if each.pair == pair), None)
+        if link is None or not as_designed.exact:
+            return as_designed.exact
+        would_ns = as_designed.would_ns(link)
+        return would_ns is not None and float(link.services_ns.sum()) <= LUCK * float(would_ns.sum())
 
 
 def observe(trace: Trace, reference: Reference) -> Observed:

@@ -42,6 +42,7 @@ from e2c_dl.diagnosis.stretches import Stretches, stretches
 FLOOR = float(np.log(1.1))
 FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
+TOLD_BY_OTHERS = 2.5  # instead, where others tell when
 WORTH = 0.01
 LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
 POOLED_AS, MOST_POOLED = 20, 200  # windows: as much as the noise of comparable series counts beside a series' own
@@ -82,6 +83,7 @@ class Levelled:
     found: Segments
     levels: Doubles  # (segments,)
     told_by: Doubles  # (segments,) windows that tell each level: of a recurrence all that it touches, or does not
+    certainty: float = CERTAINTY  # standard errors by which a level must depart
 
     @cached_property
     def lengths(self) -> Doubles:
@@ -112,7 +114,7 @@ class Levelled:
     def judged(self, reference: float, apart: float = 0.0, floor: float = FLOOR) -> Judged:
         """This beside ``reference``, from which it must be further than ``apart`` and ``floor``."""
         beyond = self.levels - reference
-        need = np.maximum(max(floor, apart), CERTAINTY * self.noise / np.sqrt(self.told_by))
+        need = np.maximum(max(floor, apart), self.certainty * self.noise / np.sqrt(self.told_by))
         departs = beyond > need
         # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
@@ -197,10 +199,14 @@ def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False)
     known = usual if len(several) >= LEAST_POOLED else None
     made = []
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
-        count = len(each) if noise else 0
-        shared = np.sqrt((noise**2 * count + usual**2 * pooled_as) / (count + pooled_as))
-        made.append(_levelled(each, max(LEAST_NOISE, float(shared)), known, turns=bool(asked)))
+        shared = _pooled(noise, len(each) if noise else 0, usual, pooled_as)
+        made.append(_levelled(each, shared, known, turns=bool(asked)))
     return made
+
+
+def _pooled(noise: float, count: int, usual: float, pooled_as: float) -> float:
+    """``noise``, of ``count`` windows, with the ``usual`` one of comparable series, which counts as so many windows."""
+    return max(LEAST_NOISE, float(np.sqrt((noise**2 * count + usual**2 * pooled_as) / (count + pooled_as))))
 
 
 def _pooled_as(noises: Sequence[float], counts: Sequence[int]) -> float:
@@ -232,10 +238,28 @@ def told_better(own: Levelled, touched: npt.NDArray[np.bool_], parameters: int) 
 
     ``parameters``: what else had to be found for them, in change points.
     """
-    apart = told_apart(own.series, touched)
+    return _more_told(own, told_apart(own.series, touched), parameters)
+
+
+def _more_told(own: Levelled, apart: Levelled, parameters: int) -> Levelled:
     if len(own.found) == 1:
         return apart
     return min(own, apart, key=lambda each: each.cost(own.noise, len(own.found) - 1 if each is own else parameters))
+
+
+def told_by_others(several: Sequence[Levelled], touched: Sequence[npt.NDArray[np.bool_]]) -> list[Levelled]:
+    """Each of ``several``, or two levels, of the windows ``touched`` and of the others, if these tell more.
+
+    When they are touched all of them together tell, so that a window is not chosen for its own value: they need not be
+    as certain. What they leave is pooled as all noise is.
+    """
+    aparts = [told_apart(own.series, each) for own, each in zip(several, touched, strict=True)]
+    usual = float(np.median([each.noise for each in aparts])) if aparts else 0.0
+    aparts = [
+        replace(each, noise=_pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=TOLD_BY_OTHERS)
+        for each in aparts
+    ]
+    return [_more_told(own, apart, 1) for own, apart in zip(several, aparts, strict=True)]
 
 
 def told_apart(series: Series, touched: npt.NDArray[np.bool_]) -> Levelled:

@@ -7,7 +7,8 @@
     c  |..'.'...'...        each member          two levels, of the windows that are touched and of the others
 
 Noise of m members is less by the root of m in their mean. When they are slow is known then, so that each of them is
-asked one question more, not as many as it has windows: it departs only if it does by itself, with CERTAINTY.
+asked one question more, not as many as it has windows: it departs only if it does by itself, if with less certainty
+than where its own windows have to tell when.
 
 One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
 that is uneven altogether nothing tells, since TCP serves all of its links so. Nor is one by chance that is plainly slow
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
-from e2c_dl.diagnosis.detection.series import LEAST_NOISE, Levelled, Series, levelled, told_better
+from e2c_dl.diagnosis.detection.series import LEAST_NOISE, Levelled, Series, levelled, told_by_others
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 UNSTEADY = 5.0
@@ -44,10 +45,11 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:
             continue
-        for place in places:
-            own = touched.of(several[place])
-            if min(own.sum(), (~own).sum()) >= LEAST_WINDOWS:
-                found[place] = told_better(found[place], own, 1)
+        own = {place: touched.of(several[place]) for place in places}
+        both = [place for place, each in own.items() if min(each.sum(), (~each).sum()) >= LEAST_WINDOWS]
+        told = told_by_others([found[place] for place in both], [own[place] for place in both])
+        for place, each in zip(both, told, strict=True):
+            found[place] = each
     return found
 
 

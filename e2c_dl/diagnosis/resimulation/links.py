@@ -28,6 +28,7 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.topology import BurstLoss
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 
@@ -55,6 +56,8 @@ class MeasuredLink:
     busy_ns: float = 0.0  # services of all messages
     tcp: Tcp | None = None  # whose windows limit it beside its rate; None: they are in the rate that was measured
     jitter_s: float = 0.0  # beside the delay; 0 also where it is in the rate that was measured
+    loss: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))  # as jitter: 0 where the rate has it
+    burst: BurstLoss | None = None  # instead of ``loss``
     edges_s: Mapping[float, float] = field(default_factory=dict)  # a message was sent at which it changed -> was served
 
     def served(self, scale: Piecewise) -> Piecewise:
@@ -73,13 +76,17 @@ class MeasuredLink:
 
     def after(self, moment_s: float) -> MeasuredLink:
         """This link, which never stalls, from ``moment_s`` on, from which seconds count then."""
-        return replace(self, rate_bps=self.rate_bps.after(moment_s), delay_s=self.delay_s.after(moment_s))
+        return replace(
+            self, rate_bps=self.rate_bps.after(moment_s), delay_s=self.delay_s.after(moment_s),
+            loss=self.loss.after(moment_s),
+        )  # fmt: skip
 
 
 def designed_link(designed: Designed, tcp: Tcp | None) -> MeasuredLink:
     """The link that ``designed`` tells of, by itself, when ``tcp`` sends over it; None: nothing but its rate counts."""
     rate = designed.own or Piecewise.constant(UNLIMITED_BPS)
-    return MeasuredLink(rate_bps=rate, delay_s=designed.delay_s, tcp=tcp, jitter_s=designed.jitter_s)
+    made = MeasuredLink(rate_bps=rate, delay_s=designed.delay_s, tcp=tcp, jitter_s=designed.jitter_s)
+    return made if tcp is None else replace(made, loss=designed.loss, burst=designed.burst)
 
 
 def measured_link(

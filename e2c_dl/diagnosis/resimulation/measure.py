@@ -21,8 +21,10 @@ import numpy.typing as npt
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.links import Designed
-from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.model import ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent
@@ -109,15 +111,15 @@ class Retraining:
 
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
-        edges_s: Mapping[RankPair, Sequence[float]] = MappingProxyType({}),
-        designed: Mapping[RankPair, Designed] = MappingProxyType({}), *, modelled: bool = False,
+        restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}), *,
+        modelled: bool = False,
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
         ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
-        ``edges_s``: seconds at which a link's rate is known to have changed. ``designed``: links that are as designed,
-        as far as anybody knows, and have a rate: what carried too little to show that, and what carried nothing; in a
-        ``modelled`` world all of them, for nothing else but a model slowed them.
+        ``restored``: what makes links that depart as designed, which tells when their rates changed. ``designed``:
+        links that are as designed, as far as anybody knows, and have a rate: what carried too little to show that, and
+        what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -126,12 +128,16 @@ class Retraining:
             raise AnalysisError(f"{problem}; a run is simulated again if all ranks finished")
         intervals = [training_ns(rank) for rank in trace.ranks]
         origin_ns = min(start for start, _ in intervals)
+        ranks = {rank.host: rank.rank for rank in trace.ranks}
+        edges_s = _edges_s(restored, ranks)
         world = MeasuredWorld(
             hosts=tuple(
                 replace(MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(messages, origin_ns, delays_ns, edges_s, designed, modelled=modelled),
+            links=self._links(
+                messages, origin_ns, delays_ns, edges_s, _by_themselves(restored, ranks), designed, modelled=modelled
+            ),
             bottlenecks=tuple(
                 _measured(each, messages, origin_ns, edges_s, self.own_bps) for each in self.bottlenecks
             ),
@@ -143,18 +149,42 @@ class Retraining:
 
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
-        edges_s: Mapping[RankPair, Sequence[float]], designed: Mapping[RankPair, Designed], *, modelled: bool,
+        edges_s: Mapping[RankPair, Sequence[float]], scales: Mapping[RankPair, Sequence[Piecewise]],
+        designed: Mapping[RankPair, Designed], *, modelled: bool,
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
-        """Every link that is known; one that passes a shared bottleneck has its own designed rate."""
+        """Every link that is known; one that passes a shared bottleneck has its own designed rate, times its scales."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
         for pair, rows in messages.by_link().items():
             link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()))
             if pair in self.own_bps:  # its share was measured, which depends on what others do
-                link = replace(link, rate_bps=Piecewise.constant(self.own_bps[pair]), stalls=())
+                slower = (link.served(scale) for scale in scales.get(pair, ()))
+                link = replace(link, rate_bps=multiplied(Piecewise.constant(self.own_bps[pair]), *slower), stalls=())
             if pair in designed:
                 link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link
         return found
+
+
+def _edges_s(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[float]]:
+    """Seconds at which each link that departs began to, and was as it should be again."""
+    return {
+        pair: np.unique(np.concatenate([scale.starts_s for scale in scales])).tolist()
+        for pair, scales in _scales(restored, ranks).items()
+    }
+
+
+def _by_themselves(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Piecewise]]:
+    """What services of each link that departs are times, once restored; not where the line departs that it passes."""
+    in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
+    return {pair: scales for pair, scales in _scales(restored, ranks).items() if pair not in in_lines}
+
+
+def _scales(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Piecewise]]:
+    found: dict[RankPair, list[Piecewise]] = {}
+    for each in restored.changes:
+        if each.element.kind is ElementKind.LINK:
+            found.setdefault((ranks[each.element.src], ranks[each.element.dst or ""]), []).append(each.scale)
+    return found
 
 
 def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layout:

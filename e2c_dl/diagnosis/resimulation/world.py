@@ -261,21 +261,23 @@ def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = ()
     """
     stalls = () if moving else link.stalls
     scales = [link.served(each.scale) for each in changes]
-    moments = [np.ravel(stalls), link.rate_bps.starts_s, *(scale.starts_s for scale in scales)]
-    starts_s = np.unique(np.concatenate([*moments, link.delay_s.starts_s, *(each.less_s.starts_s for each in changes)]))
-    rates_bps, delays_s = link.rate_bps.at(starts_s), link.delay_s.at(starts_s)
+    moments = [each.starts_s for each in (link.rate_bps, link.delay_s, link.loss, *scales)]
+    starts_s = np.unique(np.concatenate([np.ravel(stalls), *moments, *(each.less_s.starts_s for each in changes)]))
+    rates_bps, delays_s, losses = (each.at(starts_s) for each in (link.rate_bps, link.delay_s, link.loss))
     for each, scale in zip(changes, scales, strict=True):
         rates_bps = rates_bps / scale.at(starts_s)
         delays_s = delays_s - each.less_s.at(starts_s)
     down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
     tcp, jitter_s = link.tcp or like.tcp, link.jitter_s
+    columns = (starts_s.tolist(), rates_bps.tolist(), np.maximum(0.0, delays_s).tolist(), losses.tolist(), down)
     steps = [
         (
             at_s,
-            replace(like, rate_bps=bps, delay_s=max(0.0, delay_s), jitter_s=jitter_s, down=stalled, tcp=tcp),
+            replace(
+                like, rate_bps=bps, delay_s=delay_s, jitter_s=jitter_s, loss=loss, burst=link.burst, down=stalled,
+                tcp=tcp,
+            ),
         )
-        for at_s, bps, delay_s, stalled in zip(
-            starts_s.tolist(), rates_bps.tolist(), delays_s.tolist(), down, strict=True
-        )
-    ]
+        for at_s, bps, delay_s, loss, stalled in zip(*columns, strict=True)
+    ]  # fmt: skip
     return steps[0][1] if len(steps) == 1 else replace(steps[0][1], conditions=lambda: iter(steps))

@@ -11,8 +11,10 @@ import virtual_world as vw
 from e2c_dl.diagnosis import choices
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.resimulation import luck
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
+from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.fastlinks import FastLinks
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.topology import Bottleneck
@@ -28,21 +30,23 @@ DESIGNED = {pair: FAST if pair in TO_ALL else FAIR for pair in vw.everywhere(SIZ
 LEFT_ALONE = (3, 0)
 
 
-def ran(links: dict[RankPair, LinkModel], **more) -> vw.Run:
+def ran(links: dict[RankPair, LinkModel], *, seed: int = 1, iterations: int = ITERATIONS, **more) -> vw.Run:
     hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS, per_sample_s=1e-4), noise=0.02, **more)
     strategy = partial(FastLinks, gap=0.2, period=PERIOD)
-    return vw.run(strategy, size=SIZE, seed=1, links=links, on_hosts=hosts, iterations=ITERATIONS)
+    return vw.run(strategy, size=SIZE, seed=seed, links=links, on_hosts=hosts, iterations=iterations)
 
 
-def report(run: vw.Run) -> Report:
-    """What is told of ``run``, which was designed as DESIGNED, with all hosts alike."""
-    designed = replace(run, links=DESIGNED, hosts=vw.hosts(SIZE, of=vw.profile(BUCKETS)))
+def report(
+    run: vw.Run, links: dict[RankPair, LinkModel] = DESIGNED, tcp: Tcp | None = None, iterations: int = ITERATIONS
+) -> Report:
+    """What is told of ``run``, which was designed with ``links``, and with all hosts alike; of a modelled world."""
+    designed = replace(run, links=links, hosts=vw.hosts(SIZE, of=vw.profile(BUCKETS)))
     retraining = Retraining(
         strategy=partial(FastLinks, gap=0.2, period=PERIOD), samples=[host.samples for host in run.hosts], seed=1,
-        allotment=partial(Equal, ITERATIONS), layout=Layout(dtype="float32", buckets=BUCKETS),
-        in_step=True, chooses=True,
+        allotment=partial(Equal, iterations), layout=Layout(dtype="float32", buckets=BUCKETS),
+        in_step=True, chooses=True, tcp=tcp,
     )  # fmt: skip
-    return analyse(run.trace, designed.reference(), retraining)
+    return analyse(run.trace, replace(designed.reference(), tcp=tcp, modelled=tcp is not None), retraining)
 
 
 def test_a_slow_link_that_was_left_alone_is_named_with_what_the_way_round_costs() -> None:
@@ -102,3 +106,28 @@ def test_who_is_slow_before_a_shared_line_that_is_full_costs_nothing_though_a_re
     told = analyse(run.trace, reference, retraining)
     assert not told.culprits
     assert str(told.bottlenecks[0].element) == "uplink"
+
+
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+FEW = 12  # iterations
+
+
+def test_where_lost_segments_decide_what_is_chosen_savings_are_means_over_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(luck, "MOST_LAPS", 4)
+    lossy = {pair: replace(link, tcp=TCP, loss=0.01) for pair, link in DESIGNED.items()}
+    slow = {"factors": [1.0, 80.0, 1.0, 1.0]}
+    saved_s = [
+        ran(lossy, seed=seed, iterations=FEW, **slow).end_s - ran(lossy, seed=seed, iterations=FEW).end_s
+        for seed in range(1, 5)
+    ]
+    told = report(ran(lossy, iterations=FEW, **slow), lossy, TCP, FEW)
+    assert told.chance is not None
+    assert any("Savings are means" in each for each in told.limitations)
+    assert told.findings[0].saved_s == pytest.approx(sum(saved_s) / len(saved_s), rel=0.3)
+
+
+def test_what_is_slower_than_losses_by_design_explain_is_simulated_as_it_was() -> None:
+    lossy = {pair: replace(link, tcp=TCP, loss=0.003) for pair, link in DESIGNED.items()}
+    slow = lossy | {(1, 0): replace(lossy[1, 0], rate_bps=FAIR.rate_bps)}
+    told = report(ran(slow, iterations=FEW), lossy, TCP, FEW)
+    assert not any("off" in each for each in told.limitations)

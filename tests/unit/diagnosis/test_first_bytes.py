@@ -46,3 +46,9 @@ def test_first_bytes_of_some_messages_are_asked_alone() -> None:
     of = link([LATE_NS, 0, LATE_NS], busy=False)
     assert late_first_bytes_ns(of, np.array([True, False, True])) == LATE_NS
     assert late_first_bytes_ns(of, np.zeros(3, dtype=bool)) == 0
+
+
+def test_few_first_bytes_tell_less_than_is_asked_for() -> None:
+    of = link([LATE_NS] * 3, busy=False)
+    assert late_first_bytes_ns(of, least=3) == LATE_NS
+    assert late_first_bytes_ns(of, least=4) == 0

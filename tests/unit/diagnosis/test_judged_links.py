@@ -7,6 +7,7 @@ import pytest
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -50,7 +51,8 @@ def carried(
 
 def judged(*links: ObservedLink) -> list[JudgedLink]:
     windows = Windows(begins_s=EVERY.astype(np.float64), until_s=float(COUNT))
-    return judged_links(links, windows, design(*PAIRS))[0]
+    designed = design(*PAIRS)
+    return judged_links(links, windows, designed, AsDesigned(links, designed))[0]
 
 
 def test_a_slow_link_is_seen_though_barriers_messages_come_between() -> None:

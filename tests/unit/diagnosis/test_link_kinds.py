@@ -212,3 +212,19 @@ def test_alike_messages_that_scatter_may_be_late_by_what_was_lost(scatter: float
     rows["recv_end_ns"] = rows["send_start_ns"] + 2_000_000 + np.round(took * wire_bits_of(rows["nbytes"]) / 8e6 * 1e9)
     link = replace(served([100_000] * len(took), 8e6, [0.0] * len(took)), rows=rows)
     assert kind_of(link, np.ones(len(took), dtype=bool)).part is part
+
+
+def test_small_messages_that_scatter_by_no_more_than_reads_do_are_no_loss() -> None:
+    """A fifth of the rate; each takes half a millisecond, a tenth of one more or less, as jitter has it."""
+    count, took_ns = 40, 500_000
+    scatter_ns = np.random.default_rng(1).uniform(-100_000, 100_000, count)
+    rows = np.zeros(count, dtype=MESSAGE)
+    rows["nbytes"] = 400
+    rows["send_start_ns"] = rows["posted_ns"] = np.arange(count) * 10_000_000
+    rows["recv_end_ns"] = rows["send_start_ns"] + took_ns + scatter_ns.astype(np.int64)
+    bps = 5 * float(wire_bits_of(rows["nbytes"])[0]) / took_ns * 1e9
+    designed = Designed(own=Piecewise.constant(bps), jitter_s=5e-5)
+    link = ObservedLink(
+        src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0
+    )  # fmt: skip
+    assert kind_of(link, np.ones(count, dtype=bool)).part is not Part.LOSS

@@ -123,3 +123,14 @@ def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> No
     assert np.median(shared_as(1.0, 16)) > 3 * POOLED_AS, "they differ by chance alone"
     assert np.median(shared_as(4.0, 16)) == POOLED_AS, "half of them are louder"
     assert set(shared_as(1.0, 4)) == {POOLED_AS}, "four do not tell"
+
+
+def test_a_member_that_happens_to_be_uneven_is_told_by_the_others() -> None:
+    much, size = 0.35, 24
+    once = np.arange(WINDOWS) // 5 == 2
+    draw = np.random.default_rng(7)
+    noise = np.append(np.full(size - 1, NOISE), 2 * NOISE)
+    layer = [series(draw.normal(0.0, each, WINDOWS) + much * once, 0.01 * place) for place, each in enumerate(noise)]
+    alone = [bool(departs(one).any()) for one in levelled(layer)]
+    assert not all(alone)
+    assert all(departs(one).any() for one in levelled_together(layer, ["edge"] * size))

@@ -7,7 +7,7 @@ beforehand: no verdict on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,19 +17,19 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.ends import end_of
-from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LEAST_MESSAGES, UNTOLD, Kind, kind_of, lost_a_round_trip
-from e2c_dl.diagnosis.detection.links.series import carried_in_warm_up
+from e2c_dl.diagnosis.detection.links.restored import restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
-from e2c_dl.diagnosis.detection.links.way_back import sooner, with_way_back
+from e2c_dl.diagnosis.detection.links.way_back import with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Element, Limitation, Part, some
-from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, Line, WhatIf, scaled
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
@@ -67,13 +67,13 @@ def link_departures(
     if not design.reference.network_emulated:
         said = Limitation(sentence="No verdict on links: the network is as it is, not by design.")
         return Judgement(limitations=(said,)), tuple(carried)
-    limitations = _unjudged(carried, windows)
-    judged, common = judged_links(carried, windows, design)
+    as_designed = AsDesigned(carried, design)
+    judged, common = judged_links(carried, windows, design, as_designed)
+    limitations = _unjudged(carried, {each.link.pair for each in judged if not each.of.warming})
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
-    as_designed = AsDesigned(carried, design)
     hidden = _hidden_delays(judged, design)
     delayed = {each.link.pair for each in hidden}
     slow = [each for each in longer if each.link.pair not in delayed and _is_told(each, as_designed)] + hidden
@@ -89,14 +89,16 @@ def link_departures(
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
     departures = []
     for pair, kind in kinds.items():
-        made, back = _departure(by_pair[pair], kind, pair in delayed), pair[::-1]
+        made = _departure(by_pair[pair], kind, as_designed, hidden=pair in delayed)
+        back = pair[::-1]
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [_shared_departure(line, own, design) for line, own in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
-        departures=tuple(departures), untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged)),
+        departures=tuple(departures),
+        untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
@@ -127,13 +129,17 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
     return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]
 
 
-def _unseen(judged: Sequence[JudgedLink]) -> list[Departure]:
+def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
     """Those of ``judged`` of which little would have been seen, as if all of their messages departed."""
     blind = [each for each in judged if not each.departs and each.resolution > BLIND]
     everywhere = [replace(each.judged, departs=np.ones_like(each.judged.departs)) for each in blind]
     found = [replace(each, judged=all_of_it) for each, all_of_it in zip(blind, everywhere, strict=True)]
     few = Kind(part=Part.RATE_DELAY_OR_LOSS)
-    return [_departure(each, replace(few, rate=each.judged.slowdown)) for each in found if each.judged.excess_s > 0]
+    return [
+        _departure(each, replace(few, rate=each.judged.slowdown), as_designed)
+        for each in found
+        if each.judged.excess_s > 0
+    ]
 
 
 def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
@@ -143,15 +149,20 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     within = (
         windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
     )  # it began in between
-    chosen = each.of.messages(within if within.sum() * 2 > windows.sum() else windows)
+    inner = each.of.messages(within)
+    enough = within.sum() * 2 > windows.sum() or inner.sum() >= LEAST_MESSAGES
+    chosen = inner if enough else each.of.messages(windows)
     kind = kind_of(each.link, chosen)
     if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
         others = chosen & ~as_designed.held_up(each.link)
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
+    certain = False
     if kind.part in UNTOLD and as_designed.exact and each.link.designed.left is None:
         late_ns = late_first_bytes_ns(each.link, chosen)
         kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
-    if kind.part is Part.DELAY and as_designed.exact and not each.judged.departs.all():  # it comes or goes
+        certain = late_first_bytes_ns(each.link, chosen, least=CERTAIN) > 0
+    comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
+    if comes_or_goes and as_designed.exact and not certain:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
         misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
         if misfits_ns is not None and misfits_ns[0] > misfits_ns[1]:
@@ -173,14 +184,15 @@ def _later(each: JudgedLink, kind: Kind) -> ObservedLink:
     return replace(each.link, added_delay_ns=added_ns)
 
 
-def _unjudged(carried: Sequence[ObservedLink], windows: Windows) -> list[Limitation]:
+def _unjudged(carried: Sequence[ObservedLink], told: Collection[Pair]) -> list[Limitation]:
+    """Why links are not judged; ``told`` are, by more than what they took to warm up."""
     reasons: dict[str, list[str]] = {}
     for link in carried:
         if link.designed.rate is None:
             reason = "no rate was designed"
         elif link.designed.loses:
             reason = "segments are lost by design, so TCP's rate is not known beforehand"
-        elif carried_in_warm_up(link, windows):
+        elif link.pair not in told:
             reason = (
                 "no message after warm-up, and slower by less than what warming up may cost would not have been seen"
             )
@@ -191,22 +203,18 @@ def _unjudged(carried: Sequence[ObservedLink], windows: Windows) -> list[Limitat
     return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
 
 
-def _departure(each: JudgedLink, kind: Kind, hidden: bool = False) -> Departure:
+def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden: bool = False) -> Departure:
     """The departure of one link; of one whose services do not show it each message may be why it was waited for."""
     link, judged = each.link, each.judged
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
     expected_bps = bits / float(link.expected_ns[departs].sum()) * 1e9
-    scale, less_s = judged.scale(), Piecewise.constant(0.0)
-    if kind.delay_ns:
-        during = judged.during()
-        less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
-        scale = _opening(each, kind.delay_ns, during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0)))
+    would_ns = as_designed.would_ns(link) if as_designed.exact else None
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
         element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
         observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
-        restored=WhatIf(changes=(Change(element=link.element, scale=scale, less_s=less_s),)),
+        restored=WhatIf(changes=(restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs),
     )  # fmt: skip
@@ -223,19 +231,12 @@ def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> fl
 
 def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
     """The same, which may be TCP's learning: of a layer that is slow it is slow by all that its messages took."""
-    found = _departure(each, _kind(each, as_designed))
+    found = _departure(each, _kind(each, as_designed), as_designed)
     if not each.of.warming:
         return found
     took_ns, expected_ns = (float(of[each.of.judged].sum()) for of in (each.link.services_ns, each.link.expected_ns))
     slowdown = max(1.0, took_ns / max(1.0, expected_ns))
     return replace(found, slowdown=slowdown, restored=scaled(found.element, 1 / slowdown))
-
-
-def _opening(each: JudgedLink, delay_ns: float, scale: Piecewise) -> Piecewise:
-    """``scale``, and before the first window that is judged what TCP's window takes less to open."""
-    if not each.opening.any():
-        return scale
-    return scale.since(float(each.of.series.begins_s[0]), sooner(each.link, each.opening, delay_ns, own_ns=delay_ns))
 
 
 def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:

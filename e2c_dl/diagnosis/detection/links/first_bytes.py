@@ -21,18 +21,19 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.links import ObservedLink
 
 LEAST_LATE_NS = 1_000_000.0
+CERTAIN = 3  # messages: that of each the first segment was lost no link is so bad for
 JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
 
 
-def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None = None) -> float:
-    """By how much first bytes that nothing held up were late, median; 0 if any of them was not, or there is none.
+def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None = None, *, least: int = 1) -> float:
+    """By how much first bytes that nothing held up were late, median; 0 if any was not, or they are not ``least``.
 
     ``among``: which messages are asked, shape (messages,); None: all.
     """
     rows = link.rows
     idle = np.append(True, rows["send_start_ns"][1:] >= np.maximum.accumulate(rows["recv_end_ns"])[:-1])
     asked = idle if among is None else idle & among
-    if link.by_receiver or not asked.any():
+    if link.by_receiver or asked.sum() < least:
         return 0.0
     late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[asked]
     least_ns = LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9

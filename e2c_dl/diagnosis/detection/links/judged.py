@@ -6,7 +6,9 @@ has messages of the warm-up alone must be later by more than TCP's slow start (:
 
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
 nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
-machine, and windows of small messages alone are judged, too; a link that does not depart with them may without.
+machine, and windows of small messages alone are judged, too; a link that does not depart with them may without. One
+that departs in neither is judged by the messages of its warm-up, too, each beside what it takes as designed while TCP
+learns (:mod:`.tcp_simulated`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged, Levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
@@ -29,6 +32,7 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.stretches import Stretches
+from e2c_dl.topology import Pair
 
 LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
 LEAST_LATE_MODELLED_NS = 200_000.0  # nobody is busy there
@@ -76,7 +80,9 @@ class JudgedLink:
         return max(1.0, (self.judged.resolution * (bare_ns + GRAIN_NS) - GRAIN_NS) / bare_ns)
 
 
-def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Design) -> tuple[list[JudgedLink], float]:
+def judged_links(
+    carried: Sequence[ObservedLink], windows: Windows, design: Design, as_designed: AsDesigned
+) -> tuple[list[JudgedLink], float]:
     """Every link that can be judged, and how many times slower all of them are by the machine."""
     modelled = design.reference.modelled
     series = _series([link for link in carried if link.judgeable], windows, small=modelled)
@@ -101,15 +107,30 @@ def judged_links(carried: Sequence[ObservedLink], windows: Windows, design: Desi
         least = FLOOR_WARMING if each.warming and not modelled else floor
         return JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least))
 
+    def again(several: Sequence[LinkSeries]) -> dict[Pair, JudgedLink]:
+        levels = _levelled(several, design)
+        return {each.link.pair: judged(each, one, 0.0) for each, one in zip(several, levels, strict=True)}
+
     found = [judged(*each) for each in zip(series, own, references.tolist(), strict=True)]
     if modelled:
-        mixed = {each.link.pair: len(each.of.series) for each in found if not each.departs}
-        large = _series([each.link for each in series if each.link.pair in mixed], windows)
-        large = [each for each in large if len(each.series) < mixed[each.link.pair]]
-        again = [judged(each, one, 0.0) for each, one in zip(large, _levelled(large, design), strict=True)]
-        slow = {each.link.pair: each for each in again if each.departs}
+        quiet = {each.link.pair: each for each in found if not each.departs}
+        large = _series([each.link for each in quiet.values()], windows)
+        fewer = again([each for each in large if len(each.series) < len(quiet[each.link.pair].of.series)])
+        slow = {pair: each for pair, each in fewer.items() if each.departs}
+        others = [each.link for pair, each in quiet.items() if pair not in slow]
+        whole = again([made for link in others if (made := _from_the_first(link, windows, as_designed)) is not None])
+        slow |= {pair: each for pair, each in whole.items() if each.departs or quiet[pair].of.warming}
         found = [slow.get(each.link.pair, each) for each in found]
     return found, common
+
+
+def _from_the_first(link: ObservedLink, windows: Windows, as_designed: AsDesigned) -> LinkSeries | None:
+    """The series of ``link`` from its first message on; None, if nobody knows what these take as designed.
+
+    Nobody does where links share a line: what one of them takes hangs on when the others send.
+    """
+    would_ns = as_designed.would_ns(link) if link.designed.left is None else None
+    return None if would_ns is None else link_series(link, windows, would_ns=would_ns)
 
 
 def _series(links: Sequence[ObservedLink], windows: Windows, *, small: bool = False) -> list[LinkSeries]:

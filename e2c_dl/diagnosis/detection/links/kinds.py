@@ -224,13 +224,16 @@ class _Fit:
         return np.asarray(all_ns[self._departs] - rate * self.expected_ns)
 
     def scatter(self, delay_ns: float, rate: float) -> float:
-        """How far large messages are from what one takes, beyond jitter, as part of that: small ones hardly scatter."""
+        """How far large messages are from what one takes, beyond GRAIN and jitter, as part of that.
+
+        Small ones hardly scatter.
+        """
         large = self.expected_ns >= LARGE * self.expected_ns.max()
         if large.sum() < LEAST_SCATTERED:
             large = self.telling
         left_ns, usual_ns = self.left_ns(delay_ns, rate)[large], float(np.median(self.expected_ns[large]))
-        spread_ns = float(np.median(np.abs(left_ns - np.median(left_ns)))) / MAD_OF_NORMAL + GRAIN_NS
-        return max(0.0, spread_ns - self.jitter_ns) / (rate * usual_ns + delay_ns)
+        spread_ns = float(np.median(np.abs(left_ns - np.median(left_ns)))) / MAD_OF_NORMAL
+        return max(0.0, spread_ns - self.jitter_ns - GRAIN_NS) / (rate * usual_ns + delay_ns)
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
         """Mean distance of what is left from nothing, the latest messages left out."""

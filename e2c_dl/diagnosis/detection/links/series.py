@@ -51,19 +51,26 @@ class LinkSeries:
         return self.judged & departs[self.windows]
 
 
-def link_series(link: ObservedLink, windows: Windows, *, small: bool = False) -> LinkSeries | None:
+def link_series(
+    link: ObservedLink, windows: Windows, *, small: bool = False, would_ns: Doubles | None = None
+) -> LinkSeries | None:
     """The series of ``link``, which has a rate to be held to; ``small``: with windows of nothing but small messages.
 
-    None if all that it carried stalled.
+    ``would_ns``, shape (messages,): what each takes as designed while TCP learns how much it may send; with it, all are
+    judged from the first on. None if all that it carried stalled.
     """
     index = windows.of_messages(link.rows, link.began_ns)
-    warming = carried_in_warm_up(link, windows)
-    chosen = ~link.stalled_long if warming else (index >= windows.first) & ~link.stalled_long & ~_fresh(link, index)
+    early = (index < windows.first) | _fresh(link, index)
+    warming = would_ns is None and carried_in_warm_up(link, windows)
+    chosen = ~link.stalled_long if warming or would_ns is not None else ~early & ~link.stalled_long
     counts = _sums(index[chosen], np.ones(int(chosen.sum())), windows)
     if not counts.any():
         return None
+    each_ns = link.expected_ns
+    if would_ns is not None:
+        each_ns = np.where(early, np.fmax(would_ns, each_ns), each_ns)
     services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
-    designed_ns = _sums(index[chosen], link.expected_ns[chosen], windows)
+    designed_ns = _sums(index[chosen], each_ns[chosen], windows)
     if warming:  # TCP learns by them how much it may send, whoever slows the link
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * link.round_trip_ns
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS

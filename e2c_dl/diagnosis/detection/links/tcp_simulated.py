@@ -54,7 +54,7 @@ class AsDesigned:
 
         None: that is not known.
         """
-        would_ns = self._would_ns(link)
+        would_ns = self.would_ns(link)
         if would_ns is None:
             return None
         took_ns, most_ns = (float((each[departs] + GRAIN_NS).sum()) for each in (link.services_ns, would_ns))
@@ -64,7 +64,7 @@ class AsDesigned:
 
     def held_up(self, link: ObservedLink) -> npt.NDArray[np.bool_]:
         """The messages of ``link`` that windows keep as designed, too, shape (messages,): none where nobody knows."""
-        would_ns = self._would_ns(link) if self.exact else None
+        would_ns = self.would_ns(link) if self.exact else None
         if would_ns is None:
             return np.zeros(len(link.rows), dtype=np.bool_)
         return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
@@ -96,7 +96,8 @@ class AsDesigned:
 
         return off_ns(delay_s=delay_s.since(first_s, 0.0)), off_ns(rate=rate.since(first_s, 1.0))
 
-    def _would_ns(self, link: ObservedLink) -> Doubles | None:
+    def would_ns(self, link: ObservedLink) -> Doubles | None:
+        """What each message of ``link`` takes as designed, shape (messages,); None: that is not known."""
         if link.by_receiver:
             return None
         if link.pair not in self._known:
@@ -147,9 +148,10 @@ class AsDesigned:
 
     def _sent(self, link: ObservedLink, began_ns: int) -> Sent:
         topology = self._design.reference.topology
+        there = topology.link(link.src, link.dst)
+        back = topology.links.get((link.dst, link.src), there)  # of one that is not designed, as the virtual world
         return Sent(
-            model=self._model(link.pair, self._later_s(began_ns)),
-            back_s=topology.link(link.dst, link.src).delay_s + self._later_back_s(link),
+            model=self._model(link.pair, self._later_s(began_ns)), back_s=back.delay_s + self._later_back_s(link),
             at_ns=(link.rows["send_start_ns"] - began_ns).tolist(), nbytes=link.rows["nbytes"].tolist(),
         )  # fmt: skip
 

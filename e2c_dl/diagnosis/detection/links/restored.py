@@ -1,0 +1,61 @@
+"""What makes a link that departs as designed: its services times a scale, its delays less what was added.
+
+::
+
+    a rate     services x what they would have taken / what they took, in each stretch
+    a delay    messages come that much sooner, and TCP's window opens that much faster before the first judged one
+
+As designed, too, TCP's windows have to open and close again: where the link can be simulated as designed
+(:mod:`.tcp_simulated`), what its messages would have taken is that, and not what its bare rate takes for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import Kind
+from e2c_dl.diagnosis.detection.links.way_back import sooner
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.columns import Longs
+from e2c_dl.diagnosis.replay.whatif import Change
+
+
+def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> Change:
+    """The change that makes ``each``, which departs as ``kind`` says, as designed.
+
+    ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows, beside its rate.
+    """
+    if not kind.delay_ns:
+        scale = each.judged.scale() if would_ns is None else _as_simulated(each, would_ns)
+        return Change(element=each.link.element, scale=scale)
+    during = each.judged.during()
+    scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
+    if each.opening.any():
+        opening = sooner(each.link, each.opening, kind.delay_ns, own_ns=kind.delay_ns)
+        scale = scale.since(float(each.of.series.begins_s[0]), opening)
+    less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
+    return Change(element=each.link.element, scale=scale, less_s=less_s)
+
+
+def _as_simulated(each: JudgedLink, would_ns: Doubles) -> Piecewise:
+    """The scale of its stretches, by all messages that were sent in them, and did not stall."""
+    scale = each.judged.scale()
+    sent_s = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9
+    stretch = np.maximum(0, np.searchsorted(scale.starts_s, sent_s, side="right") - 1)
+    moving = ~each.link.stalled_long
+    took_ns, designed_ns = (
+        _sums(stretch[moving], ns[moving], len(scale.values))
+        for ns in (each.link.services_ns, np.fmax(would_ns, each.link.expected_ns))
+    )
+    known = (took_ns > 0) & (scale.values < 1.0)
+    values = np.where(known, np.minimum(1.0, designed_ns / np.maximum(1.0, took_ns)), scale.values)
+    return replace(scale, values=values)
+
+
+def _sums(place: npt.NDArray[np.intp], ns: Longs | Doubles, count: int) -> Doubles:
+    return np.bincount(place, weights=ns, minlength=count).astype(np.float64)

@@ -1,0 +1,65 @@
+"""What the measured world takes from the design: what a link of a shared line carries by itself, and what it loses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import virtual_world as vw
+
+from e2c_dl import strategies
+from e2c_dl.diagnosis.links import Designed
+from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Line, WhatIf, scaled
+from e2c_dl.diagnosis.resimulation.links import designed_link
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import Layout, model_of
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.topology import BurstLoss
+from e2c_dl.trace.messages import join
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.virtual import LinkModel
+
+BUCKETS, OWN_BPS = (30_000,), 50e6
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+PAIR, LINK = (1, 2), Element(kind=ElementKind.LINK, src="edge-2", dst="edge-3")
+
+
+@pytest.mark.parametrize(
+    ("restored", "part"),
+    [
+        (WhatIf(), 1.0),
+        (scaled(LINK, 0.5), 0.5),
+        (replace(scaled(LINK, 0.5), lines=(Line(links=frozenset({LINK}), scale=Piecewise.constant(0.5)),)), 1.0),
+    ],
+    ids=["as designed", "slow by itself", "its line is slow"],
+)
+def test_a_link_of_a_shared_line_carries_by_itself_what_it_was_designed_for_times_its_own_slow_down(
+    restored: WhatIf, part: float
+) -> None:
+    links = vw.everywhere(4, LinkModel(rate_bps=OWN_BPS, delay_s=0.005))
+    run = vw.run(
+        strategies.load("allreduce"), size=4, seed=1, links=links,
+        on_hosts=vw.hosts(4, of=vw.profile(BUCKETS)), iterations=5,
+    )  # fmt: skip
+    training = Retraining(
+        strategy=strategies.load("allreduce"), samples=[host.samples for host in run.hosts],
+        allotment=partial(Equal, 5), seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), own_bps={PAIR: OWN_BPS},
+    )  # fmt: skip
+    world = training.world(run.trace, join(run.trace), {}, restored)
+    assert world.links[PAIR].rate_bps.values == pytest.approx(part * OWN_BPS)
+
+
+def test_segments_are_lost_as_designed_when_they_are_sent() -> None:
+    loss = Piecewise(starts_s=np.array([0.0, 3.0]), values=np.array([0.0, 0.02]))
+    designed = Designed(own=Piecewise.constant(OWN_BPS), loss=loss)
+    assert designed.loses
+    model = model_of(designed_link(designed, TCP), LinkModel())
+    assert [(at_s, each.loss) for at_s, each in model.over_time()] == [(0.0, 0.0), (3.0, 0.02)]
+    burst = BurstLoss(good_to_bad=0.01, bad_to_good=0.3)
+    steady = model_of(designed_link(Designed(own=Piecewise.constant(OWN_BPS), burst=burst), TCP), LinkModel())
+    assert steady.burst == burst
+    assert not designed_link(designed, None).loss.values.any(), "without TCP nothing is sent again"
