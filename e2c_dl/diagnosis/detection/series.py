@@ -64,6 +64,7 @@ class Series:
     until_s: float  # where the last window ends
     spent_s: Doubles  # what it took: what a restored run can save is a part of this
     plain: Doubles | None = None  # observed / design itself, where values are the logarithm of something steadier
+    known_noise: float | None = None  # of values, where they are as designed; None: it has to be told by themselves
 
     @property
     def designed_s(self) -> Doubles:
@@ -200,6 +201,8 @@ def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False)
     made = []
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
         shared = _pooled(noise, len(each) if noise else 0, usual, pooled_as)
+        if each.known_noise is not None:
+            shared = max(LEAST_NOISE, min(shared, each.known_noise))
         made.append(_levelled(each, shared, known, turns=bool(asked)))
     return made
 

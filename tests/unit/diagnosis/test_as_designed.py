@@ -17,7 +17,7 @@ SIZE, ITERATIONS, BUCKETS = 4, 20, (30_000,)
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 FAR = LinkModel(rate_bps=100e6, delay_s=0.05, tcp=TCP)
 DESIGNED = vw.everywhere(SIZE, FAR)
-LATE_S, UNTIL_S = 0.1, 0.9
+LATE_S, UNTIL_S, TURN_S = 0.1, 0.9, 0.14
 
 
 def ran(links: dict[tuple[int, int], LinkModel]) -> vw.Run:
@@ -47,3 +47,14 @@ def test_windows_that_open_as_slowly_at_the_designed_rate_are_no_saving() -> Non
     (finding,) = told.findings
     assert len(finding.members) == SIZE
     assert finding.saved_s == pytest.approx(run.end_s - undisturbed.end_s, abs=0.02 * run.end_s)
+
+
+def test_a_delay_that_comes_and_goes_with_every_other_message_is_named() -> None:
+    """By their own unevenness, neighbours differ by more than what a level could depart by."""
+    late = replace(FAR, delay_s=FAR.delay_s + LATE_S)
+    steps = [(place * TURN_S, late if place % 2 else FAR) for place in range(60)]
+    run, undisturbed = ran(DESIGNED | {(1, 2): replace(FAR, conditions=lambda: iter(steps))}), ran(DESIGNED)
+    assert run.end_s > 1.2 * undisturbed.end_s
+    told = report(run)
+    assert [str(each.element) for each in told.culprits] == ["edge-2 -> edge-3"]
+    assert told.culprits[0].saved_s == pytest.approx(run.end_s - undisturbed.end_s, rel=0.25)

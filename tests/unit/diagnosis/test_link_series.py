@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.detection.links.series import link_series
+from e2c_dl.diagnosis.detection.series import levelled
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -42,3 +43,25 @@ def test_a_delay_that_meets_small_messages_alone_is_seen_where_their_windows_cou
     found = link_series(link, Windows(begins_s=1.0 + np.arange(COUNT), until_s=COUNT + 1.0), small=small)
     assert found is not None
     assert bool((found.series.values > 0.5).any()) is seen
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_uneven_though_its_design_is_not_departs(known: bool) -> None:
+    """Every other message is late, by more or less: no level that noise of neighbours tells from chance."""
+    rows = np.zeros(COUNT, dtype=MESSAGE)
+    rows["nbytes"], rows["iteration"] = NBYTES, np.arange(COUNT)
+    rows["send_start_ns"] = (1.0 + np.arange(COUNT)) * 1e9
+    designed_ns = wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9
+    late = np.where(np.arange(COUNT) % 2, 0.0, np.random.default_rng(2).uniform(0.5, 6.0, COUNT))
+    rows["recv_end_ns"] = rows["send_start_ns"] + (designed_ns * (1 + late)).astype(np.int64)
+    designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0), jitter_s=0.001)
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
+    windows = Windows(begins_s=1.0 + np.arange(COUNT), until_s=COUNT + 1.0)
+    found = link_series(link, windows, would_ns=designed_ns if known else None)
+    assert found is not None
+    (one,) = levelled([found.series])
+    departs = one.judged(0.0).windows
+    assert (departs == (late > 0)[-len(departs) :]).all() == known
+    if known:
+        assert one.noise == pytest.approx(0.001 / (designed_ns[0] / 1e9), rel=0.01)
+        assert found.judged.all(), "those of the warm-up, too"

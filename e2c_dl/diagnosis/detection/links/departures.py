@@ -36,6 +36,7 @@ from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
 BLIND = 2.0  # times slower that a link must have been to be seen
+CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
@@ -165,7 +166,7 @@ def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if comes_or_goes and as_designed.exact and not certain:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
         misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
-        if misfits_ns is not None and misfits_ns[0] > misfits_ns[1]:
+        if misfits_ns is not None and CLEARLY * misfits_ns[0] > misfits_ns[1]:
             lost = misfits_ns[1] > NEITHER * misfits_ns[0] and lost_a_round_trip(each.link, chosen, kind.delay_ns)
             kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing

@@ -7,8 +7,8 @@ has messages of the warm-up alone must be later by more than TCP's slow start (:
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
 nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
 machine, and windows of small messages alone are judged, too; a link that does not depart with them may without. One
-that departs in neither is judged by the messages of its warm-up, too, each beside what it takes as designed while TCP
-learns (:mod:`.tcp_simulated`).
+that departs in neither is judged by all messages, those of its warm-up, too, each beside what it takes as designed,
+TCP's windows included (:mod:`.tcp_simulated`): but for jitter nothing makes them uneven, unless a delay comes and goes.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def link_series(
 ) -> LinkSeries | None:
     """The series of ``link``, which has a rate to be held to; ``small``: with windows of nothing but small messages.
 
-    ``would_ns``, shape (messages,): what each takes as designed while TCP learns how much it may send; with it, all are
-    judged from the first on. None if all that it carried stalled.
+    ``would_ns``, shape (messages,): what each takes as designed, windows included; with it, all are judged, from the
+    first on, and are as even as jitter lets them. None if all that it carried stalled.
     """
     index = windows.of_messages(link.rows, link.began_ns)
     early = (index < windows.first) | _fresh(link, index)
@@ -68,7 +68,7 @@ def link_series(
         return None
     each_ns = link.expected_ns
     if would_ns is not None:
-        each_ns = np.where(early, np.fmax(would_ns, each_ns), each_ns)
+        each_ns = np.fmax(would_ns, each_ns)
     services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
     designed_ns = _sums(index[chosen], each_ns[chosen], windows)
     if warming:  # TCP learns by them how much it may send, whoever slows the link
@@ -84,6 +84,7 @@ def link_series(
         begins_s=_begins_s(link, index, windows)[there], until_s=windows.until_s,
         spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
+        known_noise=None if would_ns is None else link.designed.jitter_s * 1e9 / float(np.median(expected_ns[telling])),
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
