@@ -7,11 +7,11 @@ export PYTHON TORCH_INDEX
 
 BIN := .venv/bin
 SOURCES := e2c_dl layers_services tests benchmarks ci scripts setup.py
-# Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. Two more than processors, as
+# Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. Three more than processors, as
 # real runs wait for half of their time; then, by themselves, runs whose rates, delays or verdicts are checked. Machines
 # are shared: what failed (status 1) is tried once more with nothing beside it, and both outcomes are printed.
 AS_MANY_AS_PROCESSORS := -n logical --maxprocesses 8
-TWO_MORE := -n $(shell expr $$(nproc) + 2) --maxprocesses 9
+THREE_MORE := -n $(shell expr $$(nproc) + 3) --maxprocesses 9
 AGAIN = || { [ $$? = 1 ] && echo '== what failed, once more by itself' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 unexport PYTHONDONTWRITEBYTECODE # else each of some thousand programs compiles all modules anew
 
@@ -72,7 +72,7 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 .PHONY: test
 test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 20 minutes)
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
-	@$(BIN)/python -m pytest $(TWO_MORE) -m 'not alone' tests $(AGAIN)
+	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone' tests $(AGAIN)
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
 	@$(BIN)/python -m pytest -m alone tests/local $(AGAIN)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,6 @@ from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
 from e2c_dl.diagnosis.links import Designed, ObservedLink, in_service_order
-from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
@@ -28,7 +27,7 @@ from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.topology import Pair
+from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
@@ -124,16 +123,26 @@ class Observed:
         used = self.messages.by_link().keys()
         may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
         pairs = {*used, *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
-        shared = {pair for each in self.design.bottlenecks for pair in each.links}
-        departs = {each.element for one in self.links.departures for each in one.restored.changes}
+        changed = (each.element for one in self.links.departures for each in one.restored.changes)
+        departs = {(each.src, each.dst) for each in changed}
+        as_measured = {
+            pair for line in self.design.bottlenecks if not self._is_as_designed(line, departs) for pair in line.links
+        }
         found = {}
         for src, dst in pairs:
             pair = names[src], names[dst]
-            if pair not in shared and Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1]) not in departs:
+            if pair not in as_measured and pair not in departs:
                 designed = self.design.alone(pair)
                 if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed
         return found
+
+    def _is_as_designed(self, line: Bottleneck, departs: Collection[tuple[str, str | None]]) -> bool:
+        """Whether what a line and its links are like is known: a model's, of whose links none ``departs``."""
+        reference = self.design.reference
+        if not reference.modelled or reference.tcp is None or line.name in reference.schedules.bottlenecks:
+            return False
+        return not any(pair in departs or self.design.alone(pair).own is None for pair in line.links)
 
     def _loses_as_designed(self, pair: Pair) -> bool:
         """Whether a link that loses segments is nothing but a model, and about as slow as its losses explain."""

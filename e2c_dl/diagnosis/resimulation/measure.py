@@ -139,7 +139,9 @@ class Retraining:
                 messages, origin_ns, delays_ns, edges_s, _by_themselves(restored, ranks), designed, modelled=modelled
             ),
             bottlenecks=tuple(
-                _measured(each, messages, origin_ns, edges_s, self.own_bps) for each in self.bottlenecks
+                _known(each, designed) if modelled and not designed.keys().isdisjoint(each.links)
+                else _measured(each, messages, origin_ns, edges_s, self.own_bps)
+                for each in self.bottlenecks
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
@@ -196,6 +198,11 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     raise AnalysisError(
         "no host's facts.json says how long the gradient's buckets are, so nothing can be simulated again"
     )
+
+
+def _known(line: SharedRate, designed: Mapping[RankPair, Designed]) -> SharedRate:
+    """``line``, of whose links those that anybody uses are ``designed``."""
+    return replace(line, links=tuple(pair for pair in line.links if pair in designed))
 
 
 def _measured(

@@ -12,16 +12,18 @@ import virtual_world as vw
 from e2c_dl import strategies
 from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Line, WhatIf, scaled
 from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout, model_of
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.topology import BurstLoss
+from e2c_dl.topology import Bottleneck, BurstLoss
 from e2c_dl.trace.messages import join
 from e2c_dl.worlds.allotment import Equal
-from e2c_dl.worlds.virtual import LinkModel
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.links import bottlenecks
 
 BUCKETS, OWN_BPS = (30_000,), 50e6
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
@@ -63,3 +65,27 @@ def test_segments_are_lost_as_designed_when_they_are_sent() -> None:
     steady = model_of(designed_link(Designed(own=Piecewise.constant(OWN_BPS), burst=burst), TCP), LinkModel())
     assert steady.burst == burst
     assert not designed_link(designed, None).loss.values.any(), "without TCP nothing is sent again"
+
+
+@pytest.mark.parametrize(("modelled", "exact"), [(True, True), (False, False)])
+def test_a_line_of_a_modelled_world_is_shared_as_designed_for_tcp_shares_it_unevenly(
+    modelled: bool, exact: bool
+) -> None:
+    links = vw.everywhere(4, LinkModel(rate_bps=OWN_BPS, delay_s=0.005, tcp=TCP))
+    up = tuple(pair for pair in links if pair[0])  # all but the server's
+    run = vw.run(
+        strategies.load("asyncparameterserver"), size=4, seed=1, links=links,
+        bottlenecks=[SharedRate(rate_bps=20e6, links=up)],
+        on_hosts=vw.hosts(4, of=vw.profile((120_000,)), noise=0.05), iterations=15,
+    )  # fmt: skip
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="uplink", rate_bps=20e6, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = run.reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    observed = observe(run.trace, replace(reference, topology=topology, modelled=modelled, tcp=TCP))
+    training = Retraining(
+        strategy=strategies.load("asyncparameterserver"), samples=[host.samples for host in run.hosts],
+        allotment=partial(Equal, 15), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
+        bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
+    )  # fmt: skip
+    assert (abs(observed.world(training).error) < 1e-4) is exact

@@ -113,14 +113,15 @@ def judged_links(
 
     found = [judged(*each) for each in zip(series, own, references.tolist(), strict=True)]
     if modelled:
-        quiet = {each.link.pair: each for each in found if not each.departs}
-        large = _series([each.link for each in quiet.values()], windows)
-        fewer = again([each for each in large if len(each.series) < len(quiet[each.link.pair].of.series)])
-        slow = {pair: each for pair, each in fewer.items() if each.departs}
-        others = [each.link for pair, each in quiet.items() if pair not in slow]
-        whole = again([made for link in others if (made := _from_the_first(link, windows, as_designed)) is not None])
-        slow |= {pair: each for pair, each in whole.items() if each.departs or quiet[pair].of.warming}
-        found = [slow.get(each.link.pair, each) for each in found]
+        first = {each.link.pair: each for each in found}
+        quiet = [each for each in found if not each.departs]
+        large = _series([each.link for each in quiet], windows)
+        fewer = again([each for each in large if len(each.series) < len(first[each.link.pair].of.series)])
+        first |= {pair: each for pair, each in fewer.items() if each.departs}
+        links = [each.link for each in first.values()]
+        whole = again([made for link in links if (made := _from_the_first(link, windows, as_designed)) is not None])
+        first |= {pair: each for pair, each in whole.items() if _tells_more(each, first[pair])}
+        found = [*first.values()]
     return found, common
 
 
@@ -131,6 +132,23 @@ def _from_the_first(link: ObservedLink, windows: Windows, as_designed: AsDesigne
     """
     would_ns = as_designed.would_ns(link) if link.designed.left is None else None
     return None if would_ns is None else link_series(link, windows, would_ns=would_ns)
+
+
+def _tells_more(whole: JudgedLink, later: JudgedLink) -> bool:
+    """Whether ``whole``, judged from the first message on, says what ``later``, after the warm-up, does not.
+
+    It departs, or nothing but its warm-up is known; or it was on time before ``later`` begins to depart, though so much
+    would have been seen then.
+    """
+    if not later.departs:
+        return whole.departs or later.of.warming
+    early = whole.of.series.begins_s < later.of.series.begins_s[0]
+    if not whole.departs or not later.judged.departs[0] or not early.any() or whole.judged.windows[early].any():
+        return False
+    counts = len(whole.of.series)
+    added_ns = (later.judged.slowdown - 1) * np.bincount(whole.of.windows, whole.link.expected_ns, counts)[early]
+    would_seen = np.log1p(added_ns / (whole.of.series.designed_s[early] * 1e9 + GRAIN_NS))
+    return bool((would_seen > 2 * whole.judged.apart).all())
 
 
 def _series(links: Sequence[ObservedLink], windows: Windows, *, small: bool = False) -> list[LinkSeries]:

@@ -20,6 +20,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import Kind
 from e2c_dl.diagnosis.detection.links.way_back import sooner
+from e2c_dl.diagnosis.links import services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import Change
@@ -30,31 +31,35 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
 
     ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows, beside its rate.
     """
-    if not kind.delay_ns:
-        scale = each.judged.scale() if would_ns is None else _as_simulated(each, would_ns)
-        return Change(element=each.link.element, scale=scale)
     during = each.judged.during()
-    scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
-    if each.opening.any():
-        opening = sooner(each.link, each.opening, kind.delay_ns, own_ns=kind.delay_ns)
-        scale = scale.since(float(each.of.series.begins_s[0]), opening)
+    if each.opening.any():  # windows that open take far longer than what follows: a stretch of its own
+        during = during.since(float(each.of.series.begins_s[0]), 1.0)
     less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
+    if would_ns is not None:
+        scale = _as_simulated(each, during, less_s, would_ns)
+    elif kind.delay_ns:
+        scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
+        if each.opening.any():
+            opening = sooner(each.link, each.opening, kind.delay_ns, own_ns=kind.delay_ns)
+            scale = scale.since(float(each.of.series.begins_s[0]), opening)
+    else:
+        scale = each.judged.scale()
     return Change(element=each.link.element, scale=scale, less_s=less_s)
 
 
-def _as_simulated(each: JudgedLink, would_ns: Doubles) -> Piecewise:
+def _as_simulated(each: JudgedLink, during: Piecewise, less_s: Piecewise, would_ns: Doubles) -> Piecewise:
     """The scale of its stretches, by all messages that were sent in them, and did not stall."""
-    scale = each.judged.scale()
-    sent_s = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9
-    stretch = np.maximum(0, np.searchsorted(scale.starts_s, sent_s, side="right") - 1)
-    moving = ~each.link.stalled_long
+    link = each.link
+    sent_s = (link.rows["send_start_ns"] - link.began_ns) / 1e9
+    stretch = np.maximum(0, np.searchsorted(during.starts_s, sent_s, side="right") - 1)
+    moving = ~link.stalled_long
+    less_ns = np.rint(less_s.at(sent_s) * 1e9).astype(np.int64)
     took_ns, designed_ns = (
-        _sums(stretch[moving], ns[moving], len(scale.values))
-        for ns in (each.link.services_ns, np.fmax(would_ns, each.link.expected_ns))
+        _sums(stretch[moving], ns[moving], len(during.values))
+        for ns in (services_ns(link.rows, link.designed_delay_ns + less_ns), np.fmax(would_ns, link.expected_ns))
     )
-    known = (took_ns > 0) & (scale.values < 1.0)
-    values = np.where(known, np.minimum(1.0, designed_ns / np.maximum(1.0, took_ns)), scale.values)
-    return replace(scale, values=values)
+    known = (took_ns > 0) & (during.values > 0)
+    return replace(during, values=np.where(known, np.minimum(1.0, designed_ns / np.maximum(1.0, took_ns)), 1.0))
 
 
 def _sums(place: npt.NDArray[np.intp], ns: Longs | Doubles, count: int) -> Doubles:
