@@ -70,7 +70,7 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 20 minutes)
+test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 27 minutes)
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
 	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone' tests $(AGAIN)
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'

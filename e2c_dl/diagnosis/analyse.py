@@ -78,8 +78,9 @@ def analyse(
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
-    laps = None if world is None else averaged(world, 1 + 2 * len(worth))
-    choosing = choices(observed, again) if again is not None and again.in_step else None
+    asked = 1 + 2 * len(worth)
+    laps = None if world is None else averaged(world, asked)
+    choosing = choices(observed, again, asked) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None

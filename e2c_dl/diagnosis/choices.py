@@ -45,7 +45,6 @@ from e2c_dl.diagnosis.stretches import When
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
-ASKED = 20  # changes, about, that are simulated in each lap
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
 
@@ -123,10 +122,10 @@ def _is_measured(finding: Finding) -> bool:
     return _is_link(finding.element) or finding.when.when in (When.PERSISTENT, When.SINCE)
 
 
-def choices(observed: Observed, retraining: Retraining) -> Choices:
-    """Those of the run ``observed``, whose trace is whole."""
+def choices(observed: Observed, retraining: Retraining, asked: int) -> Choices:
+    """Those of the run ``observed``, whose trace is whole; ``asked``: changes that will be, about."""
     large = len(observed.messages.joined) > EVENTS
     world = None if large else observed.world(retraining)
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
-    laps = averaged(world, ASKED) if world is not None and unsure else None
+    laps = averaged(world, asked) if world is not None and unsure else None
     return Choices(replay=observed.replay, world=world, chose=retraining.chooses, laps=laps)

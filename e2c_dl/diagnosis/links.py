@@ -76,7 +76,7 @@ class Designed:
 
     @property
     def loses(self) -> bool:
-        return self.burst is not None or bool(self.loss.values.any())
+        return bool(self.loss.values.any()) if self.burst is None else self.burst.mean > 0
 
     @cached_property
     def rate(self) -> Piecewise | None:

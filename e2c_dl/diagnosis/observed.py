@@ -90,6 +90,10 @@ class Observed:
             for (src, dst), rows in self.messages.by_link().items()
         }
 
+    @cached_property
+    def _simulated(self) -> AsDesigned:
+        return AsDesigned(self.carried, self.design)
+
     def world(self, retraining: Retraining) -> MeasuredWorld:
         """The run, to be simulated again with changes. Raises: AnalysisError, if the trace is not whole."""
         messages, delays_ns = self.messages, self.delays_ns
@@ -138,19 +142,19 @@ class Observed:
         return found
 
     def _is_as_designed(self, line: Bottleneck, departs: Collection[tuple[str, str | None]]) -> bool:
-        """Whether what a line and its links are like is known: a model's, of whose links none ``departs``."""
+        """Whether what a line and its links are like is known: a model's, of whose links none ``departs`` or loses."""
         reference = self.design.reference
         if not reference.modelled or reference.tcp is None or line.name in reference.schedules.bottlenecks:
             return False
-        return not any(pair in departs or self.design.alone(pair).own is None for pair in line.links)
+        links = {pair: self.design.alone(pair) for pair in line.links}
+        return not any(pair in departs or own.own is None or own.loses for pair, own in links.items())
 
     def _loses_as_designed(self, pair: Pair) -> bool:
         """Whether a link that loses segments is nothing but a model, and about as slow as its losses explain."""
-        as_designed = AsDesigned(self.carried, self.design)
         link = next((each for each in self.carried if each.pair == pair), None)
-        if link is None or not as_designed.exact:
-            return as_designed.exact
-        would_ns = as_designed.would_ns(link)
+        if link is None or not self._simulated.exact:
+            return self._simulated.exact
+        would_ns = self._simulated.would_ns(link)
         return would_ns is not None and float(link.services_ns.sum()) <= LUCK * float(would_ns.sum())
 
 

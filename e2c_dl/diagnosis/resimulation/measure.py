@@ -129,15 +129,18 @@ class Retraining:
         intervals = [training_ns(rank) for rank in trace.ranks]
         origin_ns = min(start for start, _ in intervals)
         ranks = {rank.host: rank.rank for rank in trace.ranks}
-        edges_s = _edges_s(restored, ranks)
+        scales = _scales(restored, ranks)
+        edges_s = {
+            pair: np.unique(np.concatenate([one.starts_s for one in own])).tolist() for pair, own in scales.items()
+        }
+        in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
+        alone = {pair: own for pair, own in scales.items() if pair not in in_lines}  # not slow by the line they pass
         world = MeasuredWorld(
             hosts=tuple(
                 replace(MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of)
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(
-                messages, origin_ns, delays_ns, edges_s, _by_themselves(restored, ranks), designed, modelled=modelled
-            ),
+            links=self._links(messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled),
             bottlenecks=tuple(
                 _known(each, designed) if modelled and not designed.keys().isdisjoint(each.links)
                 else _measured(each, messages, origin_ns, edges_s, self.own_bps)
@@ -167,21 +170,8 @@ class Retraining:
         return found
 
 
-def _edges_s(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[float]]:
-    """Seconds at which each link that departs began to, and was as it should be again."""
-    return {
-        pair: np.unique(np.concatenate([scale.starts_s for scale in scales])).tolist()
-        for pair, scales in _scales(restored, ranks).items()
-    }
-
-
-def _by_themselves(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Piecewise]]:
-    """What services of each link that departs are times, once restored; not where the line departs that it passes."""
-    in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
-    return {pair: scales for pair, scales in _scales(restored, ranks).items() if pair not in in_lines}
-
-
 def _scales(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Piecewise]]:
+    """What services of each link that departs are times, once restored."""
     found: dict[RankPair, list[Piecewise]] = {}
     for each in restored.changes:
         if each.element.kind is ElementKind.LINK:

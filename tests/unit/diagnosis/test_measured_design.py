@@ -67,11 +67,12 @@ def test_segments_are_lost_as_designed_when_they_are_sent() -> None:
     assert not designed_link(designed, None).loss.values.any(), "without TCP nothing is sent again"
 
 
-@pytest.mark.parametrize(("modelled", "exact"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("modelled", "loss", "exact"), [(True, 0.0, True), (False, 0.0, False), (True, 0.01, False)])
 def test_a_line_of_a_modelled_world_is_shared_as_designed_for_tcp_shares_it_unevenly(
-    modelled: bool, exact: bool
+    modelled: bool, loss: float, exact: bool
 ) -> None:
     links = vw.everywhere(4, LinkModel(rate_bps=OWN_BPS, delay_s=0.005, tcp=TCP))
+    links[1, 0] = replace(links[1, 0], loss=loss)
     up = tuple(pair for pair in links if pair[0])  # all but the server's
     run = vw.run(
         strategies.load("asyncparameterserver"), size=4, seed=1, links=links,
@@ -88,4 +89,8 @@ def test_a_line_of_a_modelled_world_is_shared_as_designed_for_tcp_shares_it_unev
         allotment=partial(Equal, 15), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
         bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
     )  # fmt: skip
-    assert (abs(observed.world(training).error) < 1e-4) is exact
+    world = observed.world(training)
+    assert (abs(world.error) < 1e-4) is exact
+    through = {link for line in world.bottlenecks for link in line.links} & world.links.keys()
+    assert {world.links[pair].tcp for pair in through} == {TCP if exact else None}, "all of them, or none"
+    assert {(1, 0), (2, 0), (3, 0)} <= through

@@ -8,7 +8,8 @@ Where links are emulated or real, what all of them share, in proportion or for e
 nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
 machine, and windows of small messages alone are judged, too; a link that does not depart with them may without. One
 that departs in neither is judged by all messages, those of its warm-up, too, each beside what it takes as designed,
-TCP's windows included (:mod:`.tcp_simulated`): but for jitter nothing makes them uneven, unless a delay comes and goes.
+TCP's windows included (:mod:`.tcp_simulated`), where all links have no more than MOST_MESSAGES: but for jitter nothing
+makes them uneven, unless a delay comes and goes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from e2c_dl.diagnosis.departures import Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
-from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series
+from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series, sums
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged, Levelled
@@ -40,6 +41,7 @@ LEAST_FOR_COMMON = 3  # links: of two, neither tells which is normal
 COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by the machine
 LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
 SPREADS = 5.0
+MOST_MESSAGES = 50_000  # of all links, simulated as designed: in half a second, where windows are open
 FLOOR_WARMING = float(np.log(1.5))  # of messages that wait for a process to wake, a library to make its plans
 
 
@@ -119,7 +121,8 @@ def judged_links(
         fewer = again([each for each in large if len(each.series) < len(first[each.link.pair].of.series)])
         first |= {pair: each for pair, each in fewer.items() if each.departs}
         links = [each.link for each in first.values()]
-        whole = again([made for link in links if (made := _from_the_first(link, windows, as_designed)) is not None])
+        few = links if sum(len(link.rows) for link in links) <= MOST_MESSAGES else []
+        whole = again([made for link in few if (made := _from_the_first(link, windows, as_designed)) is not None])
         first |= {pair: each for pair, each in whole.items() if _tells_more(each, first[pair])}
         found = [*first.values()]
     return found, common
@@ -146,7 +149,7 @@ def _tells_more(whole: JudgedLink, later: JudgedLink) -> bool:
     if not whole.departs or not later.judged.departs[0] or not early.any() or whole.judged.windows[early].any():
         return False
     counts = len(whole.of.series)
-    added_ns = (later.judged.slowdown - 1) * np.bincount(whole.of.windows, whole.link.expected_ns, counts)[early]
+    added_ns = (later.judged.slowdown - 1) * sums(whole.of.windows, whole.link.expected_ns, counts)[early]
     would_seen = np.log1p(added_ns / (whole.of.series.designed_s[early] * 1e9 + GRAIN_NS))
     return bool((would_seen > 2 * whole.judged.apart).all())
 

@@ -14,15 +14,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import Kind
+from e2c_dl.diagnosis.detection.links.series import sums
 from e2c_dl.diagnosis.detection.links.way_back import sooner
 from e2c_dl.diagnosis.links import services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import Change
 
 
@@ -32,8 +31,6 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
     ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows, beside its rate.
     """
     during = each.judged.during()
-    if each.opening.any():  # windows that open take far longer than what follows: a stretch of its own
-        during = during.since(float(each.of.series.begins_s[0]), 1.0)
     less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
     if would_ns is not None:
         scale = _as_simulated(each, during, less_s, would_ns)
@@ -50,17 +47,15 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
 def _as_simulated(each: JudgedLink, during: Piecewise, less_s: Piecewise, would_ns: Doubles) -> Piecewise:
     """The scale of its stretches, by all messages that were sent in them, and did not stall."""
     link = each.link
+    if each.opening.any():  # windows that open take far longer than what follows: a stretch of its own
+        during = during.since(float(each.of.series.begins_s[0]), 1.0)
     sent_s = (link.rows["send_start_ns"] - link.began_ns) / 1e9
     stretch = np.maximum(0, np.searchsorted(during.starts_s, sent_s, side="right") - 1)
     moving = ~link.stalled_long
     less_ns = np.rint(less_s.at(sent_s) * 1e9).astype(np.int64)
     took_ns, designed_ns = (
-        _sums(stretch[moving], ns[moving], len(during.values))
+        sums(stretch[moving], ns[moving], len(during.values))
         for ns in (services_ns(link.rows, link.designed_delay_ns + less_ns), np.fmax(would_ns, link.expected_ns))
     )
     known = (took_ns > 0) & (during.values > 0)
     return replace(during, values=np.where(known, np.minimum(1.0, designed_ns / np.maximum(1.0, took_ns)), 1.0))
-
-
-def _sums(place: npt.NDArray[np.intp], ns: Longs | Doubles, count: int) -> Doubles:
-    return np.bincount(place, weights=ns, minlength=count).astype(np.float64)

@@ -59,18 +59,15 @@ def link_series(
     ``would_ns``, shape (messages,): what each takes as designed, windows included; with it, all are judged, from the
     first on, and are as even as jitter lets them. None if all that it carried stalled.
     """
-    index = windows.of_messages(link.rows, link.began_ns)
-    early = (index < windows.first) | _fresh(link, index)
+    index, chosen = windows.of_messages(link.rows, link.began_ns), ~link.stalled_long
     warming = would_ns is None and carried_in_warm_up(link, windows)
-    chosen = ~link.stalled_long if warming or would_ns is not None else ~early & ~link.stalled_long
-    counts = _sums(index[chosen], np.ones(int(chosen.sum())), windows)
+    if would_ns is None and not warming:
+        chosen &= (index >= windows.first) & ~_fresh(link, index)
+    counts = sums(index[chosen], np.ones(int(chosen.sum())), len(windows))
     if not counts.any():
         return None
-    each_ns = link.expected_ns
-    if would_ns is not None:
-        each_ns = np.fmax(would_ns, each_ns)
-    services_ns = _sums(index[chosen], link.services_ns[chosen], windows)
-    designed_ns = _sums(index[chosen], each_ns[chosen], windows)
+    each_ns = link.expected_ns if would_ns is None else np.fmax(would_ns, link.expected_ns)
+    services_ns, designed_ns = (sums(index[chosen], ns[chosen], len(windows)) for ns in (link.services_ns, each_ns))
     if warming:  # TCP learns by them how much it may send, whoever slows the link
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * link.round_trip_ns
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
@@ -117,5 +114,6 @@ def _fresh(link: ObservedLink, index: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return np.asarray(early & (np.cumsum(bits) - bits < SLOW_START * worth) & (len(own) > 2 * WARM_UP_ITERATIONS))
 
 
-def _sums(index: npt.NDArray[np.int64], weights: npt.NDArray[Any], windows: Windows) -> Doubles:
-    return np.bincount(index, weights=weights, minlength=len(windows)).astype(np.float64)
+def sums(place: npt.NDArray[np.int64], of: npt.NDArray[Any], count: int) -> Doubles:
+    """Of what lies in each of ``count`` places."""
+    return np.bincount(place, weights=of, minlength=count).astype(np.float64)
