@@ -69,6 +69,7 @@ def analyse(
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts}, looked={**hosts.looked, **links.looked},
+        lines=design.bottlenecks,
     )  # fmt: skip
     few = too_few(observed)
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)

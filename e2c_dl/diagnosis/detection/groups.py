@@ -1,5 +1,7 @@
 """Groups: all hosts of a layer, or all links from one layer to another, that depart alike, as one departure.
 
+Links through a shared line are others than those beside it: they take another way, which may be as designed.
+
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
 others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by less
 than ALIKE, at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever
@@ -21,6 +23,7 @@ from e2c_dl.diagnosis.detection.links.kinds import UNTOLD
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
+from e2c_dl.topology import Bottleneck, Pair
 
 ALIKE = 1.3
 LAPSE = 0.4
@@ -34,26 +37,33 @@ _ALIKE_PARTS = (
 """Parts that may be one: where a member's messages do not tell, another's do."""
 _MOMENTS = 1000
 
-Key = tuple[ElementKind, str, str]
+Key = tuple[ElementKind, str, str, str]
+"""(of what kind, layer, layer that links lead to, line that they share); "" where there is none."""
 
 
 def grouped(
     departures: Sequence[Departure], untold: Sequence[Departure], judged: Mapping[Element, float],
     layers: Mapping[str, str], *, looked: Mapping[Element, Looked] = MappingProxyType({}),
+    lines: Sequence[Bottleneck] = (),
 ) -> tuple[Departure, ...]:  # fmt: skip
     """``departures``, those of whole layers as one each, with those of ``untold`` that are of them.
 
     ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts;
-    ``looked``: element -> when it was looked at; others were all the time.
+    ``looked``: element -> when it was looked at; others were all the time; ``lines``: what links share.
     """
+    line_of = {pair: line.name for line in lines for pair in line.links}
+
+    def key_of(element: Element) -> Key:
+        return _key(element, layers, line_of)
+
     healthy: dict[Key, list[Element]] = {}
     for element in judged.keys() - {each.element for each in departures}:
-        healthy.setdefault(_key(element, layers), []).append(element)
+        healthy.setdefault(key_of(element), []).append(element)
     found: dict[Key, list[Departure]] = {}
     alone = []
     for each in departures:
         if each.element.kind in (ElementKind.HOST, ElementKind.LINK):
-            found.setdefault(_key(each.element, layers), []).append(each)
+            found.setdefault(key_of(each.element), []).append(each)
         else:
             alone.append(each)
     made = []
@@ -68,7 +78,7 @@ def grouped(
             of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
             others = [
                 each for each in untold
-                if _key(each.element, layers) == key and _may_be_of(each, typical, judged.get(each.element, 0.0))
+                if key_of(each.element) == key and _may_be_of(each, typical, judged.get(each.element, 0.0))
             ]  # fmt: skip
             made.append(_group(key, typical, [*of_it, *others]))
             made += [each for each in own if not any(each is one for one in of_it)]
@@ -99,8 +109,10 @@ def _typical(own: Sequence[Departure], looked: Mapping[Element, Looked]) -> list
     return found
 
 
-def _key(element: Element, layers: Mapping[str, str]) -> Key:
-    return element.kind, layers[element.src], "" if element.dst is None else layers[element.dst]
+def _key(element: Element, layers: Mapping[str, str], line_of: Mapping[Pair, str]) -> Key:
+    if element.dst is None:
+        return element.kind, layers[element.src], "", ""
+    return element.kind, layers[element.src], layers[element.dst], line_of.get((element.src, element.dst), "")
 
 
 def _are_alike(one: Departure, other: Departure, looked: Mapping[Element, Looked]) -> bool:
@@ -164,8 +176,9 @@ def _ends_s(one: Stretches, last_s: float) -> Sequence[float]:
 
 def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> Departure:
     """``own`` as one, of which ``typical`` tell the part and when."""
-    kind, src, dst = key
-    what = f"{len(own)} hosts of {src}" if kind is ElementKind.HOST else f"{len(own)} links {src} -> {dst}"
+    kind, src, dst, line = key
+    through = f" through {line}" if line else ""
+    what = f"{len(own)} hosts of {src}" if kind is ElementKind.HOST else f"{len(own)} links {src} -> {dst}{through}"
     most = max(typical, key=lambda each: each.excess_s)
     slowdowns = [each.slowdown for each in own]
     span = f"{min(slowdowns):.2f} to {max(slowdowns):.2f} x"

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.links.ends import end_of
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LEAST_MESSAGES, UNTOLD, Kind, kind_of, lost_a_round_trip
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
+from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
 from e2c_dl.diagnosis.detection.links.restored import restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
@@ -36,8 +36,6 @@ from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
 BLIND = 2.0  # times slower that a link must have been to be seen
-CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
-NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
@@ -84,7 +82,7 @@ def link_departures(
     shared = slow_together(judged, by_pair.keys(), design)
     together = {each.link.pair for own in shared.values() for each in own}
     alone = [each for each in slow if each.link.pair not in together | delayed]
-    kinds = {each.link.pair: _kind(each, as_designed) for each in alone}
+    kinds = {each.link.pair: kind_told(each, as_designed) for each in alone}
     kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
@@ -143,40 +141,6 @@ def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Depar
     ]
 
 
-def _kind(each: JudgedLink, as_designed: AsDesigned) -> Kind:
-    if each.link.by_receiver:  # it does not tell a delay
-        return Kind(part=Part.RATE, rate=each.judged.slowdown)
-    windows = each.judged.windows
-    within = (
-        windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
-    )  # it began in between
-    inner = each.of.messages(within)
-    enough = within.sum() * 2 > windows.sum() or inner.sum() >= LEAST_MESSAGES
-    chosen = inner if enough else each.of.messages(windows)
-    kind = kind_of(each.link, chosen)
-    if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
-        others = chosen & ~as_designed.held_up(each.link)
-        kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
-    certain = False
-    if kind.part in UNTOLD and as_designed.exact and each.link.designed.left is None:
-        late_ns = late_first_bytes_ns(each.link, chosen)
-        kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
-        certain = late_first_bytes_ns(each.link, chosen, least=CERTAIN) > 0
-    comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
-    if comes_or_goes and as_designed.exact and not certain:
-        later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
-        misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
-        if misfits_ns is not None and CLEARLY * misfits_ns[0] > misfits_ns[1]:
-            lost = misfits_ns[1] > NEITHER * misfits_ns[0] and lost_a_round_trip(each.link, chosen, kind.delay_ns)
-            kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
-    if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
-        return replace(kind, rate=each.judged.slowdown)
-    if kind.part is Part.LOSS:
-        return kind
-    end = end_of(each.link, each.of.messages(windows))
-    return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
-
-
 def _later(each: JudgedLink, kind: Kind) -> ObservedLink:
     """The link with the delay that was added to it while it departed."""
     if not kind.delay_ns:
@@ -232,7 +196,7 @@ def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> fl
 
 def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
     """The same, which may be TCP's learning: of a layer that is slow it is slow by all that its messages took."""
-    found = _departure(each, _kind(each, as_designed), as_designed)
+    found = _departure(each, kind_told(each, as_designed), as_designed)
     if not each.of.warming:
         return found
     took_ns, expected_ns = (float(of[each.of.judged].sum()) for of in (each.link.services_ns, each.link.expected_ns))

@@ -73,7 +73,7 @@ class Kind:
     delay_ns: float = 0.0
     late_share: float = 0.0  # of LOSS: of the messages
     late_ns: float = 0.0  # of LOSS: by how much, median
-    scatter: float = 0.0  # of LOSS, where no few messages are why: of what one takes
+    scatter: float = 0.0  # of RATE, and of LOSS where no few messages are why: of what one takes
     recovers: bool = False  # of LOSS, where each is late by less than the one before
 
 
@@ -103,7 +103,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
         uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0)) >= MAY_SCATTER
         return Kind(part=Part.RATE_DELAY_OR_LOSS if uneven else Part.RATE_OR_DELAY, rate=fit.rate(0.0))
     if is_rate:
-        return Kind(part=Part.RATE, rate=fit.rate(0.0))
+        return Kind(part=Part.RATE, rate=fit.rate(0.0), scatter=fit.scatter(0.0, fit.rate(0.0)))
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
@@ -131,7 +131,7 @@ def _at_times(link: ObservedLink, fit: _Fit, *, is_rate: bool, is_delay: bool) -
     """What comes and goes within windows, a rate or a delay; None if hardly all messages are as it has them."""
     slowest = None if is_delay and not is_rate else fit.comes_and_goes(often=not is_delay)
     if slowest is not None:
-        return Kind(part=Part.RATE, rate=slowest)
+        return Kind(part=Part.RATE, rate=slowest, scatter=fit.scatter(0.0, fit.rate(0.0)))
     later_ns = fit.later_at_times_ns()
     if later_ns is None or (link.sent_again != 0 and _takes_sending_again(later_ns, link.round_trip_ns)):
         return None

@@ -82,19 +82,27 @@ class AsDesigned:
         were given to the link, and not to when it took them. Before those that are judged it is as designed: nobody
         knows more of it, and windows that open late there would hide all else.
         """
+        first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
+        late_ns = self.off_ns(link, delay_s=delay_s.since(first_s, 0.0))
+        slow_ns = self.off_ns(link, rate=rate.since(first_s, 1.0))
+        if late_ns is None or slow_ns is None:
+            return None
+        return float(late_ns[judged].sum()), float(slow_ns[judged].sum())
+
+    def off_ns(
+        self, link: ObservedLink, rate: Piecewise | None = None, delay_s: Piecewise | None = None
+    ) -> Doubles | None:
+        """How far each message of ``link``, shape (messages,), came from when a link so changed would have brought it.
+
+        As :meth:`misfits_ns` has it: held to when they were given to the link. None: that is not known.
+        """
         if self._unknown([link]) or any(link.pair in each.links for each in self._design.bottlenecks):
             return None
         began_ns = int(link.rows["posted_ns"].min())
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
-        sent = replace(self._sent(link, began_ns), at_ns=given_ns.tolist())
-        first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
-
-        def off_ns(**changed: Piecewise) -> float:
-            model = self._model(link.pair, self._later_s(began_ns), **changed)
-            (arrived_ns,) = arrivals_ns([replace(sent, model=model)])
-            return float(np.abs(link.rows["recv_end_ns"] - began_ns - arrived_ns)[judged].sum())
-
-        return off_ns(delay_s=delay_s.since(first_s, 0.0)), off_ns(rate=rate.since(first_s, 1.0))
+        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate)
+        (arrived_ns,) = arrivals_ns([replace(self._sent(link, began_ns), model=model, at_ns=given_ns.tolist())])
+        return np.abs(link.rows["recv_end_ns"] - began_ns - arrived_ns).astype(np.float64)
 
     def would_ns(self, link: ObservedLink) -> Doubles | None:
         """What each message of ``link`` takes as designed, shape (messages,); None: that is not known."""

@@ -1,0 +1,84 @@
+"""Kind of a link's departure: by its messages alone (:mod:`.kinds`), and by what simulated links make of them.
+
+In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
+is changed as it was: so a rate is told from a delay that comes and goes, and from losses. Who of its two ends a link
+waits for sockets tell (:mod:`.ends`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from e2c_dl.diagnosis.detection.links.ends import end_of
+from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import (
+    LEAST_MESSAGES,
+    MAY_SCATTER,
+    UNTOLD,
+    Kind,
+    kind_of,
+    lost_a_round_trip,
+)
+from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.model import Part
+
+CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
+NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
+BY_A_RATE, BY_NO_RATE = 0.08, 0.15  # of what a message takes: so far from where any rate has them
+FAR_LESS = 0.5  # of how far they are from each other
+
+
+def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
+    """What of the link ``each`` departs, while it does."""
+    if each.link.by_receiver:  # it does not tell a delay
+        return Kind(part=Part.RATE, rate=each.judged.slowdown)
+    windows = each.judged.windows
+    # Without those at the edges of its stretches: it began in between.
+    within = windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
+    inner = each.of.messages(within)
+    enough = within.sum() * 2 > windows.sum() or inner.sum() >= LEAST_MESSAGES
+    chosen = inner if enough else each.of.messages(windows)
+    kind = kind_of(each.link, chosen)
+    if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
+        others = chosen & ~as_designed.held_up(each.link)
+        kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
+    certain = False
+    if as_designed.exact and each.link.designed.left is None and (kind.part in UNTOLD or kind.late_share):
+        certain = late_first_bytes_ns(each.link, chosen, least=CERTAIN) > 0
+        if certain or kind.part in UNTOLD:  # few messages late by far: all that nothing held up, or those that lost
+            late_ns = late_first_bytes_ns(each.link, chosen)
+            kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
+    comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
+    if comes_or_goes and as_designed.exact and not certain:
+        later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
+        misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
+        if misfits_ns is not None and CLEARLY * misfits_ns[0] > misfits_ns[1]:
+            lost = misfits_ns[1] > NEITHER * misfits_ns[0] and lost_a_round_trip(each.link, chosen, kind.delay_ns)
+            kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
+    if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
+        return replace(kind, rate=each.judged.slowdown)
+    kind = _rate_or_loss(each, kind, as_designed)
+    if kind.part is Part.LOSS:
+        return kind
+    end = end_of(each.link, each.of.messages(windows))
+    return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
+
+
+def _rate_or_loss(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> Kind:
+    """``kind``, or the other of the two: that a rate brings messages when they came tells more than unevenness.
+
+    Large ones are hardly uneven, whatever is lost of them: a rate that is why they are leaves far less than that.
+    """
+    is_rate = kind.part is Part.RATE and not kind.delay_ns and kind.scatter >= MAY_SCATTER
+    found = lower_rate(each, as_designed) if as_designed.exact and (is_rate or kind.part is Part.LOSS) else None
+    if found is None:
+        return kind
+    if not is_rate and found.misfit <= min(BY_A_RATE, FAR_LESS * found.scatter):
+        return Kind(part=Part.RATE, rate=found.rate)
+    if is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0:
+        return replace(kind, part=Part.LOSS)
+    return kind

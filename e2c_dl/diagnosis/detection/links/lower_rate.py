@@ -1,0 +1,127 @@
+"""A lower rate, tried: a link simulated at the rate that its messages show, beside when they came.
+
+::
+
+    served     |=|===|=======|=========|===|=|      of a run of late ones the first was on its way when the rate fell,
+    rate       1.0  |_____1 / f_______|  1.0        the last when it rose: when that was, f tells
+    simulated  |=|===|=======|========|====|=|      *misfit*: the median distance, as part of what a late one takes
+
+A link that is nothing but a model does as its rate has it, TCP's windows and queues that overflow included: if some
+rate brings messages when they came, it was that, however unevenly they came. Of one that loses segments by chance no
+rate does; but any brings one or two messages, whose beginning and end are free: runs that long tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.piecewise import Piecewise
+
+LEAST_SLOWER = 1.05
+SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
+TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
+FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
+_SHORTEST_S = 1e-6
+
+Interval = tuple[float, float]
+"""(begin, end), seconds of training."""
+Run = tuple[int, int]
+"""(first, last) of messages that follow each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerRate:
+    """The rate that suits a link's late messages best."""
+
+    rate: float  # times lower than designed
+    misfit: float  # as part of what one takes
+    scatter: float  # of what they take, beside what their bits would: median from their median, as part of that
+
+
+def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
+    """The lower rate that suits ``each``, while it departs, best.
+
+    None: too few messages follow each other to tell, or nobody knows what TCP makes of any rate.
+    """
+    link = each.link
+    would_ns = as_designed.would_ns(link)
+    if would_ns is None:
+        return None
+    every, runs = _late(link, np.fmax(would_ns, link.expected_ns))
+    late = every & each.of.messages(each.judged.windows)
+    if late.sum() - FREE * sum(bool(late[first : last + 1].any()) for first, last in runs) < LEAST_TOLD:
+        return None
+    ratios = link.services_ns[late] / np.maximum(1.0, link.expected_ns[late])
+    shown = np.maximum(LEAST_SLOWER, np.quantile(ratios, SHOWN))
+    scatter = float(np.median(np.abs(ratios - np.median(ratios))) / np.median(ratios))
+    usual_ns = float(np.median(link.services_ns[late]))
+
+    def tried(rate: float) -> LowerRate | None:
+        off_ns = as_designed.off_ns(link, _in_force(_slow(link, runs, rate), rate))
+        if off_ns is None:
+            return None
+        return LowerRate(rate=rate, misfit=float(np.median(off_ns[late])) / usual_ns, scatter=scatter)
+
+    def best(rates: Iterable[float]) -> LowerRate | None:
+        return min(filter(None, map(tried, rates)), key=lambda one: one.misfit, default=None)
+
+    first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
+    if first is None:
+        return None
+    around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
+    return best({first.rate, *around.tolist()})
+
+
+def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.bool_], list[Run]]:
+    """The messages of ``link`` that take longer than ``as_designed_ns``, shape (messages,), and the runs of them.
+
+    Also while it does not depart, as far as anybody sees: TCP's window remembers. One that came at once, since it had
+    waited for the one before, is of its run.
+    """
+    grain_ns = UNEVEN * as_designed_ns + GRAIN_NS
+    late = link.services_ns > as_designed_ns + grain_ns
+    sooner = link.services_ns < link.expected_ns - grain_ns
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], late | sooner, [False]])))
+    runs = []
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        within = begin + np.flatnonzero(late[begin:end])
+        if len(within):
+            runs.append((int(within[0]), int(within[-1])))
+    return late, runs
+
+
+def _slow(link: ObservedLink, runs: Sequence[Run], rate: float) -> list[Interval]:
+    """When ``link`` was slow, for each of ``runs``, if its rate was ``rate`` times lower then."""
+    took_s, expected_s = link.services_ns / 1e9, link.expected_ns / 1e9
+    ends_s = _left_s(link)
+    begins_s = ends_s - took_s
+    fast_s = np.clip((rate * expected_s - took_s) / (rate - 1), 0.0, took_s)  # of each message, as designed
+    found = []
+    for first, last in runs:
+        share = 0.5 if first == last else 1.0  # of one alone: it began, and ended, within it
+        found.append((float(begins_s[first] + share * fast_s[first]), float(ends_s[last] - share * fast_s[last])))
+    return found
+
+
+def _left_s(link: ObservedLink) -> Doubles:
+    """When each message of ``link`` had left, in its order, seconds of training."""
+    return np.asarray((link.rows["recv_end_ns"] - link.delay_ns - link.began_ns) / 1e9)
+
+
+def _in_force(slow: Sequence[Interval], rate: float) -> Piecewise:
+    """Over seconds of training the part of its rate that there is: ``rate`` times less while the link is ``slow``."""
+    starts_s, parts = [0.0], [1.0]
+    for begin_s, end_s in slow:
+        begun_s = max(begin_s, starts_s[-1] + _SHORTEST_S)
+        starts_s += [begun_s, max(end_s, begun_s + _SHORTEST_S)]
+        parts += [1 / rate, 1.0]
+    return Piecewise(starts_s=np.array(starts_s), values=np.array(parts))

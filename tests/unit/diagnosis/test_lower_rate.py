@@ -1,0 +1,62 @@
+"""A link that is simulated at the lower rate that its messages show: it brings them when they came, or lost some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
+from e2c_dl.diagnosis.detection.links.kinds_simulated import BY_A_RATE, BY_NO_RATE, kind_told
+from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.virtual import LinkModel
+
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+ASKED = LinkModel(rate_bps=34e6, delay_s=0.02, jitter_s=0.0005, tcp=TCP)
+SIZE, BUCKETS = 4, (300_000,) * 3
+SLOW_S = (2.1, 5.4, 9.3, 12.2)  # for 1.5 s each
+
+
+def judged(*steps: tuple[float, LinkModel]) -> tuple[JudgedLink, AsDesigned]:
+    """The link from rank 1 to rank 2 that is as ``steps`` have it, beside its design."""
+    links = vw.everywhere(SIZE, ASKED)
+    changing = replace(ASKED, conditions=lambda: iter([(0.0, ASKED), *steps]))
+    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS), noise=0.05)
+    run = vw.run(Allreduce, size=SIZE, seed=3, links={**links, (1, 2): changing}, on_hosts=hosts, iterations=12)
+    reference = replace(replace(run, links=links).reference(), tcp=TCP, modelled=True)
+    observed = observe(run.trace, reference)
+    as_designed = AsDesigned(observed.carried, observed.design)
+    every, _ = judged_links(observed.carried, observed.windows, observed.design, as_designed)
+    (slow,) = (each for each in every if each.departs)
+    return slow, as_designed
+
+
+def test_a_rate_that_comes_and_goes_is_one_however_unevenly_messages_come() -> None:
+    slower = replace(ASKED, rate_bps=ASKED.rate_bps / 5)
+    steps = [(at_s + late_s, link) for at_s in SLOW_S for late_s, link in ((0.0, slower), (1.5, ASKED))]
+    slow, as_designed = judged(*steps)
+    found = lower_rate(slow, as_designed)
+    assert found is not None and found.misfit <= BY_A_RATE
+    assert found.rate == pytest.approx(5.0, rel=0.1)
+    assert kind_told(slow, as_designed).part is Part.RATE
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.05])
+def test_no_rate_brings_messages_when_a_link_that_loses_some_did(loss: float) -> None:
+    slow, as_designed = judged((6.0, replace(ASKED, loss=loss)))
+    found = lower_rate(slow, as_designed)
+    assert found is not None and found.misfit >= BY_NO_RATE
+    assert kind_told(slow, as_designed).part is Part.LOSS
+
+
+def test_where_nobody_knows_what_tcp_makes_of_a_link_no_rate_is_tried() -> None:
+    slow, as_designed = judged((6.0, replace(ASKED, rate_bps=ASKED.rate_bps / 3)))
+    assert lower_rate(slow, as_designed) is not None
+    design = replace(as_designed._design, reference=replace(as_designed._design.reference, tcp=None))
+    assert lower_rate(slow, AsDesigned([slow.link], design)) is None
