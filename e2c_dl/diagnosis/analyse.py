@@ -69,7 +69,7 @@ def analyse(
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts}, looked={**hosts.looked, **links.looked},
-        lines=design.bottlenecks,
+        line_of=design.line_of,
     )  # fmt: skip
     few = too_few(observed)
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from e2c_dl.diagnosis.links import Designed, ObservedLink
@@ -65,6 +65,11 @@ class Design:
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         return self.reference.topology.bottlenecks if self.reference.network_emulated else ()
+
+    @property
+    def line_of(self) -> Mapping[Pair, str]:
+        """Link -> the name of the bottleneck that it passes, if it passes one."""
+        return {pair: each.name for each in self.bottlenecks for pair in each.links}
 
     def capacity(self, bottleneck: Bottleneck) -> Piecewise:
         """Bits per second that all links of ``bottleneck`` have together."""

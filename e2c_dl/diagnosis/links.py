@@ -140,8 +140,12 @@ class ObservedLink:
     @cached_property
     def busy_s(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Beginnings and ends, in seconds of training, of the times in which a message was leaving for this link."""
-        end_ns = self.rows["recv_end_ns"] - self.delay_ns - self.began_ns
-        return np.sort(end_ns - self.services_ns) / _NS_PER_S, np.sort(end_ns) / _NS_PER_S
+        return np.sort(self.left_ns - self.services_ns) / _NS_PER_S, np.sort(self.left_ns) / _NS_PER_S
+
+    @cached_property
+    def left_ns(self) -> npt.NDArray[np.int64]:
+        """When each message had left for this link, in service order, ns of training."""
+        return np.asarray(self.rows["recv_end_ns"] - self.delay_ns - self.began_ns)
 
     @cached_property
     def expected_ns(self) -> npt.NDArray[np.float64]:
@@ -151,8 +155,7 @@ class ObservedLink:
 
     def expected_at_ns(self, rate: Piecewise) -> npt.NDArray[np.float64]:
         """Service of each message at ``rate``, from when its service began."""
-        begin_ns = self.rows["recv_end_ns"] - self.services_ns - self.delay_ns - self.began_ns
-        begin_s = begin_ns / _NS_PER_S
+        begin_s = (self.left_ns - self.services_ns) / _NS_PER_S
         return (rate.when(rate.total(begin_s) + wire_bits_of(self.rows["nbytes"])) - begin_s) * _NS_PER_S
 
     @property

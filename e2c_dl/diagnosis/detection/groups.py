@@ -14,6 +14,7 @@ late for another reason, or of which too little was seen, is of the group if it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -23,7 +24,7 @@ from e2c_dl.diagnosis.detection.links.kinds import UNTOLD
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
-from e2c_dl.topology import Bottleneck, Pair
+from e2c_dl.topology import Pair
 
 ALIKE = 1.3
 LAPSE = 0.4
@@ -44,18 +45,14 @@ Key = tuple[ElementKind, str, str, str]
 def grouped(
     departures: Sequence[Departure], untold: Sequence[Departure], judged: Mapping[Element, float],
     layers: Mapping[str, str], *, looked: Mapping[Element, Looked] = MappingProxyType({}),
-    lines: Sequence[Bottleneck] = (),
+    line_of: Mapping[Pair, str] = MappingProxyType({}),
 ) -> tuple[Departure, ...]:  # fmt: skip
     """``departures``, those of whole layers as one each, with those of ``untold`` that are of them.
 
     ``judged``: element -> times slower that it must have been to be seen; ``layers``: host -> layer, of all hosts;
-    ``looked``: element -> when it was looked at; others were all the time; ``lines``: what links share.
+    ``looked``: element -> when it was looked at; others were all the time; ``line_of``: link -> what it shares.
     """
-    line_of = {pair: line.name for line in lines for pair in line.links}
-
-    def key_of(element: Element) -> Key:
-        return _key(element, layers, line_of)
-
+    key_of = partial(_key, layers=layers, line_of=line_of)
     healthy: dict[Key, list[Element]] = {}
     for element in judged.keys() - {each.element for each in departures}:
         healthy.setdefault(key_of(element), []).append(element)

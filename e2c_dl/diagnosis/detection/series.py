@@ -168,9 +168,7 @@ class Judged:
     def stretches(self) -> Stretches:
         """When it departs: at least one segment does."""
         series = self.levelled.series
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], self.windows, [False]])))
-        found = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-        return stretches(found, len(series), series.iterations, series.begins_s, series.until_s)
+        return stretches(rows_of(self.windows), len(series), series.iterations, series.begins_s, series.until_s)
 
     def scale(self) -> Piecewise:
         """Over seconds of training: what its services are to be multiplied by to be as their reference has them."""
@@ -234,6 +232,12 @@ def _levelled(series: Series, noise: float, known: float | None, *, turns: bool)
     if touched is None and turns:
         touched = by_turns(series.values)
     return own if touched is None else told_better(own, touched, RECURRENCE)
+
+
+def rows_of(touched: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(start, stop) of each row of those that are ``touched``."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], touched, [False]])))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
 def told_better(own: Levelled, touched: npt.NDArray[np.bool_], parameters: int) -> Levelled:

@@ -12,7 +12,6 @@ from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
-from e2c_dl.topology import Bottleneck
 
 LAYERS = {"edge-1": "edge", "edge-2": "edge", "edge-3": "edge"}
 
@@ -110,16 +109,15 @@ def test_a_link_of_which_so_little_could_be_seen_is_of_the_group(seen_at: float,
 def test_a_link_through_a_shared_line_says_nothing_of_those_beside_it() -> None:
     own = [slow_link(1, 3.0), slow_link(2, 3.0)]
     healthy = slow_link(3, 1.0).element
-    line = Bottleneck(name="access", rate_bps=1e6, links=(("edge-1", "fog-3"),))
     assert len(grouped(own, [], {healthy: 1.1}, FOG)) == 2
-    (group,) = grouped(own, [], {healthy: 1.1}, FOG, lines=[line])
+    (group,) = grouped(own, [], {healthy: 1.1}, FOG, line_of={("edge-1", "fog-3"): "access"})
     assert (len(group.members), str(group.element)) == (2, "2 links edge -> fog")
 
 
 def test_links_that_share_a_line_are_a_group_of_their_own() -> None:
     own = [slow_link(number, 3.0) for number in (1, 2, 3, 4)]
-    line = Bottleneck(name="access", rate_bps=1e6, links=(("edge-1", "fog-3"), ("edge-1", "fog-4")))
-    found = [str(each.element) for each in grouped(own, [], {}, FOG, lines=[line])]
+    line_of = dict.fromkeys([("edge-1", "fog-3"), ("edge-1", "fog-4")], "access")
+    found = [str(each.element) for each in grouped(own, [], {}, FOG, line_of=line_of)]
     assert found == ["2 links edge -> fog", "2 links edge -> fog through access"]
 
 

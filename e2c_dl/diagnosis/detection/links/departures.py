@@ -122,7 +122,7 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
     """Those of ``judged`` whose delay is longer all the time, though their services show little or nothing of it."""
     if not design.reference.modelled:
         return []
-    shared = {pair for line in design.bottlenecks for pair in line.links}
+    shared = design.line_of
     asked = [each for each in judged if each.link.pair not in shared and not each.judged.departs.all()]
     late = [each for each in asked if late_first_bytes_ns(each.link)]
     return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]

@@ -166,7 +166,7 @@ def _levelled(series: Sequence[LinkSeries], design: Design) -> list[Levelled]:
 
 def lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:
     """Pairs by what limits them: those of one shared bottleneck together, the others each by itself."""
-    shared = {pair: each.name for each in design.bottlenecks for pair in each.links}
+    shared = design.line_of
     lines: dict[Element, list[tuple[str, str]]] = {}
     for link in links:
         name = shared.get(link.pair)

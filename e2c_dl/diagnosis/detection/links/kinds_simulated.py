@@ -48,10 +48,11 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
     certain = False
     if as_designed.exact and each.link.designed.left is None and (kind.part in UNTOLD or kind.late_share):
-        certain = late_first_bytes_ns(each.link, chosen, least=CERTAIN) > 0
-        if certain or kind.part in UNTOLD:  # few messages late by far: all that nothing held up, or those that lost
+        late_ns = late_first_bytes_ns(each.link, chosen, least=CERTAIN)
+        certain = late_ns > 0
+        if not certain and kind.part in UNTOLD:  # else a few are late by far: those that nothing held up, or that lost
             late_ns = late_first_bytes_ns(each.link, chosen)
-            kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
+        kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
     comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
     if comes_or_goes and as_designed.exact and not certain:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)

@@ -23,6 +23,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 
@@ -90,9 +91,8 @@ def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.b
     grain_ns = UNEVEN * as_designed_ns + GRAIN_NS
     late = link.services_ns > as_designed_ns + grain_ns
     sooner = link.services_ns < link.expected_ns - grain_ns
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], late | sooner, [False]])))
     runs = []
-    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+    for begin, end in rows_of(late | sooner):
         within = begin + np.flatnonzero(late[begin:end])
         if len(within):
             runs.append((int(within[0]), int(within[-1])))
@@ -102,7 +102,7 @@ def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.b
 def _slow(link: ObservedLink, runs: Sequence[Run], rate: float) -> list[Interval]:
     """When ``link`` was slow, for each of ``runs``, if its rate was ``rate`` times lower then."""
     took_s, expected_s = link.services_ns / 1e9, link.expected_ns / 1e9
-    ends_s = _left_s(link)
+    ends_s = link.left_ns / 1e9
     begins_s = ends_s - took_s
     fast_s = np.clip((rate * expected_s - took_s) / (rate - 1), 0.0, took_s)  # of each message, as designed
     found = []
@@ -110,11 +110,6 @@ def _slow(link: ObservedLink, runs: Sequence[Run], rate: float) -> list[Interval
         share = 0.5 if first == last else 1.0  # of one alone: it began, and ended, within it
         found.append((float(begins_s[first] + share * fast_s[first]), float(ends_s[last] - share * fast_s[last])))
     return found
-
-
-def _left_s(link: ObservedLink) -> Doubles:
-    """When each message of ``link`` had left, in its order, seconds of training."""
-    return np.asarray((link.rows["recv_end_ns"] - link.delay_ns - link.began_ns) / 1e9)
 
 
 def _in_force(slow: Sequence[Interval], rate: float) -> Piecewise:

@@ -82,22 +82,26 @@ class AsDesigned:
         were given to the link, and not to when it took them. Before those that are judged it is as designed: nobody
         knows more of it, and windows that open late there would hide all else.
         """
-        first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
-        late_ns = self.off_ns(link, delay_s=delay_s.since(first_s, 0.0))
-        slow_ns = self.off_ns(link, rate=rate.since(first_s, 1.0))
-        if late_ns is None or slow_ns is None:
+        if not self._is_known_alone(link):
             return None
+        first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
+        late_ns = self._off_ns(link, delay_s=delay_s.since(first_s, 0.0))
+        slow_ns = self._off_ns(link, rate=rate.since(first_s, 1.0))
         return float(late_ns[judged].sum()), float(slow_ns[judged].sum())
 
-    def off_ns(
-        self, link: ObservedLink, rate: Piecewise | None = None, delay_s: Piecewise | None = None
-    ) -> Doubles | None:
-        """How far each message of ``link``, shape (messages,), came from when a link so changed would have brought it.
+    def off_ns(self, link: ObservedLink, rate: Piecewise) -> Doubles | None:
+        """How far each message of ``link``, shape (messages,), came from when ``rate`` would have brought it.
 
         As :meth:`misfits_ns` has it: held to when they were given to the link. None: that is not known.
         """
-        if self._unknown([link]) or any(link.pair in each.links for each in self._design.bottlenecks):
-            return None
+        return self._off_ns(link, rate=rate) if self._is_known_alone(link) else None
+
+    def _is_known_alone(self, link: ObservedLink) -> bool:
+        return not self._unknown([link]) and link.pair not in self._design.line_of
+
+    def _off_ns(
+        self, link: ObservedLink, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None
+    ) -> Doubles:
         began_ns = int(link.rows["posted_ns"].min())
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
         model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate)
