@@ -23,6 +23,7 @@ from benchmarks.diagnosis.truth import Truth, truth
 from benchmarks.kept import Kept, named
 from e2c_dl.codec import convert
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import E2cDlError
 from e2c_dl.trace.recording import span_log
 
@@ -41,11 +42,16 @@ def of(one: Drawn, known: Truth | None = None) -> Outcome:
     begun_s = time.perf_counter()
     told = known or truth(one)
     try:
-        report = analyse(told.trace, one.system.reference(told.trace), one.system.retraining())
+        report = _judgement(one, told)
     except E2cDlError as error:
         return failed(one, str(error), time.perf_counter() - begun_s)
     rules = named_by_rules(told.trace)
     return judged(one, told, report, rules, time.perf_counter() - begun_s)
+
+
+def _judgement(one: Drawn, told: Truth) -> Report:
+    """The report without bottlenecks, which are not judged and take most of its time."""
+    return analyse(told.trace, one.system.reference(told.trace), one.system.retraining(), speeding_up=False)
 
 
 class Judged:

@@ -46,13 +46,15 @@ MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer
 
 
 def analyse(
-    trace: Trace, reference: Reference, retraining: Retraining | None = None, observed: Observed | None = None
-) -> Report:
+    trace: Trace, reference: Reference, retraining: Retraining | None = None, observed: Observed | None = None,
+    *, speeding_up: bool = True,
+) -> Report:  # fmt: skip
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
 
     ``retraining``: of a run of which a change alters more than a replay does; if its trace is whole, its what-ifs are
     then simulated: all of them where ranks go at their own pace, else those of :mod:`e2c_dl.diagnosis.choices`.
-    ``observed``: what ``trace`` shows, if that is known already.
+    ``observed``: what ``trace`` shows, if that is known already. ``speeding_up``: whether bottlenecks, too, are wanted;
+    most of the time that a run takes whose what-ifs are simulated goes there.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
@@ -79,15 +81,14 @@ def analyse(
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
-    asked = 1 + 2 * len(worth)
-    laps = None if world is None else averaged(world, asked)
-    choosing = choices(observed, again, asked) if again is not None and again.in_step else None
+    laps = None if world is None else averaged(world, [each.restored for each in worth])
+    choosing = choices(observed, again, worth) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
-    elements, groups = ((), ()) if missing else speed_ups(predictor, carried, design)
+    elements, groups = speed_ups(predictor, carried, design) if speeding_up and not missing else ((), ())
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, missing),
         *_about_losses(trace),
@@ -251,7 +252,12 @@ def _about_world(world: MeasuredWorld | None, *, is_used: bool) -> Iterator[Limi
 
 
 def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
-    if chance is not None:
+    if chance is not None and chance.is_steady:
+        steady = (
+            f"simulated again {chance.runs} times, by other seeds, this run takes as long, but not what is left of it"
+        )
+        yield Limitation(sentence=f"What is saved hangs on chance: {steady}. Savings are means of these runs.")
+    elif chance is not None:
         took = f"{formatting.seconds(chance.least_s)} to {formatting.seconds(chance.most_s)}"
         again = f"simulated again {chance.runs} times, by other seeds, it takes {took}"
         yield Limitation(sentence=f"How long this run takes hangs on chance: {again}. Savings are means of these runs.")

@@ -122,10 +122,10 @@ def _is_measured(finding: Finding) -> bool:
     return _is_link(finding.element) or finding.when.when in (When.PERSISTENT, When.SINCE)
 
 
-def choices(observed: Observed, retraining: Retraining, asked: int) -> Choices:
-    """Those of the run ``observed``, whose trace is whole; ``asked``: changes that will be, about."""
+def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departure]) -> Choices:
+    """Those of the run ``observed``, whose trace is whole and which has departures that are ``worth`` restoring."""
     large = len(observed.messages.joined) > EVENTS
     world = None if large else observed.world(retraining)
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
-    laps = averaged(world, asked) if world is not None and unsure else None
+    laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None
     return Choices(replay=observed.replay, world=world, chose=retraining.chooses, laps=laps)

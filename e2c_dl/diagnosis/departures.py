@@ -7,7 +7,8 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
     alone    T(nothing restored) / T(this restored)
     jointly  T(all others restored) / T(all restored)
 
-Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`).
+Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`). What slows runs
+down in the mean, beyond doubt, if by less, is material if this run, by its own luck, would have been so much faster.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.stretches import Stretches
+
+BEYOND_DOUBT = 2.0  # standard errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +85,20 @@ def low_median(values: Sequence[float]) -> float:
 
 def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Finding, ...]:
     """One Finding per departure, most saving alone first, then most saving jointly."""
-    as_it_was_ns = np.array(replay.as_it_was_ns, dtype=np.float64)  # refuses a trace that contradicts itself
     if not departures:
+        replay.laps_ns(())  # refuses a trace that contradicts itself
         return ()
-    everything = WhatIf.together(one.restored for one in departures)
-    others = [WhatIf.together(other.restored for other in departures if other is not one) for one in departures]
-    asked = [everything, *(one.restored for one in departures), *others]
-    laps_ns = np.array(replay.laps_ns(asked), dtype=np.float64)  # (asked, laps)
-    replayed_ns, (all_restored_ns, *runs_ns) = float(as_it_was_ns.mean()), laps_ns.mean(axis=1).tolist()
+    alone = [frozenset((place,)) for place in range(len(departures))]
+    everything = frozenset(range(len(departures)))
+    each_once = dict.fromkeys((everything, *alone, *(everything - each for each in alone)))
+    asked = [restored for restored in each_once if restored]
+    whatifs = [WhatIf.together(departures[place].restored for place in sorted(each)) for each in asked]
+    times_ns = np.array(replay.laps_ns(whatifs), dtype=np.float64)  # (as it was and asked, laps)
+    laps_ns = dict(zip((frozenset[int](), *asked), times_ns, strict=True))
     found = []
-    for place, (departure, alone_ns, others_ns) in enumerate(
-        zip(departures, runs_ns[: len(departures)], runs_ns[len(departures) :], strict=True)
-    ):
-        speedup, joint_speedup = replayed_ns / alone_ns, others_ns / all_restored_ns
+    for departure, one in zip(departures, alone, strict=True):
+        by_itself = _Saving(laps_ns[frozenset()], laps_ns[one])
+        jointly = _Saving(laps_ns[everything - one], laps_ns[everything])
         found.append(
             Finding(
                 element=departure.element,
@@ -103,15 +107,41 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
                 slowdown=departure.slowdown,
                 observed=departure.observed,
                 expected=departure.expected,
-                saved_s=(replayed_ns - alone_ns) / 1e9,
-                saved_spread_s=float((as_it_was_ns - laps_ns[1 + place]).std()) / 1e9,
-                speedup=speedup,
-                joint_speedup=joint_speedup,
-                joint_saved_s=(others_ns - all_restored_ns) / 1e9,
+                saved_s=by_itself.mean_s,
+                saved_spread_s=by_itself.spread_s,
+                speedup=by_itself.speedup,
+                joint_speedup=jointly.speedup,
+                joint_saved_s=jointly.mean_s,
                 stalled_s=departure.stalled_s,
-                material=max(speedup, joint_speedup) >= MATERIAL_SPEEDUP,
+                material=by_itself.is_material or jointly.is_material,
                 evidence=departure.evidence,
                 members=departure.members,
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Saving:
+    """What one change saves; both of shape (laps,), in ns, this run's own luck first."""
+
+    before_ns: npt.NDArray[np.float64]
+    after_ns: npt.NDArray[np.float64]
+
+    @property
+    def mean_s(self) -> float:
+        return float((self.before_ns - self.after_ns).mean()) / 1e9
+
+    @property
+    def spread_s(self) -> float:
+        return float((self.before_ns - self.after_ns).std()) / 1e9
+
+    @property
+    def speedup(self) -> float:
+        return float(self.before_ns.mean() / self.after_ns.mean())
+
+    @property
+    def is_material(self) -> bool:
+        by_its_own_luck = float(self.before_ns[0] / self.after_ns[0])
+        beyond_doubt = self.mean_s > BEYOND_DOUBT * self.spread_s / float(np.sqrt(len(self.before_ns)))
+        return self.speedup >= MATERIAL_SPEEDUP or (beyond_doubt and by_its_own_luck >= MATERIAL_SPEEDUP)

@@ -31,6 +31,9 @@ REPORT_FORMAT = 4
 MATERIAL_SPEEDUP = 1.05
 """A departure is material if the run without it is at least this many times faster."""
 
+STEADY = 0.01
+"""Of the longest of several times: none that are no further apart hang on chance."""
+
 MOST_UNKNOWN = 0.5
 """Of the longest path: with more of no known cause, a replay does not tell what a departure costs."""
 
@@ -146,6 +149,11 @@ class Chance:
     runs: int
     least_s: float
     most_s: float
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it takes as long by any luck: what hangs on chance is then what is saved alone."""
+        return self.most_s - self.least_s <= STEADY * self.most_s
 
 
 @dataclass(frozen=True, kw_only=True)

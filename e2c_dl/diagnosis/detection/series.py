@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, PENALTY, Doubles, Segments, noise_of, segments
+from e2c_dl.diagnosis.detection.noise import LEAST_NOISE, LEAST_POOLED, POOLED_AS, pooled, pooled_as
 from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
@@ -44,10 +45,6 @@ FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
 TOLD_BY_OTHERS = 2.5  # instead, where others tell when
 WORTH = 0.01
-LEAST_NOISE = 0.005  # a model without noise must not make the smallest rounding significant
-POOLED_AS, MOST_POOLED = 20, 200  # windows: as much as the noise of comparable series counts beside a series' own
-LEAST_POOLED = 6  # series: fewer do not tell how much their noises differ
-NOISE_OF_NOISE = 1.7  # variance of the logarithm of a series' noise, times its windows, if it is normal; by drawing
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 RECURRENCE = 2  # change points: period, phase, length and level, of which one has two
@@ -65,6 +62,12 @@ class Series:
     spent_s: Doubles  # what it took: what a restored run can save is a part of this
     plain: Doubles | None = None  # observed / design itself, where values are the logarithm of something steadier
     known_noise: float | None = None  # of values, where they are as designed; None: it has to be told by themselves
+    telling: npt.NDArray[np.bool_] | None = None  # the others tell nothing by themselves; None: all do
+
+    @property
+    def tells(self) -> npt.NDArray[np.bool_]:
+        """Which windows tell what it was like."""
+        return np.ones(len(self), dtype=bool) if self.telling is None else self.telling
 
     @property
     def designed_s(self) -> Doubles:
@@ -121,7 +124,18 @@ class Levelled:
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
         lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
         departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
-        return Judged(levelled=self, reference=reference, apart=max(floor, apart), departs=departs)
+        return Judged(
+            levelled=self, reference=reference, apart=max(floor, apart), departs=departs, filled=self._filled(departs)
+        )
+
+    def _filled(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Segments that tell nothing, after one that ``departs`` and before another, or the end: they are as it is."""
+        tells = self.series.tells
+        silent = ~departs & np.array([not tells[start:stop].any() for start, stop in self.found])
+        filled = np.zeros_like(departs)
+        for start, stop in rows_of(silent):
+            filled[start:stop] = start > 0 and departs[start - 1] and (stop == len(departs) or departs[stop])
+        return filled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,6 +146,7 @@ class Judged:
     reference: float
     apart: float
     departs: npt.NDArray[np.bool_]  # (segments,)
+    filled: npt.NDArray[np.bool_]  # (segments,) that tell nothing, among those that depart
 
     @property
     def resolution(self) -> float:
@@ -166,24 +181,26 @@ class Judged:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """When it departs: at least one segment does."""
+        """When it departs: at least one segment does; also where it tells nothing in between."""
         series = self.levelled.series
-        return stretches(rows_of(self.windows), len(series), series.iterations, series.begins_s, series.until_s)
+        during = np.repeat(self.departs | self.filled, self.levelled.lengths.astype(np.int64))
+        return stretches(rows_of(during), len(series), series.iterations, series.begins_s, series.until_s)
 
     def scale(self) -> Piecewise:
         """Over seconds of training: what its services are to be multiplied by to be as their reference has them."""
         series = self.levelled.series
         firsts = np.array([start for start, _ in self.levelled.found])
         restored = np.add.reduceat(self._expected_s, firsts) / np.add.reduceat(series.spent_s, firsts)
-        values = np.where(self.departs, np.minimum(1.0, restored), 1.0)
-        starts_s = series.begins_s[firsts].copy()
+        values = np.where(self.departs, np.minimum(1.0, restored), 1.0)[~self.filled]
+        starts_s = series.begins_s[firsts[~self.filled]]
         starts_s[0] = 0.0  # warm-up is as what follows it
         return Piecewise(starts_s=np.append(starts_s, series.until_s), values=np.append(values, values[-1]))
 
     def during(self) -> Piecewise:
         """Over seconds of training: 1.0 while it departs, else 0.0."""
         held = self.scale()
-        return replace(held, values=np.append(self.departs, self.departs[-1:]).astype(np.float64))
+        departs = self.departs[~self.filled]
+        return replace(held, values=np.append(departs, departs[-1:]).astype(np.float64))
 
 
 def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False) -> list[Levelled]:
@@ -194,30 +211,15 @@ def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False)
     """
     own = [noise_of(each.values) for each in several]
     usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
-    pooled_as = _pooled_as(own, [len(each) for each in several])
+    counted = pooled_as(own, [len(each) for each in several])
     known = usual if len(several) >= LEAST_POOLED else None
     made = []
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
-        shared = _pooled(noise, len(each) if noise else 0, usual, pooled_as)
+        shared = pooled(noise, len(each) if noise else 0, usual, counted)
         if each.known_noise is not None:
             shared = max(LEAST_NOISE, min(shared, each.known_noise))
         made.append(_levelled(each, shared, known, turns=bool(asked)))
     return made
-
-
-def _pooled(noise: float, count: int, usual: float, pooled_as: float) -> float:
-    """``noise``, of ``count`` windows, with the ``usual`` one of comparable series, which counts as so many windows."""
-    return max(LEAST_NOISE, float(np.sqrt((noise**2 * count + usual**2 * pooled_as) / (count + pooled_as))))
-
-
-def _pooled_as(noises: Sequence[float], counts: Sequence[int]) -> float:
-    """POOLED_AS, or more, where the noises of many series differ by hardly more than so few windows let them."""
-    known = np.array([(noise, count) for noise, count in zip(noises, counts, strict=True) if noise > LEAST_NOISE])
-    if len(known) < LEAST_POOLED:
-        return POOLED_AS
-    by_chance = NOISE_OF_NOISE * float((1 / known[:, 1]).mean())
-    beyond = max(0.0, float(np.log(known[:, 0]).var(ddof=1)) - by_chance)
-    return float(np.clip(NOISE_OF_NOISE / max(beyond, NOISE_OF_NOISE / MOST_POOLED), POOLED_AS, MOST_POOLED))
 
 
 def _levelled(series: Series, noise: float, known: float | None, *, turns: bool) -> Levelled:
@@ -263,7 +265,7 @@ def told_by_others(several: Sequence[Levelled], touched: Sequence[npt.NDArray[np
     aparts = [told_apart(own.series, each) for own, each in zip(several, touched, strict=True)]
     usual = float(np.median([each.noise for each in aparts])) if aparts else 0.0
     aparts = [
-        replace(each, noise=_pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=TOLD_BY_OTHERS)
+        replace(each, noise=pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=TOLD_BY_OTHERS)
         for each in aparts
     ]
     return [_more_told(own, apart, 1) for own, apart in zip(several, aparts, strict=True)]

@@ -93,13 +93,8 @@ class Predictor(Protocol):
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
         ...
 
-    @property
-    def as_it_was_ns(self) -> tuple[int, ...]:
-        """Run time without any change by each luck: one, where nothing hangs on chance."""
-        ...
-
     def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        """Run time after each of ``whatifs`` by each luck."""
+        """Run time without any change, and after each of ``whatifs``, by each luck: one, where none decides."""
         ...
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
@@ -110,12 +105,8 @@ class Predictor(Protocol):
 class OneLuck:
     """What a Predictor of one luck has in common: nothing in it hangs on chance, or it is the run's own."""
 
-    @property
-    def as_it_was_ns(self: Predictor) -> tuple[int, ...]:
-        return (self.replayed_ns,)
-
     def laps_ns(self: Predictor, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        return [(ns,) for ns in self.runs_ns(whatifs)]
+        return [(self.replayed_ns,), *((ns,) for ns in self.runs_ns(whatifs))]
 
 
 UNCHANGED = WhatIf()

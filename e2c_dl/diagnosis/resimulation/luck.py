@@ -7,25 +7,27 @@
     changed      160   221   190   188   197      by the same luck: saved 18 ... 68 s, mean 41, standard deviation 19
 
 One and the same change saves much in one lap and little in the next, so that one lap says little of either. How many
-are needed the run itself tells: where FIRST laps of it, as it was, take as long but for STEADY, one lap tells it all.
+are needed the run itself tells: where FIRST laps of it take as long but for STEADY, as it was and with all restored,
+one lap tells it all. Else there are LAPS, and more until every mean saving is CERTAIN, or clearly more or less than
+makes it material; or as many as there is patience for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from e2c_dl.diagnosis.model import Chance, Element
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, STEADY, Chance, Element
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Predictor, WhatIf
 
 FIRST = 3
-STEADY = 0.01  # of the mean: from the least to the most of the first laps
-LAPS, MOST_LAPS = 5, 20
-PATIENCE = 4  # times what is simulated without a thought: so much may laps cost
+LAPS, MOST_LAPS = 5, 50
+CERTAIN = 0.005  # of the run: the standard error of what a change saves, in the mean
+NEARLY, CLEARLY = 0.015, 3.0  # the same, where it is so many standard errors from what makes it material
+PATIENCE = 10  # times what is simulated without a thought: so much may laps cost
 LEAST_CHEAP = 4  # changes that are simulated in all laps
 
 
@@ -39,50 +41,78 @@ class RunTimes(Predictor, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Laps:
-    """A Predictor whose every run time is the mean over so many laps of ``one``."""
+    """A Predictor whose every run time is the mean over laps of ``one``: for many changes LAPS of them, or ``most``."""
 
     one: RunTimes
-    as_it_was_ns: tuple[int, ...]  # by lap
+    most: int
+    _was_ns: list[int] = field(default_factory=list)  # as it was, by lap, of those that were asked for
 
     @property
     def chance(self) -> Chance:
-        """How many laps there are, and how far apart."""
-        return Chance(runs=len(self), least_s=min(self.as_it_was_ns) / 1e9, most_s=max(self.as_it_was_ns) / 1e9)
+        """How many laps there were, and how far apart."""
+        was_ns = [self._as_it_was_ns(lap) for lap in range(max(self.least, len(self._was_ns)))]
+        return Chance(runs=len(was_ns), least_s=min(was_ns) / 1e9, most_s=max(was_ns) / 1e9)
 
-    def __len__(self) -> int:
-        return len(self.as_it_was_ns)
+    @property
+    def least(self) -> int:
+        return min(LAPS, self.most)
 
     @property
     def elements(self) -> tuple[Element, ...]:
         return self.one.elements
 
-    @cached_property
+    @property
     def replayed_ns(self) -> int:
-        return round(np.mean(self.as_it_was_ns))
+        return round(np.mean([self._as_it_was_ns(lap) for lap in range(self.least)]))
 
     @property
     def cheap(self) -> int:
-        return max(LEAST_CHEAP, self.one.cheap // len(self))
+        return max(LEAST_CHEAP, self.one.cheap // self.least)
 
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
-        return [round(np.mean(each)) for each in self.laps_ns(whatifs)]
+        return [round(np.mean([self.one.run_ns(each, lap) for lap in range(self.least)])) for each in whatifs]
 
     def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        return [tuple(self.one.run_ns(each, lap) for lap in range(len(self))) for each in whatifs]
+        laps: list[tuple[int, ...]] = []
+        while len(laps) < self.least or (len(laps) < self.most and not _are_certain(laps)):
+            lap = len(laps)
+            laps.append((self._as_it_was_ns(lap), *(self.one.run_ns(each, lap) for each in whatifs)))
+        return [*zip(*laps, strict=True)]
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
         return self.one.most_saved_ns(whatif)
 
+    def _as_it_was_ns(self, lap: int) -> int:
+        while len(self._was_ns) <= lap:
+            self._was_ns.append(self.one.run_ns(lap=len(self._was_ns)) if self._was_ns else self.one.replayed_ns)
+        return self._was_ns[lap]
 
-def averaged(one: RunTimes, asked: int = 1) -> Laps | None:
-    """The run times of ``one`` over several laps; None, if they do not hang on chance.
 
-    As many laps, up to MOST_LAPS, as PATIENCE has for one and ``asked`` changes in each of them, but at least LAPS, or
-    of very many changes FIRST.
+def _are_certain(laps: Sequence[Sequence[int]]) -> bool:
+    """Whether what each change saves is certain in the mean; ``laps``: as it was, then after each change."""
+    times_ns = np.array(laps, dtype=np.float64)
+    run_ns = times_ns[:, 0].mean()
+    saved = (times_ns[:, :1] - times_ns[:, 1:]) / run_ns
+    errors = saved.std(axis=0, ddof=1) / np.sqrt(len(laps))
+    clear = np.abs(saved.mean(axis=0) - (1 - 1 / MATERIAL_SPEEDUP)) >= CLEARLY * errors
+    return bool(((errors <= CERTAIN) | (clear & (errors <= NEARLY))).all())
+
+
+def averaged(one: RunTimes, restored: Sequence[WhatIf] = ()) -> Laps | None:
+    """The run times of ``one`` over several laps; None, if they do not hang on chance, nor with all ``restored``.
+
+    There may be as many laps, from FIRST to MOST_LAPS, as PATIENCE has for what is asked of so many ``restored``.
     """
-    first_ns = (one.replayed_ns, *(one.run_ns(lap=lap) for lap in range(1, FIRST)))
-    if max(first_ns) - min(first_ns) <= STEADY * float(np.mean(first_ns)):
+    laps = Laps(one, FIRST)
+    everything = WhatIf.together(restored)
+    if _are_steady(laps._as_it_was_ns(lap) for lap in range(FIRST)) and (
+        not restored or _are_steady(one.run_ns(everything, lap) for lap in range(FIRST))
+    ):
         return None
-    least = LAPS if asked <= one.cheap else FIRST
-    laps = min(MOST_LAPS, max(least, PATIENCE * one.cheap // (1 + asked)))
-    return Laps(one, (*first_ns, *(one.run_ns(lap=lap) for lap in range(FIRST, laps))))
+    asked = len(restored) if len(restored) < 2 else 2 * len(restored) + 1
+    return Laps(one, min(MOST_LAPS, max(FIRST, PATIENCE * one.cheap // (1 + asked))), laps._was_ns)
+
+
+def _are_steady(times_ns: Iterable[int]) -> bool:
+    laps_ns = [*times_ns]
+    return max(laps_ns) - min(laps_ns) <= STEADY * max(laps_ns)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
-from e2c_dl.diagnosis.detection.series import POOLED_AS, Levelled, Series, _pooled_as, levelled
+from e2c_dl.diagnosis.detection.noise import POOLED_AS, pooled_as
+from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
 
 WINDOWS, NOISE = 18, 0.12
@@ -116,7 +117,7 @@ def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> No
         draws = (np.random.default_rng(seed) for seed in range(20))
         louder = [1.0, times] * (count // 2)
         return [
-            _pooled_as([noise_of(draw.normal(0.0, NOISE * each, WINDOWS)) for each in louder], [WINDOWS] * count)
+            pooled_as([noise_of(draw.normal(0.0, NOISE * each, WINDOWS)) for each in louder], [WINDOWS] * count)
             for draw in draws
         ]
 

@@ -72,7 +72,7 @@ class JudgedLink:
         of, begins_s = self.of, self.of.series.begins_s
         ends_s = begins_s.copy()
         np.maximum.at(ends_s, of.windows[of.judged], of.arrived_s[of.judged])
-        chosen = of.telling
+        chosen = of.series.tells
         return Looked(begins_s=begins_s[chosen], ends_s=ends_s[chosen], departs=self.judged.windows[chosen])
 
     @property

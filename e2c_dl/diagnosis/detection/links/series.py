@@ -38,7 +38,6 @@ class LinkSeries:
     windows: npt.NDArray[np.int64]  # (messages,) place in the series of its window, or of one beside it
     judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
     expected_ns: float  # of a message, mean, GRAIN included
-    telling: npt.NDArray[np.bool_]  # (windows of the series,) with more than small messages
     warming: bool = False  # judged by messages of the warm-up
 
     @property
@@ -82,10 +81,11 @@ def link_series(
         spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
         known_noise=None if would_ns is None else link.designed.jitter_s * 1e9 / float(np.median(expected_ns[telling])),
+        telling=telling[there],
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
-        expected_ns=float(expected_ns.sum() / counts.sum()), telling=telling[there], warming=warming,
+        expected_ns=float(expected_ns.sum() / counts.sum()), warming=warming,
     )  # fmt: skip
 
 
