@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.detection.series import Series, levelled
+from e2c_dl.diagnosis.detection.levels import levelled
+from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import When
 from e2c_dl.scenario.schedule import Schedule

@@ -32,8 +32,9 @@ from e2c_dl.diagnosis.departures import Departure, Judgement, Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
+from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.peers import Peers, peers
-from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN

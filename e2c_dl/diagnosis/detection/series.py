@@ -17,7 +17,7 @@ floor that is known beforehand: :attr:`Judged.resolution`.
   ways to look like a departure as there are elements times segments;
 * what the caller knows of its kind: how far comparable elements lie apart by themselves.
 
-Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.recurrence`).
+Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.levels`).
 
 A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
 shorter by more than what was taken off its services, so it can not matter; but to a strategy that chooses by rates, of
@@ -26,29 +26,22 @@ which :mod:`e2c_dl.diagnosis.choices` asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, PENALTY, Doubles, Segments, noise_of, segments
-from e2c_dl.diagnosis.detection.noise import LEAST_NOISE, LEAST_POOLED, POOLED_AS, pooled, pooled_as
-from e2c_dl.diagnosis.detection.recurrence import by_turns, recurring
+from e2c_dl.diagnosis.detection.change_points import PENALTY, Doubles, Segments
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, stretches
 
 FLOOR = float(np.log(1.1))
 FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
-TOLD_BY_OTHERS = 2.5  # instead, where others tell when
 WORTH = 0.01
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
-RECURRENCE = 2  # change points: period, phase, length and level, of which one has two
-CLIPPED = 3.0  # sigma: beyond it a window counts as that far, for one late read must not make a level
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,17 +118,23 @@ class Levelled:
         lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
         departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
         return Judged(
-            levelled=self, reference=reference, apart=max(floor, apart), departs=departs, filled=self._filled(departs)
+            levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self._like(departs)
         )
 
-    def _filled(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Segments that tell nothing, after one that ``departs`` and before another, or the end: they are as it is."""
+    def _like(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """Itself; of segments that tell nothing, the one that ``departs`` before them, if another, or the end, follows.
+
+        Before the first that tells anything, that one.
+        """
         tells = self.series.tells
-        silent = ~departs & np.array([not tells[start:stop].any() for start, stop in self.found])
-        filled = np.zeros_like(departs)
-        for start, stop in rows_of(silent):
-            filled[start:stop] = start > 0 and departs[start - 1] and (stop == len(departs) or departs[stop])
-        return filled
+        like = np.arange(len(departs))
+        for start, stop in rows_of(~departs & np.array([not tells[start:stop].any() for start, stop in self.found])):
+            at_end = stop == len(departs)
+            if start == 0:
+                like[:stop] = like[:stop] if at_end or not departs[stop] else stop
+            elif departs[start - 1] and (at_end or departs[stop]):
+                like[start:stop] = start - 1
+        return like
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +145,9 @@ class Judged:
     reference: float
     apart: float
     departs: npt.NDArray[np.bool_]  # (segments,)
-    filled: npt.NDArray[np.bool_]  # (segments,) that tell nothing, among those that depart
+    like: npt.NDArray[
+        np.intp
+    ]  # (segments,) the one that each is restored with: itself, or where it tells nothing another
 
     @property
     def resolution(self) -> float:
@@ -181,9 +182,10 @@ class Judged:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """When it departs: at least one segment does; also where it tells nothing in between."""
+        """When it departs, from the first segment on that does; also where it tells nothing in between."""
         series = self.levelled.series
-        during = np.repeat(self.departs | self.filled, self.levelled.lengths.astype(np.int64))
+        known = self.departs[self.like] & (self.like <= np.arange(len(self.like)))
+        during = np.repeat(known, self.levelled.lengths.astype(np.int64))
         return stretches(rows_of(during), len(series), series.iterations, series.begins_s, series.until_s)
 
     def scale(self) -> Piecewise:
@@ -191,105 +193,24 @@ class Judged:
         series = self.levelled.series
         firsts = np.array([start for start, _ in self.levelled.found])
         restored = np.add.reduceat(self._expected_s, firsts) / np.add.reduceat(series.spent_s, firsts)
-        values = np.where(self.departs, np.minimum(1.0, restored), 1.0)[~self.filled]
-        starts_s = series.begins_s[firsts[~self.filled]]
+        values = np.where(self.departs, np.minimum(1.0, restored), 1.0)[self.like[self._first_alike]]
+        starts_s = series.begins_s[firsts[self._first_alike]]
         starts_s[0] = 0.0  # warm-up is as what follows it
         return Piecewise(starts_s=np.append(starts_s, series.until_s), values=np.append(values, values[-1]))
 
     def during(self) -> Piecewise:
         """Over seconds of training: 1.0 while it departs, else 0.0."""
         held = self.scale()
-        departs = self.departs[~self.filled]
+        departs = self.departs[self.like[self._first_alike]]
         return replace(held, values=np.append(departs, departs[-1:]).astype(np.float64))
 
-
-def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False) -> list[Levelled]:
-    """``several`` comparable series, at least a window each, with their segments.
-
-    ``turns``, of all or of each: what has two levels by turns is slow in those of the upper one. Not of links, whose
-    TCP does so.
-    """
-    own = [noise_of(each.values) for each in several]
-    usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
-    counted = pooled_as(own, [len(each) for each in several])
-    known = usual if len(several) >= LEAST_POOLED else None
-    made = []
-    for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
-        shared = pooled(noise, len(each) if noise else 0, usual, counted)
-        if each.known_noise is not None:
-            shared = max(LEAST_NOISE, min(shared, each.known_noise))
-        made.append(_levelled(each, shared, known, turns=bool(asked)))
-    return made
-
-
-def _levelled(series: Series, noise: float, known: float | None, *, turns: bool) -> Levelled:
-    """``known``: the noise of many others; None: there are few. It tells nothing of links, as :func:`levelled` says."""
-    found = segments(series.values, noise)
-    levels = [_level(series.values[start:stop], noise) for start, stop in found]
-    lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
-    own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
-    if np.ptp(series.values) < FLOOR_MODELLED:  # no window departs from another
-        return own
-    touched = recurring(series.begins_s, series.values, known if turns else None)
-    if touched is None and turns:
-        touched = by_turns(series.values)
-    return own if touched is None else told_better(own, touched, RECURRENCE)
+    @cached_property
+    def _first_alike(self) -> npt.NDArray[np.intp]:
+        """The first segment of each row of those that are restored with the same one."""
+        return np.flatnonzero(np.diff(self.like, prepend=-1))
 
 
 def rows_of(touched: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """(start, stop) of each row of those that are ``touched``."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], touched, [False]])))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
-def told_better(own: Levelled, touched: npt.NDArray[np.bool_], parameters: int) -> Levelled:
-    """``own``, or two levels, of the windows that are ``touched`` (some, not all) and of the others, if they tell more.
-
-    ``parameters``: what else had to be found for them, in change points.
-    """
-    return _more_told(own, told_apart(own.series, touched), parameters)
-
-
-def _more_told(own: Levelled, apart: Levelled, parameters: int) -> Levelled:
-    if len(own.found) == 1:
-        return apart
-    return min(own, apart, key=lambda each: each.cost(own.noise, len(own.found) - 1 if each is own else parameters))
-
-
-def told_by_others(several: Sequence[Levelled], touched: Sequence[npt.NDArray[np.bool_]]) -> list[Levelled]:
-    """Each of ``several``, or two levels, of the windows ``touched`` and of the others, if these tell more.
-
-    When they are touched all of them together tell, so that a window is not chosen for its own value: they need not be
-    as certain. What they leave is pooled as all noise is.
-    """
-    aparts = [told_apart(own.series, each) for own, each in zip(several, touched, strict=True)]
-    usual = float(np.median([each.noise for each in aparts])) if aparts else 0.0
-    aparts = [
-        replace(each, noise=pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=TOLD_BY_OTHERS)
-        for each in aparts
-    ]
-    return [_more_told(own, apart, 1) for own, apart in zip(several, aparts, strict=True)]
-
-
-def told_apart(series: Series, touched: npt.NDArray[np.bool_]) -> Levelled:
-    """``series`` with two levels: of the windows that are ``touched``, some and not all, and of the others.
-
-    Its noise is what both leave: between neighbours it would be that of a disturbance that comes and goes.
-    """
-    edges = [0, *(np.flatnonzero(np.diff(touched)) + 1).tolist(), len(series)]
-    of_each = [touched[start] for start in edges[:-1]]
-    left = np.concatenate(
-        [series.values[touched == each] - np.median(series.values[touched == each]) for each in (False, True)]
-    )
-    noise = max(LEAST_NOISE, float(np.median(np.abs(left))) / MAD_OF_NORMAL)
-    level = {each: _level(series.values[touched == each], noise) for each in (False, True)}
-    count = {each: float((touched == each).sum()) for each in (False, True)}
-    return Levelled(
-        series=series, noise=noise, found=list(pairwise(edges)), levels=np.array([level[each] for each in of_each]),
-        told_by=np.array([count[each] for each in of_each]),
-    )  # fmt: skip
-
-
-def _level(values: Doubles, noise: float) -> float:
-    middle = np.median(values)
-    return float(np.clip(values, middle - CLIPPED * noise, middle + CLIPPED * noise).mean())

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.levels import levelled, told_by_others
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
-from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled, told_by_others
+from e2c_dl.diagnosis.detection.series import Levelled, Series
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 UNSTEADY = 5.0

@@ -156,10 +156,11 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     accuracy = next((row.accuracy for row in reversed(progress) if row.accuracy is not None), None)  # not each has one
     loss = next((row.loss for row in reversed(progress) if row.loss is not None), None)
     sent = sum(link.sent_bytes for link in report.links)
+    took, how = words.pace(report).split(" each ", 1)
     figures = {
         "run time": formatting.seconds(report.run_s),
         "iterations": words.iterations(report),
-        "iterations take": words.pace(report),
+        f"each iteration {how}": took,
         "sent over links": formatting.size(sent),
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
         "accuracy": formatting.percent(accuracy),

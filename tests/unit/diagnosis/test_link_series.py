@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.links.series import link_series
-from e2c_dl.diagnosis.detection.series import levelled
+from e2c_dl.diagnosis.detection.series import Judged
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -68,21 +71,35 @@ def test_what_is_uneven_though_its_design_is_not_departs(known: bool) -> None:
         assert found.judged.all(), "those of the warm-up, too"
 
 
-@pytest.mark.parametrize(("others", "since"), [(54, True), (NBYTES, False)])
-def test_what_tells_no_rate_between_slow_windows_is_part_of_their_stretch(others: int, since: bool) -> None:
-    """Windows 10 and 11, 14 and 15 are slow; in between, and at the end, it carried small messages, or was as asked."""
+def judged_of(slow: Sequence[int], small: Sequence[int]) -> Judged:
+    """Of a link whose messages took five times as long in windows ``slow``, and next to nothing in ``small``."""
+    place = np.arange(COUNT)
     rows = np.zeros(COUNT, dtype=MESSAGE)
-    slow, place = np.isin(np.arange(COUNT), (10, 11, 14, 15)), np.arange(COUNT)
-    rows["nbytes"], rows["iteration"] = np.where(slow | (place < 10), NBYTES, others), place
+    rows["nbytes"], rows["iteration"] = np.where(np.isin(place, small), 54, NBYTES), place
     rows["send_start_ns"] = (1.0 + place) * 1e9
-    took_ns = wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9 * np.where(slow, 5.0, 1.0)
+    took_ns = wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9 * np.where(np.isin(place, slow), 5.0, 1.0)
     rows["recv_end_ns"] = rows["send_start_ns"] + took_ns.astype(np.int64)
     designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
     link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
     found = link_series(link, Windows(begins_s=1.0 + place, until_s=COUNT + 1.0), small=True)
     assert found is not None
     (series,) = levelled([found.series])
-    judged = series.judged(0.0)
+    return series.judged(0.0)
+
+
+SLOW, BETWEEN = (10, 11, 14, 15), (12, 13, 16, 17, 18, 19)
+
+
+@pytest.mark.parametrize(("small", "since"), [(BETWEEN, True), ((), False)])
+def test_what_tells_no_rate_between_slow_windows_is_part_of_their_stretch(small: Sequence[int], since: bool) -> None:
+    judged = judged_of(SLOW, small)
     assert judged.slowdown == pytest.approx(5.0, rel=0.01), "small messages say nothing of it"
     assert (judged.stretches.when is When.SINCE) is since
     assert judged.scale().at(np.array([13.5, 20.5])) == pytest.approx([0.2, 0.2] if since else [1.0, 1.0], rel=0.01)
+
+
+def test_what_tells_no_rate_before_slow_windows_is_restored_with_them_though_when_it_began_is_not_known() -> None:
+    judged = judged_of(range(10, COUNT), range(10))
+    assert judged.stretches.when is When.SINCE
+    assert judged.scale().at(np.array([3.5, 12.5])) == pytest.approx([0.2, 0.2], rel=0.01)
+    assert judged.during().at(np.array([3.5, 12.5])).tolist() == [1.0, 1.0]

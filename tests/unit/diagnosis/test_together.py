@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import POOLED_AS, pooled_as
-from e2c_dl.diagnosis.detection.series import Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 
 WINDOWS, NOISE = 18, 0.12

@@ -29,8 +29,9 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.links.ends import waited_for
-from e2c_dl.diagnosis.detection.series import Judged, Levelled, Series, levelled
+from e2c_dl.diagnosis.detection.series import Judged, Levelled, Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part
