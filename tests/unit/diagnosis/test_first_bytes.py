@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns, waited_ns
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.trace.messages import MESSAGE
@@ -52,3 +52,13 @@ def test_few_first_bytes_tell_less_than_is_asked_for() -> None:
     of = link([LATE_NS] * 3, busy=False)
     assert late_first_bytes_ns(of, least=3) == LATE_NS
     assert late_first_bytes_ns(of, least=4) == 0
+
+
+def test_a_delay_that_comes_while_the_link_is_busy_has_the_receiver_wait_once_and_a_lower_rate_has_it_never() -> None:
+    every = np.ones(5, dtype=bool)
+    delayed = link([0, 0, LATE_NS, LATE_NS, LATE_NS], busy=True)
+    assert waited_ns(delayed, every) == LATE_NS - 5_000_000, "what came before was there 5 ms after it was due"
+    slower = link([0] * 5, busy=True).rows.copy()
+    slower["recv_end_ns"] = slower["recv_start_ns"][0] + np.cumsum([20, 20, 60, 60, 60]) * 1_000_000
+    slower["recv_start_ns"][1:] = slower["recv_end_ns"][:-1]
+    assert waited_ns(replace(delayed, rows=slower), every) == 0

@@ -103,3 +103,21 @@ def test_what_tells_no_rate_before_slow_windows_is_restored_with_them_though_whe
     assert judged.stretches.when is When.SINCE
     assert judged.scale().at(np.array([3.5, 12.5])) == pytest.approx([0.2, 0.2], rel=0.01)
     assert judged.during().at(np.array([3.5, 12.5])).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_messages_that_come_at_once_behind_one_that_was_held_up_share_what_it_took(exact: bool) -> None:
+    """Of a modelled world alone: on others a link may be faster than it was asked to be."""
+    place = np.arange(COUNT)
+    rows = np.zeros(COUNT, dtype=MESSAGE)
+    rows["nbytes"], rows["iteration"] = NBYTES, place
+    designed_ns = wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9
+    rows["send_start_ns"] = (1.0 + 0.1 * place) * 1e9
+    rows["recv_end_ns"] = rows["send_start_ns"] + (designed_ns * np.where(place % 4 == 2, 2.6, 1.0)).astype(np.int64)
+    rows["recv_end_ns"] = np.maximum.accumulate(rows["recv_end_ns"])
+    designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
+    found = link_series(link, Windows(begins_s=1.0 + 0.1 * place, until_s=3.1), small=True, exact=exact)
+    assert found is not None
+    assert bool((found.series.values < -0.8).any()) is not exact
+    assert found.series.spent_s.sum() == pytest.approx(link.services_ns[link.first_iteration :].sum() / 1e9, rel=0.2)

@@ -38,3 +38,15 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
     late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[asked]
     least_ns = LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
     return float(np.median(late_ns)) if late_ns.min() > least_ns else 0.0
+
+
+def waited_ns(link: ObservedLink, among: npt.NDArray[np.bool_]) -> float:
+    """How long the receiver waited at most for first bytes that were due, though all before them was there.
+
+    So long as a delay that comes while the link is busy: the first message that it meets comes that much later than
+    the one before. Behind a lower rate nobody waits for first bytes. ``among``: which messages are asked, at least one.
+    """
+    rows = link.rows
+    before_ns = np.append(0, np.maximum.accumulate(rows["recv_end_ns"])[:-1])
+    due_ns = np.maximum(before_ns, rows["send_start_ns"] + link.designed_delay_ns)
+    return float((rows["recv_start_ns"] - due_ns)[among].max())

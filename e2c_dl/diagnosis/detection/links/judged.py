@@ -87,7 +87,7 @@ def judged_links(
 ) -> tuple[list[JudgedLink], float]:
     """Every link that can be judged, and how many times slower all of them are by the machine."""
     modelled = design.reference.modelled
-    series = _series([link for link in carried if link.judgeable], windows, small=modelled)
+    series = _series([link for link in carried if link.judgeable], windows, small=modelled, exact=modelled)
     own = _levelled(series, design)
     references, apart, common = np.zeros(len(own)), 0.0, 1.0
     least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
@@ -117,7 +117,7 @@ def judged_links(
     if modelled:
         first = {each.link.pair: each for each in found}
         quiet = [each for each in found if not each.departs]
-        large = _series([each.link for each in quiet], windows)
+        large = _series([each.link for each in quiet], windows, exact=True)
         fewer = again([each for each in large if len(each.series) < len(first[each.link.pair].of.series)])
         first |= {pair: each for pair, each in fewer.items() if each.departs}
         links = [each.link for each in first.values()]
@@ -134,7 +134,7 @@ def _from_the_first(link: ObservedLink, windows: Windows, as_designed: AsDesigne
     Nobody does where links share a line: what one of them takes hangs on when the others send.
     """
     would_ns = as_designed.would_ns(link) if link.designed.left is None else None
-    return None if would_ns is None else link_series(link, windows, would_ns=would_ns)
+    return None if would_ns is None else link_series(link, windows, exact=True, would_ns=would_ns)
 
 
 def _tells_more(whole: JudgedLink, later: JudgedLink) -> bool:
@@ -154,8 +154,10 @@ def _tells_more(whole: JudgedLink, later: JudgedLink) -> bool:
     return bool((would_seen > 2 * whole.judged.apart).all())
 
 
-def _series(links: Sequence[ObservedLink], windows: Windows, *, small: bool = False) -> list[LinkSeries]:
-    return [made for link in links if (made := link_series(link, windows, small=small)) is not None]
+def _series(
+    links: Sequence[ObservedLink], windows: Windows, *, small: bool = False, exact: bool
+) -> list[LinkSeries]:  # fmt: skip
+    return [made for link in links if (made := link_series(link, windows, small=small, exact=exact)) is not None]
 
 
 def _levelled(series: Sequence[LinkSeries], design: Design) -> list[Levelled]:

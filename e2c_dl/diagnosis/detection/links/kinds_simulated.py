@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl.diagnosis.detection.links.ends import end_of
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, waited_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import (
     LEAST_MESSAGES,
@@ -54,7 +54,9 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
             late_ns = late_first_bytes_ns(each.link, chosen)
         kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
     comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
-    if comes_or_goes and as_designed.exact and not certain:
+    if comes_or_goes and as_designed.exact and waited_ns(each.link, each.of.messages(windows)) < kind.delay_ns / 2:
+        kind = Kind(part=Part.RATE, rate=each.judged.slowdown)
+    elif comes_or_goes and as_designed.exact and not certain:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)
         misfits_ns = as_designed.misfits_ns(each.link, each.of.judged, later_s, each.judged.scale())
         if misfits_ns is not None and CLEARLY * misfits_ns[0] > misfits_ns[1]:

@@ -27,6 +27,7 @@ from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 SLOW_START = 4.0  # round trips at full rate: doubling from ten segments sends two, and a first overshoot as many
+IMPOSSIBLE, MOST_DELIVERED = 0.5, 4  # of what its design takes; windows before it that were held up by the same
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,12 +52,13 @@ class LinkSeries:
 
 
 def link_series(
-    link: ObservedLink, windows: Windows, *, small: bool = False, would_ns: Doubles | None = None
+    link: ObservedLink, windows: Windows, *, small: bool = False, exact: bool = False, would_ns: Doubles | None = None
 ) -> LinkSeries | None:
     """The series of ``link``, which has a rate to be held to; ``small``: with windows of nothing but small messages.
 
-    ``would_ns``, shape (messages,): what each takes as designed, windows included; with it, all are judged, from the
-    first on, and are as even as jitter lets them. None if all that it carried stalled.
+    ``exact``: in a modelled world, where nothing is faster than its model. ``would_ns``, shape (messages,): what each
+    takes as designed, windows included; with it, all are judged, from the first on, and are as even as jitter lets
+    them. None if all that it carried stalled.
     """
     index, chosen = windows.of_messages(link.rows, link.began_ns), ~link.stalled_long
     warming = would_ns is None and carried_in_warm_up(link, windows)
@@ -69,6 +71,8 @@ def link_series(
     services_ns, designed_ns = (sums(index[chosen], ns[chosen], len(windows)) for ns in (link.services_ns, each_ns))
     if warming:  # TCP learns by them how much it may send, whoever slows the link
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * link.round_trip_ns
+    if exact:
+        services_ns = _delivered(services_ns, designed_ns)
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
     telling = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
     there = (counts > 0) if small else telling
@@ -87,6 +91,22 @@ def link_series(
         link=link, series=series, windows=place[index], judged=chosen,
         expected_ns=float(expected_ns.sum() / counts.sum()), warming=warming,
     )  # fmt: skip
+
+
+def _delivered(services_ns: Doubles, designed_ns: Doubles) -> Doubles:
+    """Services by window, of which those that took less than any link can are of one delivery with what came before.
+
+    TCP delivers in order: behind a segment that is late, or lost, come messages that had arrived long ago, all at once.
+    What they took, together, is theirs by their design.
+    """
+    found: Doubles = services_ns.copy()
+    for place in np.flatnonzero((designed_ns > 0) & (services_ns < IMPOSSIBLE * designed_ns)).tolist():
+        for first in range(place - 1, max(-1, place - 1 - MOST_DELIVERED), -1):
+            pooled = float(found[first : place + 1].sum() / designed_ns[first : place + 1].sum())
+            if pooled >= IMPOSSIBLE:
+                found[first : place + 1] = pooled * designed_ns[first : place + 1]
+                break
+    return found
 
 
 def carried_in_warm_up(link: ObservedLink, windows: Windows) -> bool:
