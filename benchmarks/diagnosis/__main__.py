@@ -20,8 +20,9 @@ from benchmarks.diagnosis.injections import What
 from benchmarks.diagnosis.judging import Outcome
 from benchmarks.diagnosis.table import described, text
 from benchmarks.diagnosis.truth import truth
+from benchmarks.launched import end_in_order
 
-HELD_OUT = 35
+HELD_OUT = 37
 KEPT = Path("build") / "diagnosis.jsonl"
 TELL_EVERY = 25  # runs
 BAR = (
@@ -49,6 +50,7 @@ def main(
     into: Path, live: int | None, write: bool,
 ) -> None:  # fmt: skip
     """Is the diagnosis exactly right, on runs whose truth is known?"""
+    end_in_order()  # with the results of what is done, and no process left
     if number is not None:
         one_run(seed, number, keep, live is not None)
         return

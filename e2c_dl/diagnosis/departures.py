@@ -8,7 +8,8 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
     jointly  T(all others restored) / T(all restored)
 
 Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`). What slows runs
-down in the mean, beyond doubt, if by less, is material if this run, by its own luck, would have been so much faster.
+down in the mean, beyond doubt, if by less, is material if this run would have been twice as much faster, by its own
+luck.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.stretches import Stretches
 
 BEYOND_DOUBT = 2.0  # standard errors
+MUCH = 2.0  # times what makes it material, of one run alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,6 @@ class _Saving:
 
     @property
     def is_material(self) -> bool:
-        by_its_own_luck = float(self.before_ns[0] / self.after_ns[0])
+        cost_this_run = self.before_ns[0] / self.after_ns[0] - 1 >= MUCH * (MATERIAL_SPEEDUP - 1)
         beyond_doubt = self.mean_s > BEYOND_DOUBT * self.spread_s / float(np.sqrt(len(self.before_ns)))
-        return self.speedup >= MATERIAL_SPEEDUP or (beyond_doubt and by_its_own_luck >= MATERIAL_SPEEDUP)
+        return bool(self.speedup >= MATERIAL_SPEEDUP or (beyond_doubt and cost_this_run))

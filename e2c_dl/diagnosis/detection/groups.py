@@ -7,7 +7,9 @@ others are as slow. Alike are those of one part whose slow-downs, or the delays 
 than ALIKE, at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever
 another was seen to depart. One member that is as designed then, though so much would have been seen of it, and there is
 no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times,
-is of the group, too, for it tells little of itself. One that departs by more has a cause of its own; one that may be
+is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another reason, as its
+own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells the least. One
+that departs by more has a cause of its own; one that may be
 late for another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
@@ -28,7 +30,7 @@ from e2c_dl.topology import Pair
 
 ALIKE = 1.3
 LAPSE = 0.4
-MANY, MOST = 6, 2 / 3
+MANY, MOST, MORE = 6, 2 / 3, 1 / 2
 _TRIED = 3  # that others may be alike with: those of middling slow-down
 _ALIKE_PARTS = (
     UNTOLD | {Part.RATE},
@@ -66,9 +68,9 @@ def grouped(
     made = []
     for key, own in found.items():
         least = min(each.slowdown for each in own)
-        typical = _typical(own, looked)
+        alike, typical = _typical(own, looked)
         enough = MOST if len(own) >= MANY else 1
-        is_group = len(own) > 1 and len(typical) >= enough * len(own)
+        is_group = len(own) > 1 and len(alike) >= enough * len(own) and len(typical) > MORE * len(alike)
         seen_at = (judged[each] for each in healthy.get(key, ()) if _was_seen_then(each, typical, looked))
         if is_group and min(seen_at, default=np.inf) > least:
             most = ALIKE * _middle(typical)
@@ -91,18 +93,26 @@ def _was_seen_then(element: Element, typical: Sequence[Departure], looked: Mappi
     return its is None or not departed or any(its.began_during(each).any() for each in departed)
 
 
-def _typical(own: Sequence[Departure], looked: Mapping[Element, Looked]) -> list[Departure]:
-    """Those of ``own``, at least one, that are alike with one of middling slow-down: of those tried, most."""
+def _typical(
+    own: Sequence[Departure], looked: Mapping[Element, Looked]
+) -> tuple[list[Departure], list[Departure]]:  # fmt: skip
+    """Those of ``own``, at least one, that are alike with one of middling slow-down, and of these those of one part.
+
+    Of those tried, the one with most of these; of hosts, who are alike are of one part.
+    """
     by_slowdown = sorted(own, key=lambda each: each.slowdown)
     middle = by_slowdown[(len(own) - 1) // 2].slowdown
     near = sorted(by_slowdown, key=lambda each: abs(np.log(each.slowdown / middle)))
-    found: list[Departure] = []
+    found: tuple[list[Departure], list[Departure]] = [], []
     for first in near[:_TRIED]:
-        alike = [first]
+        alike, typical = [first], [first]
         for each in near:
-            if each is not first and _are_alike(first, each, looked) and _one_part([*alike, each]):
-                alike.append(each)
-        found = max(found, alike, key=len)
+            if each is first or not _are_alike(first, each, looked):
+                continue
+            is_one = _one_part([*typical, each])
+            typical += [each] if is_one else []
+            alike += [each] if is_one or each.element.kind is ElementKind.LINK else []
+        found = max(found, (alike, typical), key=lambda both: len(both[1]))
     return found
 
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.series import Series
+from e2c_dl.diagnosis.detection.levels import levelled
+from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.changes import PACED
@@ -58,6 +59,16 @@ class HostSeries:
     def lenient(self, least: float) -> Series:
         """The series, less what a factor above ``least`` may have made of it."""
         return replace(self.series, values=self.series.values - np.log(np.maximum(1.0, self.factors / least)))
+
+    def at_least(self, unlike: Levelled) -> Series:
+        """The series, less beyond its fastest by what its factor may have made of it, whether it follows that or not.
+
+        ``unlike``: as it is if it does not. What departs, does so either way.
+        """
+        lenient = self.lenient(float(self.factors.min()))
+        (like,) = levelled([lenient], turns=True)
+        beyond = np.minimum(self.series.values - unlike.base, lenient.values - like.base)
+        return replace(self.series, values=unlike.base + beyond)
 
 
 def compute_s(rank: RankTrace, iterations: int) -> Doubles:

@@ -164,7 +164,7 @@ def _in_class(
             limitations.append(Limitation(sentence=f"{alike[0].host}\0{what}\0{alone}"))
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
-            return [], limitations  # it may follow the factor or not
+            (one,) = levelled([alike[0].at_least(one)], turns=True)
         return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
     return _among_peers(alike, own, part, design), limitations
 

@@ -106,6 +106,18 @@ def test_a_link_of_which_so_little_could_be_seen_is_of_the_group(seen_at: float,
     assert len(found[0].members) == (members if members == 3 else 0)
 
 
+@pytest.mark.parametrize(("rates", "losses", "together"), [(4, 2, True), (2, 2, False), (2, 4, True), (3, 3, False)])
+def test_links_that_are_slow_together_are_so_by_what_more_than_half_of_them_say(
+    rates: int, losses: int, together: bool
+) -> None:
+    own = [slow_link(dst, 2.0, Part.RATE if dst < rates else Part.LOSS) for dst in range(rates + losses)]
+    layers = {"edge-1": "edge", **{f"fog-{dst}": "fog" for dst in range(rates + losses)}}
+    found = grouped(own, (), {}, layers)
+    assert (len(found) == 1) is together
+    if together:
+        assert found[0].part is (Part.RATE if rates > losses else Part.LOSS)
+
+
 def test_a_link_through_a_shared_line_says_nothing_of_those_beside_it() -> None:
     own = [slow_link(1, 3.0), slow_link(2, 3.0)]
     healthy = slow_link(3, 1.0).element
