@@ -7,9 +7,8 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
     alone    T(nothing restored) / T(this restored)
     jointly  T(all others restored) / T(all restored)
 
-Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`). What slows runs
-down in the mean, beyond doubt, if by less, is material if this run would have been twice as much faster, by its own
-luck.
+Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`). What surely
+slows runs down in the mean, if by less, is material if this run, by its own luck, would have been faster by twice that.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitatio
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.stretches import Stretches
 
-BEYOND_DOUBT = 2.0  # standard errors
+SURELY = 2.0  # standard errors
 MUCH = 2.0  # times what makes it material, of one run alone
 
 
@@ -145,5 +144,5 @@ class _Saving:
     @property
     def is_material(self) -> bool:
         cost_this_run = self.before_ns[0] / self.after_ns[0] - 1 >= MUCH * (MATERIAL_SPEEDUP - 1)
-        beyond_doubt = self.mean_s > BEYOND_DOUBT * self.spread_s / float(np.sqrt(len(self.before_ns)))
-        return bool(self.speedup >= MATERIAL_SPEEDUP or (beyond_doubt and cost_this_run))
+        is_sure = self.mean_s > SURELY * self.spread_s / float(np.sqrt(len(self.before_ns)))
+        return bool(self.speedup >= MATERIAL_SPEEDUP or (is_sure and cost_this_run))

@@ -148,7 +148,7 @@ def _tells_more(whole: JudgedLink, later: JudgedLink) -> bool:
     early = whole.of.series.begins_s < later.of.series.begins_s[0]
     if not whole.departs or not later.judged.departs[0] or not early.any():
         return False
-    if (whole.judged.beyond[early] > whole.judged.apart).any():  # it was late already, if not beyond doubt
+    if (whole.judged.beyond[early] > whole.judged.apart).any():  # it was late already, if not surely
         return False
     counts = len(whole.of.series)
     added_ns = (later.judged.slowdown - 1) * sums(whole.of.windows, whole.link.expected_ns, counts)[early]
