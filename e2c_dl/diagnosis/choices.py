@@ -18,7 +18,8 @@ in the measured world, with each departure restored:
   brief slow-downs of hosts, too, for a long way round may hide them.
 
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
-fast: what is material in the replay, where the choice stays, is material, unless a line is shared.
+fast: what is material in the replay, where the choice stays, is material, unless a line is shared. Not a whole layer:
+once all of its links are faster, each is as likely to be chosen as before, or carries more.
 
 Where segments are lost by design, luck decides what is measured: then times are means over several runs of the world
 (:mod:`.resimulation.luck`).
@@ -82,7 +83,10 @@ class Choices:
         again = findings([*worth, *left_alone], self.world)
         immaterial = {_of(each) for each in again if not each.material} - {_of(each) for each in kept}
         if not self.world.bottlenecks:
-            kept += tuple(each for each in replayed if each.material and _of(each) in immaterial)
+            kept += tuple(
+                each for each in replayed
+                if each.material and _of(each) in immaterial and each.element.kind is not ElementKind.GROUP
+            )  # fmt: skip
         told = {_of(each) for each in kept}
         found = (*kept, *(each for each in again if _of(each) not in told))
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
