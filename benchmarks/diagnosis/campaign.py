@@ -42,16 +42,15 @@ def of(one: Drawn, known: Truth | None = None) -> Outcome:
     begun_s = time.perf_counter()
     told = known or truth(one)
     try:
-        report = _judgement(one, told)
+        report = _report(one, told, speeding_up=False)  # bottlenecks are not judged, and take most of its time
     except E2cDlError as error:
         return failed(one, str(error), time.perf_counter() - begun_s)
     rules = named_by_rules(told.trace)
     return judged(one, told, report, rules, time.perf_counter() - begun_s)
 
 
-def _judgement(one: Drawn, told: Truth) -> Report:
-    """The report without bottlenecks, which are not judged and take most of its time."""
-    return analyse(told.trace, one.system.reference(told.trace), one.system.retraining(), speeding_up=False)
+def _report(one: Drawn, told: Truth, *, speeding_up: bool) -> Report:
+    return analyse(told.trace, one.system.reference(told.trace), one.system.retraining(), speeding_up=speeding_up)
 
 
 class Judged:
@@ -125,5 +124,4 @@ def keep(one: Drawn, told: Truth, folder: Path) -> None:
     for rank in told.trace.ranks:
         content = span_log.opening(rank.rank, rank.host, rank.layer) + span_log.frames(rank.spans.tobytes(), number=0)
         (folder / f"{rank.host}.spans").write_bytes(content)
-    report = analyse(told.trace, one.system.reference(told.trace), one.system.retraining())
-    (folder / "report.json").write_bytes(report.to_json())
+    (folder / "report.json").write_bytes(_report(one, told, speeding_up=True).to_json())

@@ -253,10 +253,8 @@ def _about_world(world: MeasuredWorld | None, *, is_used: bool) -> Iterator[Limi
 
 def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
     if chance is not None and chance.is_steady:
-        steady = (
-            f"simulated again {chance.runs} times, by other seeds, this run takes as long, but not what is left of it"
-        )
-        yield Limitation(sentence=f"What is saved hangs on chance: {steady}. Savings are means of these runs.")
+        again = f"simulated again {chance.runs} times, by other seeds, the run takes as long only as it was"
+        yield Limitation(sentence=f"What a change saves hangs on chance: {again}. Savings are means of these runs.")
     elif chance is not None:
         took = f"{formatting.seconds(chance.least_s)} to {formatting.seconds(chance.most_s)}"
         again = f"simulated again {chance.runs} times, by other seeds, it takes {took}"

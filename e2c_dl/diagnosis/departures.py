@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Finding, Limitation, Part
-from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
+from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf, alone_and_together
 from e2c_dl.diagnosis.stretches import Stretches
 
 SURELY = 2.0  # standard errors
@@ -89,17 +89,14 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
     if not departures:
         replay.laps_ns(())  # refuses a trace that contradicts itself
         return ()
-    alone = [frozenset((place,)) for place in range(len(departures))]
-    everything = frozenset(range(len(departures)))
-    each_once = dict.fromkeys((everything, *alone, *(everything - each for each in alone)))
-    asked = [restored for restored in each_once if restored]
+    asked = alone_and_together(len(departures))
     whatifs = [WhatIf.together(departures[place].restored for place in sorted(each)) for each in asked]
     times_ns = np.array(replay.laps_ns(whatifs), dtype=np.float64)  # (as it was and asked, laps)
-    laps_ns = dict(zip((frozenset[int](), *asked), times_ns, strict=True))
+    laps_ns = dict(zip((nothing := frozenset[int](), *asked), times_ns, strict=True))
     found = []
-    for departure, one in zip(departures, alone, strict=True):
-        by_itself = _Saving(laps_ns[frozenset()], laps_ns[one])
-        jointly = _Saving(laps_ns[everything - one], laps_ns[everything])
+    for place, departure in enumerate(departures):
+        by_itself = _Saving(laps_ns[nothing], laps_ns[frozenset((place,))])
+        jointly = _Saving(laps_ns[asked[0] - {place}], laps_ns[asked[0]])
         found.append(
             Finding(
                 element=departure.element,

@@ -9,8 +9,8 @@ another was seen to depart. One member that is as designed then, though so much 
 no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times,
 is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another reason, as its
 own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells the least. One
-that departs by more has a cause of its own; one that may be
-late for another reason, or of which too little was seen, is of the group if it is as slow.
+that departs by more has a cause of its own; one that may be late for another reason, or of which too little was seen,
+is of the group if it is as slow.
 """
 
 from __future__ import annotations

@@ -112,6 +112,16 @@ class OneLuck:
 UNCHANGED = WhatIf()
 
 
+def alone_and_together(count: int) -> list[frozenset[int]]:
+    """Which of ``count`` changes to ask for at once, to know what each saves alone and jointly; no change is not asked.
+
+    All of them first, then each, then all but each: of two, these are the same.
+    """
+    everything = frozenset(range(count))
+    alone = [frozenset((place,)) for place in range(count)]
+    return [each for each in dict.fromkeys((everything, *alone, *(everything - one for one in alone))) if each]
+
+
 def scaled(element: Element, factor: float) -> WhatIf:
     """``element`` taking ``factor`` times as long, all the time: a host its gradients, a link its messages."""
     return WhatIf(changes=(Change(element=element, scale=Piecewise.constant(factor)),))

@@ -14,14 +14,14 @@ makes it material; or as many as there is patience for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, STEADY, Chance, Element
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Predictor, WhatIf
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Predictor, WhatIf, alone_and_together
 
 FIRST = 3
 LAPS, MOST_LAPS = 5, 50
@@ -41,16 +41,27 @@ class RunTimes(Predictor, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Laps:
-    """A Predictor whose every run time is the mean over laps of ``one``: for many changes LAPS of them, or ``most``."""
+    """A Predictor whose every run time is the mean over laps of ``one``: over LAPS, where many are asked for.
+
+    What departures cost is told over up to ``most`` laps.
+    """
 
     one: RunTimes
     most: int
-    _was_ns: list[int] = field(default_factory=list)  # as it was, by lap, of those that were asked for
+    _known: dict[tuple[WhatIf, int], int] = field(default_factory=dict)  # (change, lap) -> run time, simulated once
+
+    def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
+        """Run time of one lap after ``change``."""
+        key = change, lap
+        if key not in self._known:
+            self._known[key] = self.one.replayed_ns if key == (UNCHANGED, 0) else self.one.run_ns(change, lap)
+        return self._known[key]
 
     @property
     def chance(self) -> Chance:
-        """How many laps there were, and how far apart."""
-        was_ns = [self._as_it_was_ns(lap) for lap in range(max(self.least, len(self._was_ns)))]
+        """How many laps there were, and how far apart, as it was."""
+        self._few_ns(UNCHANGED)
+        was_ns = [ns for (change, _), ns in self._known.items() if change == UNCHANGED]
         return Chance(runs=len(was_ns), least_s=min(was_ns) / 1e9, most_s=max(was_ns) / 1e9)
 
     @property
@@ -63,29 +74,26 @@ class Laps:
 
     @property
     def replayed_ns(self) -> int:
-        return round(np.mean([self._as_it_was_ns(lap) for lap in range(self.least)]))
+        return self._few_ns(UNCHANGED)
 
     @property
     def cheap(self) -> int:
         return max(LEAST_CHEAP, self.one.cheap // self.least)
 
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
-        return [round(np.mean([self.one.run_ns(each, lap) for lap in range(self.least)])) for each in whatifs]
+        return [self._few_ns(each) for each in whatifs]
 
     def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
-        laps: list[tuple[int, ...]] = []
+        laps: list[list[int]] = []
         while len(laps) < self.least or (len(laps) < self.most and not _are_certain(laps)):
-            lap = len(laps)
-            laps.append((self._as_it_was_ns(lap), *(self.one.run_ns(each, lap) for each in whatifs)))
+            laps.append([self.run_ns(each, len(laps)) for each in (UNCHANGED, *whatifs)])
         return [*zip(*laps, strict=True)]
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
         return self.one.most_saved_ns(whatif)
 
-    def _as_it_was_ns(self, lap: int) -> int:
-        while len(self._was_ns) <= lap:
-            self._was_ns.append(self.one.run_ns(lap=len(self._was_ns)) if self._was_ns else self.one.replayed_ns)
-        return self._was_ns[lap]
+    def _few_ns(self, change: WhatIf) -> int:
+        return round(np.mean([self.run_ns(change, lap) for lap in range(self.least)]))
 
 
 def _are_certain(laps: Sequence[Sequence[int]]) -> bool:
@@ -103,16 +111,11 @@ def averaged(one: RunTimes, restored: Sequence[WhatIf] = ()) -> Laps | None:
 
     There may be as many laps, from FIRST to MOST_LAPS, as PATIENCE has for what is asked of so many ``restored``.
     """
-    laps = Laps(one, FIRST)
-    everything = WhatIf.together(restored)
-    if _are_steady(laps._as_it_was_ns(lap) for lap in range(FIRST)) and (
-        not restored or _are_steady(one.run_ns(everything, lap) for lap in range(FIRST))
-    ):
-        return None
-    asked = len(restored) if len(restored) < 2 else 2 * len(restored) + 1
-    return Laps(one, min(MOST_LAPS, max(FIRST, PATIENCE * one.cheap // (1 + asked))), laps._was_ns)
+    asked = len(alone_and_together(len(restored)))
+    laps = Laps(one, min(MOST_LAPS, max(FIRST, PATIENCE * one.cheap // (1 + asked))))
+    both = (UNCHANGED, WhatIf.together(restored))
+    return None if all(_are_steady([laps.run_ns(each, lap) for lap in range(FIRST)]) for each in both) else laps
 
 
-def _are_steady(times_ns: Iterable[int]) -> bool:
-    laps_ns = [*times_ns]
+def _are_steady(laps_ns: Sequence[int]) -> bool:
     return max(laps_ns) - min(laps_ns) <= STEADY * max(laps_ns)

@@ -12,7 +12,7 @@ from test_resimulation import host, ran, world_of
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.departures import Departure, findings
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Chance, Element, Part, Report
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf, alone_and_together, scaled
 from e2c_dl.diagnosis.resimulation.luck import LAPS, MOST_LAPS, averaged
 from e2c_dl.diagnosis.stretches import throughout
 
@@ -72,6 +72,29 @@ def test_what_takes_as_long_by_any_luck_is_told_by_one_lap() -> None:
     assert averaged(known, [departure().restored]) is None
 
 
+@pytest.mark.parametrize(("count", "asked"), [(0, 0), (1, 1), (2, 3), (3, 7), (10, 21)])
+def test_no_set_of_changes_is_asked_for_twice(count: int, asked: int) -> None:
+    found = alone_and_together(count)
+    assert len(found) == len(set(found)) == asked
+    assert not found or found[0] == set(range(count))
+
+
+def test_each_lap_is_simulated_once() -> None:
+    runs: list[tuple[WhatIf, int]] = []
+
+    class Counted(Known):
+        def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
+            runs.append((change, lap))
+            return super().run_ns(change, lap)
+
+    slow = [departure()]
+    laps = averaged(Counted(was_s=[100, 140, 90, 120, 100], changed_s=[100] * 5, cheap=1), [slow[0].restored])
+    assert laps is not None
+    findings(slow, laps)
+    assert laps.replayed_ns == round(laps.chance.runs * 110 * SECOND / 5)
+    assert len(runs) == len(set(runs)) == 10
+
+
 def test_what_takes_as_long_but_not_once_it_is_restored_is_told_by_several() -> None:
     known = Known(was_s=[100.0] * 20, changed_s=[103, 87, 91, 88, 89] * 4, cheap=4)
     laps = averaged(known, [departure().restored])
@@ -87,7 +110,7 @@ def test_what_takes_as_long_but_not_once_it_is_restored_is_told_by_several() -> 
 @pytest.mark.parametrize(("own_s", "others_s", "material"), [
     (90, [97, 99, 96, 98] * 5, True), (97, [97, 99, 96, 98] * 5, False), (90, [120, 80, 105, 95] * 5, False),
 ])  # fmt: skip
-def test_what_slows_runs_down_beyond_doubt_is_material_if_it_cost_this_one_enough(
+def test_what_surely_slows_runs_down_is_material_if_it_cost_this_one_enough(
     own_s: float, others_s: Sequence[float], material: bool
 ) -> None:
     known = Known(was_s=[100.0] * 21, changed_s=[own_s, *others_s], cheap=4)
