@@ -160,7 +160,7 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     figures = {
         "run time": formatting.seconds(report.run_s),
         "iterations": words.iterations(report),
-        f"each iteration {how}": took,
+        f"iteration {how}": took,
         "sent over links": formatting.size(sent),
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
         "accuracy": formatting.percent(accuracy),

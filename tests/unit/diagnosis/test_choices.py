@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 import virtual_world as vw
+from test_luck import Known, departure
 
 from e2c_dl.diagnosis import choices
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.model import Element, ElementKind, Part, Report
 from e2c_dl.diagnosis.resimulation import luck
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
@@ -131,3 +132,21 @@ def test_what_is_slower_than_losses_by_design_explain_is_simulated_as_it_was() -
     slow = lossy | {(1, 0): replace(lossy[1, 0], rate_bps=FAIR.rate_bps)}
     told = report(ran(slow, iterations=FEW), lossy, TCP, FEW)
     assert not any("off" in each for each in told.limitations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownWorld(Known):
+    """A measured world that takes almost as long as the run did."""
+
+    error: float = 0.02
+    bottlenecks: tuple[()] = ()
+
+
+@pytest.mark.parametrize(("kind", "material"), [(ElementKind.LINK, True), (ElementKind.GROUP, False)])
+def test_what_a_whole_layer_of_links_saves_the_world_tells_and_not_a_replay(kind: ElementKind, material: bool) -> None:
+    element = Element(kind=kind, src="edge-1", dst="fog-1" if kind is ElementKind.LINK else None)
+    slow = replace(departure(), element=element, part=Part.RATE)
+    replay, world = Known(was_s=[100.0], changed_s=[90.0]), KnownWorld(was_s=[100.0], changed_s=[98.0])
+    (found,) = choices.Choices(replay=replay, world=world, chose=True).findings([slow], [slow])  # type: ignore[arg-type]
+    assert found.material is material
+    assert found.saved_s == pytest.approx(10.0 if material else 2.0)

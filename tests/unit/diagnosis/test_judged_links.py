@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink, _tells_more, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.series import Levelled
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -83,3 +85,23 @@ def test_what_carried_next_to_nothing_after_warm_up_says_nothing_against_a_slow_
     slow = {each.link.pair for each in found if each.departs}
     assert slow == set(PAIRS)
     assert [str(line) for line in slow_together(found, slow, design(*PAIRS, early.pair))] == ["access"]
+
+
+@pytest.mark.parametrize(("early", "on_time"), [(0.0, True), (0.28, False)])
+def test_a_link_that_was_late_in_the_warm_up_if_not_surely_was_not_on_time_then(early: float, on_time: bool) -> None:
+    link = carried(PAIRS[0], EVERY, EVERY >= 2)
+    windows = Windows(begins_s=EVERY.astype(np.float64), until_s=float(COUNT))
+    whole, later = link_series(link, windows, would_ns=link.expected_ns), link_series(link, windows)
+    assert whole is not None
+    assert later is not None
+
+    def told(of: LinkSeries, segments: list[tuple[int, int]], *levels: float) -> JudgedLink:
+        lengths = np.array([float(stop - start) for start, stop in segments])
+        noisy = Levelled(series=of.series, noise=0.3, found=segments, levels=np.array(levels), told_by=lengths)
+        return JudgedLink(of=of, judged=noisy.judged(0.0, floor=0.05))
+
+    count = len(later.series)
+    first = COUNT - count
+    from_the_first = told(whole, [(0, first), (first, COUNT)], early, 1.1)
+    assert not from_the_first.judged.departs[0], "of so few windows nothing is sure"
+    assert _tells_more(from_the_first, told(later, [(0, count)], 1.1)) is on_time
