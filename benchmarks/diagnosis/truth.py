@@ -9,8 +9,9 @@ Finding's ``speedup`` and ``joint_speedup`` are::
 
 Where ranks go at their own pace, or links lose segments by design, chance decides how long a run takes: one and the
 same injection made a run 178 to 289 s, by its seed. Each time is then the mean over LAPS runs by different seeds,
-unless the first of them take as long but for STEADY; over MOST_LAPS where that does not tell on which side of the bar
-it is, by SURE errors of these means. What is nearer to the bar even then is on neither side. Nor is what the run that
+unless the first of them take as long but for STEADY, as they are and without what was injected (which may hide what
+chance does: all wait for the slowest, whomever they meet); over MOST_LAPS where that does not tell on which side of the
+bar it is, by SURE errors of these means. What is nearer to the bar even then is on neither side. Nor is what the run that
 is judged, by its own seed, has on the other side than the mean: that it costs much, and that it cost nothing, are true.
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
@@ -147,12 +148,15 @@ class _Times:
         self._traces: dict[tuple[Injection, ...], Trace] = {}
 
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
-        """Whether the run takes other times by other seeds: its ranks go at their own pace, or links lose segments."""
+        """Whether the run takes other times by other seeds, with ``in_force`` or with nothing.
+
+        Its ranks go at their own pace, or links lose segments.
+        """
         retraining = self.system.retraining()
         if not self.system.loses and (retraining is None or retraining.in_step):
             return False
-        first_s = self.took_s(in_force, FIRST)
-        return bool(np.ptp(first_s) > STEADY * first_s.mean())
+        firsts_s = (self.took_s(each, FIRST) for each in (in_force, ()))
+        return any(np.ptp(first_s) > STEADY * first_s.mean() for first_s in firsts_s)
 
     def took_s(self, in_force: tuple[Injection, ...], laps: int) -> npt.NDArray[np.float64]:
         """Shape (laps,)."""
