@@ -111,7 +111,8 @@ class Levelled:
     def judged(self, reference: float, apart: float = 0.0, floor: float = FLOOR) -> Judged:
         """This beside ``reference``, from which it must be further than ``apart`` and ``floor``."""
         beyond = self.levels - reference
-        need = np.maximum(max(floor, apart), self.certainty * self.noise / np.sqrt(self.told_by))
+        far = np.where(self._rose, floor, max(floor, apart))
+        need = np.maximum(far, self.certainty * self.noise / np.sqrt(self.told_by))
         departs = beyond > need
         # A segment between two that depart, and itself clearly not normal, is a part of their stretch.
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
@@ -120,6 +121,14 @@ class Levelled:
         return Judged(
             levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self._like(departs)
         )
+
+    @property
+    def _rose(self) -> npt.NDArray[np.bool_]:
+        """Which levels are clearly above its own base, when others tell: not for how far comparable ones lie apart."""
+        if self.certainty >= CERTAINTY:
+            return np.zeros(len(self.levels), dtype=bool)
+        error = np.hypot(self.noise / np.sqrt(self.told_by), self.base_error)
+        return np.asarray(self.levels - self.base > np.maximum(FLOOR, self.certainty * error))
 
     def _like(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
         """Itself; of segments that tell nothing, the one that ``departs`` before them, if another, or the end, follows.

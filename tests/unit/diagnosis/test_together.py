@@ -136,3 +136,13 @@ def test_a_member_that_happens_to_be_uneven_is_told_by_the_others() -> None:
     alone = [bool(departs(one).any()) for one in levelled(layer)]
     assert not all(alone)
     assert all(departs(one).any() for one in levelled_together(layer, ["edge"] * size))
+
+
+def test_a_member_that_rises_with_the_others_departs_however_far_apart_they_lie_by_themselves() -> None:
+    apart = 0.3
+    layer = members((0.45,) * 6 + (0.25,))
+    *others, last = levelled_together(layer, ["edge"] * 7)
+    assert all(one.judged(0.0, apart).departs.any() for one in others)
+    assert (last.judged(0.0, apart).windows == SLOW).all(), "it was as fast as they, and is no longer"
+    higher = levelled_together([*layer[:-1], series(layer[-1].values - 0.25 * SLOW + 0.25)], ["edge"] * 7)[-1]
+    assert not higher.judged(0.0, apart).departs.any(), "it was always so"
