@@ -11,7 +11,7 @@ SOURCES := e2c_dl layers_services tests benchmarks ci scripts setup.py
 # real runs wait for half of their time; then, by themselves, runs whose rates, delays or verdicts are checked. Machines
 # are shared: what failed (status 1) is tried once more with nothing beside it, and both outcomes are printed.
 AS_MANY_AS_PROCESSORS := -n logical --maxprocesses 8
-THREE_MORE := -n $(shell expr $$(nproc) + 3) --maxprocesses 9
+THREE_MORE := -n $(shell expr $$(nproc) + 3) --maxprocesses 9 --max-worker-restart 2
 AGAIN = || { [ $$? = 1 ] && echo '== what failed, once more by itself' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 unexport PYTHONDONTWRITEBYTECODE # else each of some thousand programs compiles all modules anew
 
@@ -70,11 +70,19 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 27 minutes)
+test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 20 minutes)
+	$(call tests,and not thorough)
+
+.PHONY: test-all
+test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: real runs that are alike (about 40 minutes)
+	$(call tests,)
+
+define tests
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
-	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone' tests $(AGAIN)
+	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(1)' tests $(AGAIN)
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
-	@$(BIN)/python -m pytest -m alone tests/local $(AGAIN)
+	@$(BIN)/python -m pytest -m 'alone $(1)' tests/local $(AGAIN)
+endef
 
 .PHONY: docs
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+
+# What runs in a shell's background ignores these, and so would all that tests start, and end by them.
+for each in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(each) is signal.SIG_IGN:
+        signal.signal(each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL)
 
 # Not timed: machines differ, and other work may hold their cores. Repeatable: a failure is the same for everybody.
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)

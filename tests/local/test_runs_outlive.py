@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, nothing_left, scenario
+from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, few, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.namespaces import cleanup
@@ -55,7 +55,7 @@ def read_until(process, text):
     return said
 
 
-@pytest.mark.parametrize("text", ["archive ", TRAINING, "release   "])
+@pytest.mark.parametrize("text", few(["archive ", TRAINING, "release   "], TRAINING))
 def test_a_reader_that_goes_away_ends_nothing(tmp_path, arguments, text):
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([*COMMAND, *arguments(3)], stdout=said, stderr=subprocess.PIPE, text=True)

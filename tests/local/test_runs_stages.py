@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, STAGES, broken, facts, nothing_left, starting
+from whole_runs import COMMAND, STAGES, broken, facts, few, nothing_left, starting
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.campaign.last_steps import LATE
@@ -30,7 +30,7 @@ def until(run, stage):
         assert run.process.poll() is None, run.said
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", few(STAGES, "emulate", "collect"))
 def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
     run = start(command=broken(stage))
     assert run.ended() == 1
@@ -40,7 +40,7 @@ def test_a_failure_in_each_stage_leaves_nothing(start, tmp_path, stage):
     nothing_left(run.run_id)
 
 
-@pytest.mark.parametrize("stage", BEFORE_TRAINING)
+@pytest.mark.parametrize("stage", few(BEFORE_TRAINING, "prepare"))
 def test_ctrl_c_in_each_stage_leaves_nothing(start, tmp_path, stage):
     run = start(iterations=LONG)
     until(run, stage)
@@ -63,7 +63,7 @@ def test_ctrl_c_when_training_is_over_leaves_a_whole_run_and_begins_no_other(sta
     nothing_left(run.run_id)
 
 
-@pytest.mark.parametrize("stage", BEFORE_TRAINING)
+@pytest.mark.parametrize("stage", few(BEFORE_TRAINING, "emulate"))
 def test_after_kill_9_in_each_stage_destroy_leaves_nothing(start, stage):
     run = start(iterations=LONG)
     until(run, stage)

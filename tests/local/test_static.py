@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from static_hosts import directories, inventory, known_hosts, machines, seen
-from whole_runs import COMMAND, EMULATION, Started, broken, facts, nothing_left, scenario
+from whole_runs import COMMAND, EMULATION, Started, broken, facts, few, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.machines import cleanup
@@ -130,7 +130,7 @@ def test_strict_refuses_beforehand_what_cannot_be_emulated(site, nodes):
     assert not (site.folder / "strict").exists()
 
 
-@pytest.mark.parametrize("stage", ["prepare", "launch"])
+@pytest.mark.parametrize("stage", few(["prepare", "launch"], "launch"))
 def test_a_failure_of_the_workflow_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=3, failing=stage)
     assert run.ended() == 1
@@ -139,7 +139,7 @@ def test_a_failure_of_the_workflow_leaves_nothing(site, nodes, untouched, stage)
     nothing_left_anywhere(nodes, untouched, told["run_id"])
 
 
-@pytest.mark.parametrize("stage", ["deploy", "emulate"])  # the others are the workflow's
+@pytest.mark.parametrize("stage", few(["deploy", "emulate"], "emulate"))  # the others are the workflow's
 def test_a_failure_before_the_workflow_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=3, command=broken(stage))
     assert run.ended() == 1
@@ -148,7 +148,7 @@ def test_a_failure_before_the_workflow_leaves_nothing(site, nodes, untouched, st
     nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
-@pytest.mark.parametrize("stage", ["emulate", "train"])
+@pytest.mark.parametrize("stage", few(["emulate", "train"], "train"))
 def test_ctrl_c_leaves_nothing(site, nodes, untouched, stage):
     run = site.start(iterations=LONG)
     until(run, stage, nodes)
@@ -167,6 +167,7 @@ def killed_and_destroyed(run):
     return destroyed.stdout
 
 
+@pytest.mark.thorough
 def test_after_kill_9_before_training_destroy_leaves_nothing(site, nodes, untouched):
     run = site.start(iterations=LONG)
     until(run, "prepare", nodes)

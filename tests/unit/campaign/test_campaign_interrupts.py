@@ -12,6 +12,8 @@ from e2c_dl.campaign.underway import Underway
 from e2c_dl.campaign.walk import Step, walk
 from e2c_dl.errors import Interrupted
 
+pytestmark = pytest.mark.timeout(method="thread")  # the alarm is theirs
+
 
 def stop() -> None:
     os.kill(os.getpid(), signal.SIGINT)
