@@ -19,7 +19,9 @@ in the measured world, with each departure restored:
 
 Among links that are alike, the least difference decides which are chosen, so that in the world another way may be as
 fast: what is material in the replay, where the choice stays, is material, unless a line is shared. Not a whole layer:
-once all of its links are faster, each is as likely to be chosen as before, or carries more.
+once all of its links are faster, each is as likely to be chosen as before, or carries more. And where nothing is
+chosen, a line that is immaterial in the replay, which has all of its messages faster, is so: in the world, where other
+links stall when they did, a run that is a little ahead may miss what no other would.
 
 Where segments are lost by design, luck decides what is measured: then times are means over several runs of the world
 (:mod:`.resimulation.luck`).
@@ -87,6 +89,9 @@ class Choices:
                 each for each in replayed
                 if each.material and _of(each) in immaterial and each.element.kind is not ElementKind.GROUP
             )  # fmt: skip
+        if not self.chose:
+            lines = (each for each in replayed if each.element.kind is ElementKind.SHARED and not each.material)
+            kept += tuple(each for each in lines if _of(each) not in {_of(own) for own in kept})
         told = {_of(each) for each in kept}
         found = (*kept, *(each for each in again if _of(each) not in told))
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))

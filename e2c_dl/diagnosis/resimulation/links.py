@@ -107,7 +107,7 @@ def measured_link(
     inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), large)
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
-        rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after])
+        rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after], LARGE * bits.max())
         rates.append(rate * 1e9)
         for at in np.flatnonzero(stalled_ns):
             from_ns = max(0.0, begin_ns[first + at])
@@ -137,9 +137,13 @@ def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewi
     return Piecewise(starts_s=np.maximum.accumulate(np.array([0.0, *starts_ns / 1e9])), values=np.array(values))
 
 
-def _stretch(bits: Doubles, service_ns: Doubles) -> tuple[float, Doubles]:
-    """Bits per ns of one stretch's messages, and how long each of them stalled, in ns."""
-    usual_ns = bits * float(np.median(service_ns / bits))
+def _stretch(bits: Doubles, service_ns: Doubles, large_bits: float) -> tuple[float, Doubles]:
+    """Bits per ns of one stretch's messages, and how long each of them stalled, in ns.
+
+    What is usual is told by those of ``large_bits``, if there is one: of small ones, the delay may be all.
+    """
+    telling = bits >= min(large_bits, bits.max())
+    usual_ns = bits * float(np.median(service_ns[telling] / bits[telling]))
     stalled_ns = np.where(service_ns - usual_ns > np.maximum(STALLED * usual_ns, STALLED_NS), service_ns - usual_ns, 0)
     return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns
 

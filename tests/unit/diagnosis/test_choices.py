@@ -150,3 +150,12 @@ def test_what_a_whole_layer_of_links_saves_the_world_tells_and_not_a_replay(kind
     (found,) = choices.Choices(replay=replay, world=world, chose=True).findings([slow], [slow])  # type: ignore[arg-type]
     assert found.material is material
     assert found.saved_s == pytest.approx(10.0 if material else 2.0)
+
+
+@pytest.mark.parametrize("chose", [False, True])
+def test_where_nothing_is_chosen_what_a_line_saves_at_most_the_replay_tells(chose: bool) -> None:
+    slow = replace(departure(), element=Element(kind=ElementKind.SHARED, src="access"), part=Part.RATE)
+    replay, world = Known(was_s=[60.0], changed_s=[59.5]), KnownWorld(was_s=[60.0], changed_s=[54.5])
+    (found,) = choices.Choices(replay=replay, world=world, chose=chose).findings([slow], [slow])  # type: ignore[arg-type]
+    assert found.material is chose
+    assert found.saved_s == pytest.approx(5.5 if chose else 0.5)

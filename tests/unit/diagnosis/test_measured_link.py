@@ -11,6 +11,7 @@ import virtual_world as vw
 
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.links import measured_link
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import MessageArray, join
 from e2c_dl.worlds.virtual import LinkModel
@@ -52,3 +53,16 @@ def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
     edge_s = float(last["send_start_ns"][0]) / 1e9
     seen = measured_link(np.concatenate([rows, last]), 0, DELAY_NS, [edge_s])
     assert seen.rate_bps.values.tolist() == [pytest.approx(USUAL.rate_bps, rel=0.02)]
+
+
+def test_one_large_message_among_small_ones_is_no_stall() -> None:
+    rows = carried([(0.0, SLOW)])[:4].copy()
+    rows["nbytes"][:3] = 54
+    for place, row in enumerate(rows):
+        at_ns = place * 10**9
+        service_ns = 200_000_000 if place == 3 else 0  # small ones arrive within the delay, as it is known
+        row["posted_ns"], row["send_start_ns"], row["recv_start_ns"] = at_ns, at_ns, at_ns
+        row["recv_end_ns"] = at_ns + DELAY_NS + service_ns
+    seen = measured_link(rows, 0, DELAY_NS)
+    assert seen.stalls == ()
+    assert seen.rate_bps.values.tolist() == [pytest.approx(wire_bits_of(rows["nbytes"]).sum() / 0.2, rel=0.01)]
