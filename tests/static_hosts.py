@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ordinary_user import covered, needed
+from whole_runs import COMMAND, Started
 
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Tcp
@@ -103,3 +106,12 @@ def directories(accesses: tuple[Access, ...], run_id: str) -> list[str]:
     argv = ["find", "/tmp", "-maxdepth", "1", "-path", f"{cleanup.PLACE}{run_id}-*"]
     found = [subprocess.check_output([*_inside(access), *argv], text=True) for access in accesses]
     return sorted({path for each in found for path in each.splitlines()})
+
+
+def killed_and_destroyed(run: Started) -> str:
+    """``e2c-dl`` is killed, with no word to anybody; then a user clears up. What that printed."""
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.ended()
+    destroyed = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
+    assert destroyed.returncode == 0, destroyed.stderr
+    return destroyed.stdout

@@ -10,9 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import pytest
-from _pytest.mark import ParameterSet
-
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.namespaces import cleanup
 from e2c_dl.testbeds.this_machine.processes import processes_of
@@ -185,11 +182,6 @@ class Started:
     @property
     def run_id(self) -> str:
         return self.said.split("run ")[1].split(",")[0]
-
-
-def few(of: Sequence[str], *kept: str) -> list[ParameterSet]:
-    """Values of a test's parameter: those of ``of`` that are ``kept``, and for ``make test-all`` the others, too."""
-    return [pytest.param(each, marks=() if each in kept else pytest.mark.thorough) for each in of]
 
 
 def starting(

@@ -9,7 +9,8 @@ import time
 
 import docker_daemon
 import pytest
-from whole_runs import COMMAND, STAGES, broken, facts, few, starting
+from thorough import few
+from whole_runs import COMMAND, STAGES, broken, facts, starting
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify

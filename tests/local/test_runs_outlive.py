@@ -6,7 +6,8 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, few, nothing_left, scenario
+from thorough import few
+from whole_runs import COMMAND, LIMIT_S, UNRELEASED, Started, facts, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.namespaces import cleanup

@@ -5,7 +5,8 @@ import signal
 import subprocess
 
 import pytest
-from whole_runs import COMMAND, STAGES, broken, facts, few, nothing_left, starting
+from thorough import few
+from whole_runs import COMMAND, STAGES, broken, facts, nothing_left, starting
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.campaign.last_steps import LATE

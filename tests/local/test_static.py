@@ -2,15 +2,15 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
 
 import pytest
-from static_hosts import directories, inventory, known_hosts, machines, seen
-from whole_runs import COMMAND, EMULATION, Started, broken, facts, few, nothing_left, scenario
+from static_hosts import directories, inventory, killed_and_destroyed, known_hosts, machines, seen
+from thorough import few
+from whole_runs import COMMAND, EMULATION, Started, broken, facts, nothing_left, scenario
 
 from e2c_dl.archive.verify import verify
 from e2c_dl.testbeds.machines import cleanup
@@ -156,15 +156,6 @@ def test_ctrl_c_leaves_nothing(site, nodes, untouched, stage):
     assert run.ended() == 130, run.said
     assert facts(site.folder / "a")["outcome"] == "interrupted"
     nothing_left_anywhere(nodes, untouched, run.run_id)
-
-
-def killed_and_destroyed(run):
-    """``e2c-dl`` is killed, with no word to anybody; then a user clears up. What that printed."""
-    os.kill(run.process.pid, signal.SIGKILL)
-    run.ended()
-    destroyed = subprocess.run([*COMMAND, "destroy", run.run_id], capture_output=True, text=True, check=False)
-    assert destroyed.returncode == 0, destroyed.stderr
-    return destroyed.stdout
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ PROGRAMS = "ci/github-programs.yml"
 
 
 def test_what_runs_alone_is_where_make_test_looks_for_it(repository):
-    assert "pytest -m alone tests/local " in (repository / "Makefile").read_text()
+    assert "pytest -m 'alone $(1)' tests/local " in (repository / "Makefile").read_text()
     marked = [
         path for path in (repository / "tests").rglob("test_*.py") if re.search(r"mark\.alone\b", path.read_text())
     ]
