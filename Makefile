@@ -70,11 +70,11 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (about 20 minutes)
+test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (up to half an hour)
 	$(call tests,and not thorough)
 
 .PHONY: test-all
-test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: real runs that are alike (about 40 minutes)
+test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: real runs that are alike (half an hour, or an hour)
 	$(call tests,)
 
 define tests
