@@ -67,14 +67,14 @@ lint: setup
 .PHONY: test-fast
 test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz (about 5 minutes)
 	@echo '== unit tests and laws'
-	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) tests/unit tests/laws tests/fuzz
+	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -m 'not thorough' tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root (up to half an hour)
+test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root
 	$(call tests,and not thorough)
 
 .PHONY: test-all
-test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: real runs that are alike (half an hour, or an hour)
+test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: stages and corruptions that are like others (it took an hour on two slow processors)
 	$(call tests,)
 
 define tests

@@ -95,7 +95,6 @@ def test_ctrl_c_in_training_ends_it_and_keeps_what_was_traced(start, api, tmp_pa
     assert all(archive.host(host["name"]).outcome() is not None for host in told["hosts"])
 
 
-@pytest.mark.thorough
 def test_ctrl_c_twice_while_traces_are_collected_gives_the_nodes_back(start, api, tmp_path):
     """Once is remembered, as collecting ends by itself; again, what is waited for is given up, traces and all."""
     run = start(2, workflow=lambda text: text.replace("  finalize:\n", f"  finalize:\n{FOR_EVER}"))
@@ -128,7 +127,6 @@ def test_an_api_that_is_gone_from_the_middle_of_training_on_leaves_a_job_that_de
     nothing_left(told["run_id"])
 
 
-@pytest.mark.thorough
 def test_a_job_that_reaches_its_walltime_in_training(start, up, api, tmp_path):
     run = start(LONG)
     run.until("iteration 1/")

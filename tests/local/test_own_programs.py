@@ -161,7 +161,6 @@ def daemon(node: Access, place: Path) -> Iterator[None]:
 
 
 @pytest.mark.skipif(shutil.which("dockerd") is None, reason="there is no dockerd on this machine: make setup-docker")
-@pytest.mark.thorough
 def test_containers_on_machines_that_have_docker_go_with_the_run(nodes, tmp_path: Path, tmp_path_factory) -> None:
     """The daemon is the machine's, and stays; on one that has none, nothing is started."""
     folder = tmp_path / "s"

@@ -88,7 +88,6 @@ def test_an_archive_that_is_removed_is_made_anew_of_what_the_hosts_held(start, t
     finished(run, tmp_path / "b")
 
 
-@pytest.mark.thorough
 def test_an_archive_that_was_moved_is_gone_on_with(start, tmp_path):
     run = start(iterations=LONG)
     run.until("iteration ")
@@ -102,7 +101,6 @@ def test_an_archive_that_was_moved_is_gone_on_with(start, tmp_path):
     finished(run, tmp_path / "moved")
 
 
-@pytest.mark.thorough
 def test_where_the_archive_has_no_room_the_traces_are_kept(start, tmp_path):
     (tmp_path / "disk").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path / "disk"], check=True)
