@@ -23,6 +23,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.links.kinds import TELLING
 from e2c_dl.diagnosis.links import Designed, in_service_order, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.columns import Longs
@@ -104,7 +105,8 @@ def measured_link(
     found = large[_change_points(np.log(bits[large] / service_ns[large]))]
     known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
     within = (known > 0) & (known < len(rows))
-    inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), large)
+    telling = np.flatnonzero(bits >= TELLING * bits.max())  # a change that is known was told by them
+    inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), telling)
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
         rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after], LARGE * bits.max())
@@ -123,11 +125,11 @@ def measured_link(
     )
 
 
-def _telling(inner: Sequence[int], large: npt.NDArray[np.intp]) -> list[int]:
-    """Those of ``inner`` that have some of the ``large`` messages between them: small ones alone tell no rate."""
+def _telling(inner: Sequence[int], telling: npt.NDArray[np.intp]) -> list[int]:
+    """Those of ``inner`` that have some of the ``telling`` messages between them: others alone tell no rate."""
     kept: list[int] = []
     for at in inner:
-        if ((large >= (kept[-1] if kept else 0)) & (large < at)).any() and (large >= at).any():
+        if ((telling >= (kept[-1] if kept else 0)) & (telling < at)).any() and (telling >= at).any():
             kept.append(at)
     return kept
 

@@ -43,6 +43,19 @@ def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> 
     assert len(measured_link(rows, 0, DELAY_NS).rate_bps.values) == 1
 
 
+def test_messages_that_are_small_beside_the_first_one_tell_a_change_that_is_known() -> None:
+    first, *others = range(9)
+    rows = np.repeat(carried([(0.0, USUAL)])[:1], 9)
+    rows["nbytes"] = np.where(np.arange(9) == first, 1_000_000, 40_000)  # whole vectors, until rates are known
+    slow = (np.arange(9) > 2) & (np.arange(9) < 6)
+    service_ns = wire_bits_of(rows["nbytes"]) / np.where(slow, SLOW.rate_bps, USUAL.rate_bps) * 1e9
+    rows["send_start_ns"] = rows["posted_ns"] = np.arange(9) * 10**9
+    rows["recv_end_ns"] = rows["send_start_ns"] + DELAY_NS + service_ns.astype(np.int64)
+    seen = measured_link(rows, 0, DELAY_NS, [3.0, 6.0])
+    assert seen.rate_bps.values == pytest.approx([USUAL.rate_bps, SLOW.rate_bps, USUAL.rate_bps], rel=1e-3)
+    assert len(measured_link(rows[others], 0, DELAY_NS).rate_bps.values) == 1  # too few to be found by themselves
+
+
 def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
     rows = carried([(0.0, USUAL)])
     last = rows[-1:].copy()
