@@ -8,7 +8,8 @@
 
 Noise of m members is less by the root of m in their mean. When they are slow is known then, so that each of them is
 asked one question more, not as many as it has windows: it departs only if it does by itself, if with less certainty
-than where its own windows have to tell when.
+than where its own windows have to tell when. It is asked only if the others, without it, are slower then: of few, the
+mean follows each of them, and its own noise would tell when.
 
 One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
 that is uneven altogether nothing tells, since TCP serves all of its links so. Nor is one by chance that is plainly slow
@@ -18,13 +19,13 @@ by turns, as not even half of all are.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
-from e2c_dl.diagnosis.detection.levels import levelled, told_by_others
+from e2c_dl.diagnosis.detection.levels import TOLD_BY_OTHERS, levelled, told_apart, told_by_others
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
 from e2c_dl.diagnosis.detection.series import Levelled, Series
@@ -48,7 +49,10 @@ def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, 
         if touched is None:
             continue
         own = {place: touched.of(several[place]) for place in places}
-        both = [place for place, each in own.items() if min(each.sum(), (~each).sum()) >= LEAST_WINDOWS]
+        both = [
+            place for place, each in own.items()
+            if min(each.sum(), (~each).sum()) >= LEAST_WINDOWS and touched.is_told_without(places.index(place))
+        ]  # fmt: skip
         told = told_by_others([found[place] for place in both], [own[place] for place in both])
         for place, each in zip(both, told, strict=True):
             found[place] = each
@@ -70,14 +74,24 @@ def _plainly_by_turns(several: Sequence[Series]) -> set[int]:
     return found if len(found) <= MOST_PLAIN * len(several) else set()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Touched:
-    """The windows of one series that are touched, asked for by time."""
+    """The windows of ``mean`` that are touched; ``own`` and ``trained``, shape (members, windows): what it is of."""
 
-    def __init__(self, begins_s: npt.NDArray[np.float64], touched: npt.NDArray[np.bool_]) -> None:
-        self._begins_s, self._touched = begins_s, touched
+    mean: Series
+    touched: npt.NDArray[np.bool_]
+    own: npt.NDArray[np.float64]
+    trained: npt.NDArray[np.bool_]
 
     def of(self, series: Series) -> npt.NDArray[np.bool_]:
-        return np.asarray(self._touched[_places(self._begins_s, _middles_s(series))])
+        """Which windows of ``series`` are touched, by their time."""
+        return np.asarray(self.touched[_places(self.mean.begins_s, _middles_s(series))])
+
+    def is_told_without(self, member: int) -> bool:
+        """Whether the mean of the others is above itself, too, while they are touched."""
+        others = _mean(np.delete(self.own, member, axis=0), np.delete(self.trained, member, axis=0))
+        apart = replace(told_apart(replace(self.mean, values=others), self.touched), certainty=TOLD_BY_OTHERS)
+        return bool(apart.judged(apart.base).windows[self.touched].all())
 
 
 def _touched(members: Sequence[Series]) -> _Touched | None:
@@ -88,11 +102,17 @@ def _touched(members: Sequence[Series]) -> _Touched | None:
     longest = max(members, key=lambda each: each.until_s - each.begins_s[0])
     middles_s = _middles_s(longest)
     trained = np.array([(each.begins_s[0] <= middles_s) & (middles_s < each.until_s) for each in members])
-    own = [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members]
-    values = np.where(trained, own, 0.0).sum(axis=0) / np.maximum(1, trained.sum(axis=0))
-    (mean,) = levelled([replace(longest, values=values, plain=None)])
-    departs = mean.judged(mean.base).windows
-    return _Touched(longest.begins_s, departs) if departs.any() and not departs.all() else None
+    own = np.array([(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members])
+    mean = replace(longest, values=_mean(own, trained), plain=None)
+    (one,) = levelled([mean])
+    departs = one.judged(one.base).windows
+    known = departs.any() and not departs.all()
+    return _Touched(mean=mean, touched=departs, own=own, trained=trained) if known else None
+
+
+def _mean(own: npt.NDArray[np.float64], trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """Of each window, over those of its members that trained then; 0 of none."""
+    return np.asarray(np.where(trained, own, 0.0).sum(axis=0) / np.maximum(1, trained.sum(axis=0)))
 
 
 def _middles_s(series: Series) -> npt.NDArray[np.float64]:

@@ -62,6 +62,14 @@ def test_noise_names_nobody_for_being_of_a_layer(seed: int) -> None:
     assert [bool(departs(one).any()) for one in together] == [bool(departs(one).any()) for one in alone]
 
 
+@pytest.mark.parametrize("seed", [3, 80, 96, 180, 181])
+def test_one_of_two_that_is_slower_by_chance_does_not_tell_itself_when(seed: int) -> None:
+    draw, late = np.random.default_rng(seed), np.arange(WINDOWS) >= 5
+    uneven = series(draw.normal(0.0, NOISE, WINDOWS) + 0.15 * late)
+    pair = [uneven, series(draw.normal(0.0, NOISE, WINDOWS))]
+    assert not any(departs(one).any() for one in (*levelled(pair), *levelled_together(pair, ["fog"] * 2)))
+
+
 def test_a_member_of_few_windows_is_judged_by_those_it_has() -> None:
     layer = members((0.6, 0.6, 0.6))
     short = series(layer[2].values[:5])
