@@ -33,7 +33,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.levels import levelled
-from e2c_dl.diagnosis.detection.peers import Peers, peers
+from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Limitation, Part, some
@@ -175,7 +175,7 @@ def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
 
 
 def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part, design: Design) -> list[_Verdict]:
-    group = peers([each.base for each in own], [each.base_error for each in own])
+    group = peers_by_layers([each.base for each in own], [each.base_error for each in own], _layers(alike, design))
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
