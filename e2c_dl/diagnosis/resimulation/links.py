@@ -9,6 +9,10 @@
           |      '------| |-------'                     messages; of each, all bits / all services
           |             '-' stalled                     a message that took far longer than others of its stretch
 
+Where a link carried nothing for a while, and then was another, it is taken to have changed in the middle of that: it
+did so as likely early as late, and runs by other luck may use it then. From its first other message on it would be
+slow for less time than it was, in the mean, wherever it stays so to the end.
+
 Services are as the replay has them, by the delays that it is given. Change points are found on the logarithm of large
 messages' rates, by binary segmentation with a penalty as in BIC (Source: Killick, Fearnhead and Eckley, JASA 2012,
 section 2, for the cost), its noise taken from differences of neighbours, so that a step is none.
@@ -59,12 +63,20 @@ class MeasuredLink:
     jitter_s: float = 0.0  # beside the delay; 0 also where it is in the rate that was measured
     loss: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))  # as jitter: 0 where the rate has it
     burst: BurstLoss | None = None  # instead of ``loss``
-    edges_s: Mapping[float, float] = field(default_factory=dict)  # a message was sent at which it changed -> was served
+    edges_s: Mapping[float, tuple[float, float]] = field(default_factory=dict)
+    """When the first message was sent that shows a change -> when its rate changed, and when its delay did."""
 
     def served(self, scale: Piecewise) -> Piecewise:
-        """``scale``, of messages by when they were sent, by when the link serves them: they may wait for others."""
-        starts_s = [self.edges_s.get(at_s, at_s) for at_s in scale.starts_s.tolist()]
-        return Piecewise(starts_s=np.maximum.accumulate(starts_s), values=scale.values)
+        """``scale``, of messages by when they were sent, by when the link's rate is another."""
+        return self._moved(scale, 0)
+
+    def delayed(self, less_s: Piecewise) -> Piecewise:
+        """``less_s``, of messages by when they were sent, by when the link's delay is another."""
+        return self._moved(less_s, 1)
+
+    def _moved(self, of: Piecewise, part: int) -> Piecewise:
+        starts_s = [self.edges_s[at_s][part] if at_s in self.edges_s else at_s for at_s in of.starts_s.tolist()]
+        return Piecewise(starts_s=np.maximum.accumulate(starts_s), values=of.values)
 
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
@@ -115,14 +127,34 @@ def measured_link(
             from_ns = max(0.0, begin_ns[first + at])
             stalls.append((from_ns / 1e9, (from_ns + stalled_ns[at]) / 1e9))
     changed = np.flatnonzero(np.diff(delays_ns)) + 1
+    left_ns = begin_ns + service_ns
+    seen = known[within]
+    served_s, delayed_s = (_changed_ns(seen, *of) / 1e9 for of in ((begin_ns, left_ns, telling), (left_ns, left_ns)))
+    moments_s = zip(served_s.tolist(), delayed_s.tolist(), strict=True)
     return MeasuredLink(
-        rate_bps=_over_time(begin_ns[inner], rates),
-        delay_s=_over_time((rows["send_start_ns"] - origin_ns)[changed], delays_ns[[0, *changed]] / 1e9),
+        rate_bps=_over_time(_changed_ns(np.array(inner, dtype=np.intp), begin_ns, left_ns, telling), rates),
+        delay_s=_over_time(_changed_ns(changed, left_ns, left_ns), delays_ns[[0, *changed]] / 1e9),
         stalls=tuple(stalls),
         messages=len(rows),
         busy_ns=float(service_ns.sum()),
-        edges_s=dict(zip(np.array(edges_s)[within].tolist(), (begin_ns[known[within]] / 1e9).tolist(), strict=True)),
+        edges_s=dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
     )
+
+
+def _changed_ns(
+    at: npt.NDArray[np.intp], begun_ns: Doubles, left_ns: Doubles, telling: npt.NDArray[np.intp] | None = None
+) -> Doubles:
+    """When a link changed that is another from each of its messages ``at`` on, none of them its first.
+
+    In the middle between when the last message before had left, and the next had ``begun_ns``; of those that are
+    ``telling``, if there are any on both sides. A rate is told by what it serves, a delay by what leaves for it.
+    """
+    telling = np.arange(len(left_ns)) if telling is None else telling
+    place = np.searchsorted(telling, at)
+    between = (place > 0) & (place < len(telling))
+    before = np.where(between, telling[np.maximum(0, place - 1)], at - 1)
+    after = np.where(between, telling[np.minimum(place, len(telling) - 1)], at)
+    return np.asarray((left_ns[before] + np.maximum(left_ns[before], begun_ns[after])) / 2)
 
 
 def _telling(inner: Sequence[int], telling: npt.NDArray[np.intp]) -> list[int]:

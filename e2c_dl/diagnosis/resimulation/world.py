@@ -260,13 +260,13 @@ def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = ()
     ``moving``: it never stalls.
     """
     stalls = () if moving else link.stalls
-    scales = [link.served(each.scale) for each in changes]
-    moments = [each.starts_s for each in (link.rate_bps, link.delay_s, link.loss, *scales)]
-    starts_s = np.unique(np.concatenate([np.ravel(stalls), *moments, *(each.less_s.starts_s for each in changes)]))
+    scales, less_s = [link.served(each.scale) for each in changes], [link.delayed(each.less_s) for each in changes]
+    moments = [each.starts_s for each in (link.rate_bps, link.delay_s, link.loss, *scales, *less_s)]
+    starts_s = np.unique(np.concatenate([np.ravel(stalls), *moments]))
     rates_bps, delays_s, losses = (each.at(starts_s) for each in (link.rate_bps, link.delay_s, link.loss))
-    for each, scale in zip(changes, scales, strict=True):
+    for scale, less in zip(scales, less_s, strict=True):
         rates_bps = rates_bps / scale.at(starts_s)
-        delays_s = delays_s - each.less_s.at(starts_s)
+        delays_s = delays_s - less.at(starts_s)
     down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
     tcp, jitter_s = link.tcp or like.tcp, link.jitter_s
     columns = (starts_s.tolist(), rates_bps.tolist(), np.maximum(0.0, delays_s).tolist(), losses.tolist(), down)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import virtual_world as vw
 
+from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Change
 from e2c_dl.diagnosis.resimulation.links import measured_link
+from e2c_dl.diagnosis.resimulation.world import model_of
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.messages import MessageArray, join
@@ -54,6 +57,41 @@ def test_messages_that_are_small_beside_the_first_one_tell_a_change_that_is_know
     seen = measured_link(rows, 0, DELAY_NS, [3.0, 6.0])
     assert seen.rate_bps.values == pytest.approx([USUAL.rate_bps, SLOW.rate_bps, USUAL.rate_bps], rel=1e-3)
     assert len(measured_link(rows[others], 0, DELAY_NS).rate_bps.values) == 1  # too few to be found by themselves
+
+
+def test_a_link_that_carried_nothing_until_it_was_another_changed_in_the_middle_of_that() -> None:
+    rows = carried([(0.0, USUAL)])[:8].copy()
+    late_ns, added_ns = 10**9, 40_000_000
+    for end in ("posted_ns", "send_start_ns", "recv_start_ns", "recv_end_ns"):
+        rows[end][4:] += late_ns
+    rows["recv_end_ns"][4:] += added_ns
+    delays_ns = DELAY_NS + np.repeat([0, added_ns], 4)
+    edge_s = float(rows["send_start_ns"][4]) / 1e9
+    seen = measured_link(rows, 0, delays_ns, [edge_s])
+    idle_s = float(rows["send_start_ns"][4] - rows["recv_end_ns"][3]) / 1e9
+    assert idle_s > 0.9
+    assert seen.delay_s.starts_s[1] == pytest.approx(edge_s - idle_s / 2, abs=0.03)
+    less_s = Piecewise(starts_s=np.array([0.0, edge_s]), values=np.array([0.0, added_ns / 1e9]))
+    change = Change(element=Element(kind=ElementKind.LINK, src="a", dst="b"), less_s=less_s)
+    delays_s = [now.delay_s for _, now in model_of(seen, USUAL, [change]).over_time()]
+    assert delays_s == pytest.approx([DELAY_NS / 1e9] * len(delays_s)), "restored whenever it was late"
+
+
+def test_a_rate_changed_between_two_messages_that_tell_one() -> None:
+    rows = carried([(0.0, USUAL)])[:8].copy()
+    rows["nbytes"][:] = rows["nbytes"].max()
+    rows["nbytes"][4] = 54  # a barrier's, shortly before the first slow one
+    service_ns = (wire_bits_of(rows["nbytes"]) / np.repeat([50e6, 10e6], 4) * 1e9).astype(np.int64)
+    rows["send_start_ns"] = [
+        0,
+        100_000_000,
+        200_000_000,
+        300_000_000,
+        *range(1_900_000_000, 2_700_000_000, 200_000_000),
+    ]
+    rows["recv_end_ns"] = rows["send_start_ns"] + service_ns + DELAY_NS
+    seen = measured_link(rows, 0, DELAY_NS, [1.9])
+    assert seen.rate_bps.starts_s[1] == pytest.approx((0.3 + service_ns[3] / 1e9 + 2.1) / 2, abs=1e-3)
 
 
 def test_a_small_message_behind_the_last_edge_tells_no_rate() -> None:
