@@ -143,7 +143,7 @@ class Retraining:
             links=self._links(messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled),
             bottlenecks=tuple(
                 _known(each, designed) if modelled and not designed.keys().isdisjoint(each.links)
-                else _measured(each, messages, origin_ns, edges_s, self.own_bps)
+                else _measured(each, messages, origin_ns, edges_s, self.own_bps, _slow(each, restored, ranks))
                 for each in self.bottlenecks
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
@@ -197,12 +197,13 @@ def _known(line: SharedRate, designed: Mapping[RankPair, Designed]) -> SharedRat
 
 def _measured(
     designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
-    own_bps: Mapping[RankPair, float],
+    own_bps: Mapping[RankPair, float], slow: Sequence[Piecewise],
 ) -> SharedRate:  # fmt: skip
     """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
-    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all.
-    ``own_bps``: what each of its links carries by itself.
+    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all. But
+    where it departs, which is where one of ``slow`` is below 1, it was full whenever anything arrived: what each of
+    its links carries by itself, ``own_bps``, would fill it as designed only together.
     """
     if designed.rates is not None:
         return designed
@@ -218,8 +219,18 @@ def _measured(
     rates_bps = []
     for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
         within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in parts]
-        rates_bps.append(_full_bps(within, [*parts.values()]) or usual_bps)
+        departs = any(float(each.at(np.array(begin_s))) < 1 for each in slow)
+        full_bps = _full_bps(within, [*parts.values()]) or (_full_bps(within, [1.0] * len(parts)) if departs else None)
+        rates_bps.append(full_bps or usual_bps)
     return at_rates(designed, starts_s.tolist(), rates_bps)
+
+
+def _slow(line: SharedRate, restored: WhatIf, ranks: Mapping[str, int]) -> list[Piecewise]:
+    """What services of ``line`` are times, once ``restored``."""
+    return [
+        each.scale for each in restored.lines
+        if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*line.links}
+    ]  # fmt: skip
 
 
 def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:

@@ -221,15 +221,18 @@ class MeasuredWorld(OneLuck):
 
     def _shared(self, bottleneck: SharedRate, change: WhatIf) -> SharedRate:
         """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""
-        scales = [
-            each.scale for each in change.lines if {self._pair(link) for link in each.links} <= {*bottleneck.links}
-        ]
-        if not scales:
+        lines = [each for each in change.lines if {self._pair(link) for link in each.links} <= {*bottleneck.links}]
+        if not lines:
             return bottleneck
         steps = [*bottleneck.rates()] if bottleneck.rates is not None else [(0.0, bottleneck.rate_bps)]
         measured = Piecewise(starts_s=np.array([at_s for at_s, _ in steps]), values=np.array([bps for _, bps in steps]))
-        starts_s = np.unique(np.concatenate([measured.starts_s, *(each.starts_s for each in scales)]))
-        rates_bps = measured.at(starts_s) / np.prod([each.at(starts_s) for each in scales], axis=0)
+        designed = [each.designed_bps for each in lines if each.designed_bps is not None]
+        moments_s = [each.starts_s for each in (measured, *designed, *(line.scale for line in lines))]
+        starts_s = np.unique(np.concatenate(moments_s))
+        scale = np.prod([each.scale.at(starts_s) for each in lines], axis=0)
+        rates_bps = measured.at(starts_s) / scale
+        for each in designed:
+            rates_bps = np.where(scale < 1, np.maximum(rates_bps, each.at(starts_s)), rates_bps)
         return at_rates(bottleneck, starts_s.tolist(), rates_bps.tolist())
 
     def _pair(self, element: Element) -> RankPair:

@@ -78,6 +78,28 @@ def test_a_line_is_slow_if_all_that_carried_anything_meanwhile_is(others: tuple[
     assert [str(line) for line in lines] == (["access"] if together else [])
 
 
+@pytest.mark.parametrize(("well_at", "together"), [((3, 8, 14, 26), True), ((3, 8, 20, 26), False)])
+def test_what_a_line_was_like_between_its_links_messages_nothing_tells(
+    well_at: tuple[int, ...], together: bool
+) -> None:
+    now_and_then = [carried(pair, np.array([5, 11, 17, 20, 23]), np.ones(5, dtype=bool)) for pair in PAIRS]
+    well = carried(("a", "b"), np.array(well_at), np.zeros(len(well_at), dtype=bool))
+    found = judged(*now_and_then, well)
+    slow = {each.link.pair for each in found if each.departs}
+    assert slow == set(PAIRS)
+    lines = slow_together(found, slow, design(*PAIRS, well.pair))
+    assert [str(line) for line in lines] == (["access"] if together else [])
+
+
+def test_a_line_is_slow_between_windows_that_follow_each_other_and_are_slow() -> None:
+    both = [carried(pair, EVERY, EVERY >= 10) for pair in PAIRS]
+    well = carried(("a", "b"), np.array([3, 5, 17]), np.zeros(3, dtype=bool))
+    well.rows["send_start_ns"] += 500_000_000  # the slow ones' messages are there by then
+    well.rows["recv_end_ns"] += 500_000_000
+    found = judged(*both, well)
+    assert not slow_together(found, set(PAIRS), design(*PAIRS, well.pair))
+
+
 def test_what_carried_next_to_nothing_after_warm_up_says_nothing_against_a_slow_line() -> None:
     both = [carried(pair, EVERY, EVERY >= 0) for pair in PAIRS]
     early = carried(("a", "b"), np.array([0, 1, 30]), np.zeros(3, dtype=bool), np.array([LARGE, LARGE, SMALL]))

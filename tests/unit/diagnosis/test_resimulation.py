@@ -19,7 +19,7 @@ from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import Change, Line, WhatIf, scaled
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, Line, WhatIf, scaled
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -51,13 +51,15 @@ def ran(name: str, *, size: int = 4, seed: int = 1, noise: float = 0.05, links=N
     return vw.run(partial(made, **chosen), size=size, seed=seed, links=links, on_hosts=hosts, iterations=12, **more)
 
 
-def world_of(run: Run, name: str, chosen: Mapping[str, object] = {}, **more) -> MeasuredWorld:
+def world_of(
+    run: Run, name: str, chosen: Mapping[str, object] = {}, restored: WhatIf = UNCHANGED, **more
+) -> MeasuredWorld:
     delays_ns = {pair: round(link.delay_s * 1e9) for pair, link in run.links.items()}
     training = Retraining(
         strategy=partial(strategies.load(name), **chosen), samples=[host.samples for host in run.hosts],
         allotment=partial(Equal, 12), seed=1, layout=Layout(dtype="float32", buckets=BUCKETS), **more,
     )  # fmt: skip
-    return training.world(run.trace, join(run.trace), delays_ns)
+    return training.world(run.trace, join(run.trace), delays_ns, restored)
 
 
 def host(rank: int) -> Element:
@@ -128,6 +130,22 @@ def test_links_of_a_bottleneck_share_what_was_measured_of_it() -> None:
     assert world.run_ns(restored) / 1e9 == pytest.approx(healthy.end_s, rel=0.03)
     late = WhatIf(lines=(replace(line, scale=Piecewise(starts_s=np.array([0.0, 0.5]), values=np.array([1.0, 0.5]))),))
     assert world.run_ns(restored) < world.run_ns(late) < world.replayed_ns
+
+
+def test_a_line_that_its_links_fill_only_since_it_is_slow_is_as_slow_as_they_are_then() -> None:
+    pairs = ((0, 1), (2, 3))
+    designed, slow = (SharedRate(rate_bps=rate_bps, links=pairs) for rate_bps in (200e6, 20e6))
+    links = vw.everywhere(4, USUAL)
+    run = ran("allreduce", links=links, bottlenecks=[slow])
+    healthy = ran("allreduce", links=links, bottlenecks=[designed])
+    both, to_20 = frozenset(link(*pair) for pair in pairs), Piecewise.constant(0.4)
+    line = Line(links=both, scale=to_20, designed_bps=Piecewise.constant(200e6))
+    restored = WhatIf.together([*(scaled(each, 0.4) for each in both), WhatIf(lines=(line,))])
+    own_bps = dict.fromkeys(pairs, 50e6)
+    world = world_of(run, "allreduce", restored=restored, bottlenecks=(designed,), own_bps=own_bps)
+    assert world.bottlenecks[0].rate_bps == pytest.approx(20e6, rel=0.1)
+    assert world.error == pytest.approx(0.0, abs=0.03)
+    assert world.run_ns(restored) / 1e9 == pytest.approx(healthy.end_s, rel=0.03)
 
 
 def test_batches_of_a_controller_are_found_again() -> None:

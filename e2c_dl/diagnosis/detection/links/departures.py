@@ -239,7 +239,12 @@ def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design
     most = max(links, key=lambda each: each.judged.excess_s)
     slowdown = float(np.median([each.judged.slowdown for each in links]))
     (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
-    whole_bps = float(np.median(design.capacity(bottleneck).values))
+    capacity = design.capacity(bottleneck)
+    whole_bps = float(np.median(capacity.values))
+    restored = Line(
+        links=frozenset(each.link.element for each in links), scale=most.judged.scale(),
+        designed_bps=capacity if design.reference.modelled else None,
+    )  # fmt: skip
     alone_bps = sum(each.link.designed_bps for each in links)  # less, if they all need less
     names = some("link", [str(each.link.element) for each in links])
     expected_bps = min(whole_bps, alone_bps)
@@ -250,7 +255,7 @@ def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design
         f"{most.judged.stretches.described()}.",
         restored=WhatIf(
             changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links),
-            lines=(Line(links=frozenset(each.link.element for each in links), scale=most.judged.scale()),),
+            lines=(restored,),
         ),
         excess_s=sum(each.judged.excess_s for each in links),
     )  # fmt: skip

@@ -15,7 +15,7 @@ makes them uneven, unless a delay comes and goes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,6 @@ from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.topology import Pair
 
 LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
@@ -191,13 +190,20 @@ def slow_together(
     for line, pairs in lines([each.link for each in judged], design).items():
         own = [by_pair[pair] for pair in pairs if pair in slow]
         others = [by_pair[pair] for pair in pairs if pair not in slow and not by_pair[pair].of.warming]
-        if len(own) > 1 and not any(_carried_during(each, one.judged.stretches) for each in others for one in own):
+        if len(own) > 1 and not any(_carried_during(each, one) for each in others for one in own):
             found[line] = own
     return found
 
 
-def _carried_during(each: JudgedLink, when: Stretches) -> bool:
-    """Whether a message of it that is judged was sent in one of these stretches."""
+def _carried_during(each: JudgedLink, one: JudgedLink) -> bool:
+    """Whether a message of ``each`` that is judged was sent while ``one`` was seen to depart.
+
+    In a window that departs, or between two such that follow each other: what it was like between others, and before
+    the first, nothing tells.
+    """
+    seen, iterations = one.looked, one.of.series.iterations[one.of.series.tells]
+    follows = seen.departs[:-1] & seen.departs[1:] & (np.diff(iterations) <= 1)
+    ends_s = np.maximum(seen.ends_s, np.append(np.where(follows, seen.begins_s[1:], 0.0), 0.0))
     sent_s = (each.link.rows["send_start_ns"][each.of.judged] - each.link.began_ns) / 1e9
-    begun, ended = (np.searchsorted(times_s, sent_s, side="right") for times_s in (when.begins_s, when.ends_s))
-    return bool((begun > ended).any())
+    meanwhile = replace(each.looked, begins_s=sent_s)
+    return bool(meanwhile.began_during(replace(seen, ends_s=ends_s)).any())
