@@ -5,6 +5,10 @@
     a rate     services x what they would have taken / what they took, in each stretch
     a delay    messages come that much sooner, and TCP's window opens that much faster before the first judged one
 
+A delay that comes and goes meets messages, too, of which no window shows it: those of the warm-up, and large ones that
+take much longer. Where nothing but a model makes them late, they are those that are late by just that. On the first of
+them hangs what a strategy knows of its links, and so what it sends next.
+
 As designed, too, TCP's windows have to open and close again: where the link can be simulated as designed
 (:mod:`.tcp_simulated`), what its messages would have taken is that, and not what its bare rate takes for them.
 """
@@ -14,13 +18,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import Kind
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN, Kind
 from e2c_dl.diagnosis.detection.links.series import sums
 from e2c_dl.diagnosis.detection.links.way_back import sooner
-from e2c_dl.diagnosis.links import services_ns
+from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change
 
@@ -32,6 +37,9 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
     """
     during = each.judged.during()
     less_s = during.mapped(lambda values: values * kind.delay_ns / 1e9)
+    late = late_too(each, kind, would_ns)
+    if late.any():
+        less_s = _with(late, less_s, kind.delay_ns / 1e9, _sent_s(each.link))
     if would_ns is not None:
         scale = _as_simulated(each, during, less_s, would_ns)
     elif kind.delay_ns:
@@ -44,12 +52,39 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
     return Change(element=each.link.element, scale=scale, less_s=less_s)
 
 
+def late_too(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> npt.NDArray[np.bool_]:
+    """Which messages, of windows that do not depart, are later by just the delay of ``kind``; shape (messages,).
+
+    ``would_ns``: what they take as designed; None: nobody knows, and so none.
+    """
+    link = each.link
+    grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * kind.delay_ns
+    if would_ns is None or kind.delay_ns <= 2 * grain_ns:
+        return np.zeros(len(link.rows), dtype=np.bool_)
+    later_ns = services_ns(link.rows, link.designed_delay_ns) - np.fmax(would_ns, link.expected_ns)
+    return np.asarray(~each.judged.windows[each.of.windows] & (np.abs(later_ns - kind.delay_ns) <= grain_ns))
+
+
+def _with(late: npt.NDArray[np.bool_], less_s: Piecewise, delay_s: float, sent_s: Doubles) -> Piecewise:
+    """``less_s``, and ``delay_s`` from where each message that is ``late`` is sent until the next one is.
+
+    What meets the first message holds before it, too.
+    """
+    starts_s = np.union1d(less_s.starts_s, sent_s[late | np.append(False, late[:-1])])
+    latest = np.maximum(0, np.searchsorted(sent_s, starts_s, side="right") - 1)  # message that was sent by then
+    return Piecewise(starts_s=starts_s, values=np.maximum(less_s.at(starts_s), np.where(late[latest], delay_s, 0.0)))
+
+
+def _sent_s(link: ObservedLink) -> Doubles:
+    return np.asarray((link.rows["send_start_ns"] - link.began_ns) / 1e9)
+
+
 def _as_simulated(each: JudgedLink, during: Piecewise, less_s: Piecewise, would_ns: Doubles) -> Piecewise:
     """The scale of its stretches, by all messages that were sent in them, and did not stall."""
     link = each.link
     if each.opening.any():  # windows that open take far longer than what follows: a stretch of its own
         during = during.since(float(each.of.series.begins_s[0]), 1.0)
-    sent_s = (link.rows["send_start_ns"] - link.began_ns) / 1e9
+    sent_s = _sent_s(link)
     stretch = np.maximum(0, np.searchsorted(during.starts_s, sent_s, side="right") - 1)
     moving = ~link.stalled_long
     less_ns = np.rint(less_s.at(sent_s) * 1e9).astype(np.int64)
