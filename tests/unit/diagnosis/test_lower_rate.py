@@ -9,7 +9,7 @@ import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
 from e2c_dl.diagnosis.detection.links.kinds_simulated import BY_A_RATE, BY_NO_RATE, kind_told
-from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.lower_rate import RECURS, lower_rate
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
@@ -23,12 +23,14 @@ SIZE, BUCKETS = 4, (300_000,) * 3
 SLOW_S = (2.1, 5.4, 9.3, 12.2)  # for 1.5 s each
 
 
-def judged(*steps: tuple[float, LinkModel]) -> tuple[JudgedLink, AsDesigned]:
+def judged(
+    *steps: tuple[float, LinkModel], buckets: tuple[int, ...] = BUCKETS, iterations: int = 12
+) -> tuple[JudgedLink, AsDesigned]:
     """The link from rank 1 to rank 2 that is as ``steps`` have it, beside its design."""
     links = vw.everywhere(SIZE, ASKED)
     changing = replace(ASKED, conditions=lambda: iter([(0.0, ASKED), *steps]))
-    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS), noise=0.05)
-    run = vw.run(Allreduce, size=SIZE, seed=3, links={**links, (1, 2): changing}, on_hosts=hosts, iterations=12)
+    hosts = vw.hosts(SIZE, of=vw.profile(buckets), noise=0.05)
+    run = vw.run(Allreduce, size=SIZE, seed=3, links={**links, (1, 2): changing}, on_hosts=hosts, iterations=iterations)
     reference = replace(replace(run, links=links).reference(), tcp=TCP, modelled=True)
     observed = observe(run.trace, reference)
     as_designed = AsDesigned(observed.carried, observed.design)
@@ -44,6 +46,19 @@ def test_a_rate_that_comes_and_goes_is_one_however_unevenly_messages_come() -> N
     found = lower_rate(slow, as_designed)
     assert found is not None and found.misfit <= BY_A_RATE
     assert found.rate == pytest.approx(5.0, rel=0.1)
+    assert kind_told(slow, as_designed).part is Part.RATE
+
+
+RECURRING_S = [0.4 + 0.8 * time for time in range(20)]  # for 0.2 s each
+
+
+def test_a_rate_that_is_low_for_a_message_or_two_at_a_time_is_told_by_when_it_recurs() -> None:
+    slower = replace(ASKED, rate_bps=ASKED.rate_bps / 4)
+    steps = [(at_s + late_s, link) for at_s in RECURRING_S for late_s, link in ((0.0, slower), (0.2, ASKED))]
+    slow, as_designed = judged(*steps, buckets=(300_000,))
+    found = lower_rate(slow, as_designed)
+    assert found is not None and found.misfit <= RECURS
+    assert found.rate == pytest.approx(4.0, rel=0.05)
     assert kind_told(slow, as_designed).part is Part.RATE
 
 

@@ -8,7 +8,8 @@
 
 A link that is nothing but a model does as its rate has it, TCP's windows and queues that overflow included: if some
 rate brings messages when they came, it was that, however unevenly they came. Of one that loses segments by chance no
-rate does; but any brings one or two messages, whose beginning and end are free: runs that long tell nothing.
+rate does; but any brings one or two messages, whose beginning and end are free: runs that long tell nothing, unless one
+rate that recurs suits hardly less than all messages (:mod:`.recurring_rate`): by chance it suits half of a few.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
-from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LATEST, TELLING, UNEVEN
+from e2c_dl.diagnosis.detection.links.recurring_rate import FREE as FREE_OF_ALL
+from e2c_dl.diagnosis.detection.links.recurring_rate import Recurrence, recurrence
+from e2c_dl.diagnosis.detection.links.tcp_simulated import HELD_UP, AsDesigned
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -31,6 +34,7 @@ LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
+RECURS = 0.08  # as part of what a message takes: further off is hardly any, if one rate that recurs is why
 _SHORTEST_S = 1e-6
 
 Interval = tuple[float, float]
@@ -44,7 +48,7 @@ class LowerRate:
     """The rate that suits a link's late messages best."""
 
     rate: float  # times lower than designed
-    misfit: float  # as part of what one takes
+    misfit: float  # as part of what one takes; of one that recurs hardly any is further off
     scatter: float  # of what they take, beside what their bits would: median from their median, as part of that
 
 
@@ -57,29 +61,49 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
     would_ns = as_designed.would_ns(link)
     if would_ns is None:
         return None
-    every, runs = _late(link, np.fmax(would_ns, link.expected_ns))
+    as_designed_ns = np.fmax(would_ns, link.expected_ns)
+    every, runs = _late(link, as_designed_ns)
     late = every & each.of.messages(each.judged.windows)
-    if late.sum() - FREE * sum(bool(late[first : last + 1].any()) for first, last in runs) < LEAST_TOLD:
+    by_themselves = late.sum() - FREE * sum(bool(late[first : last + 1].any()) for first, last in runs) >= LEAST_TOLD
+    together = _recurrence(link, as_designed_ns) if late.sum() - FREE_OF_ALL >= LEAST_TOLD else None
+    if not by_themselves and together is None:
         return None
     ratios = link.services_ns[late] / np.maximum(1.0, link.expected_ns[late])
     shown = np.maximum(LEAST_SLOWER, np.quantile(ratios, SHOWN))
     scatter = float(np.median(np.abs(ratios - np.median(ratios))) / np.median(ratios))
     usual_ns = float(np.median(link.services_ns[late]))
 
-    def tried(rate: float) -> LowerRate | None:
-        off_ns = as_designed.off_ns(link, _in_force(_slow(link, runs, rate), rate))
+    def brings(slow: Sequence[Interval], rate: float, told: npt.NDArray[np.bool_], share: float) -> LowerRate | None:
+        off_ns = as_designed.off_ns(link, _in_force(slow, rate))
         if off_ns is None:
             return None
-        return LowerRate(rate=rate, misfit=float(np.median(off_ns[late])) / usual_ns, scatter=scatter)
+        return LowerRate(rate=rate, misfit=float(np.quantile(off_ns[told], share)) / usual_ns, scatter=scatter)
 
     def best(rates: Iterable[float]) -> LowerRate | None:
-        return min(filter(None, map(tried, rates)), key=lambda one: one.misfit, default=None)
+        tried = (brings(_slow(link, runs, rate), rate, late, 0.5) for rate in rates)
+        return min(filter(None, tried), key=lambda one: one.misfit, default=None)
 
+    if together is not None:
+        slow = together.slow(float(link.left_ns.max()) / 1e9)
+        recurs = brings(slow, together.rate, _telling(link), LATEST)
+        if recurs is not None and recurs.misfit <= RECURS:
+            return recurs
+    if not by_themselves:
+        return None
     first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
     if first is None:
         return None
     around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
     return best({first.rate, *around.tolist()})
+
+
+def _recurrence(link: ObservedLink, as_designed_ns: Doubles) -> Recurrence | None:
+    """The recurrence that suits those messages of ``link`` best which tell a rate, and which no window holds up."""
+    telling = _telling(link) & (as_designed_ns <= HELD_UP * link.expected_ns + GRAIN_NS)
+    if telling.sum() - FREE_OF_ALL < LEAST_TOLD:
+        return None
+    ends_s, took_s = link.left_ns[telling] / 1e9, link.services_ns[telling] / 1e9
+    return recurrence(ends_s - took_s, ends_s, took_s - link.expected_ns[telling] / 1e9)
 
 
 def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.bool_], list[Run]]:
@@ -120,3 +144,7 @@ def _in_force(slow: Sequence[Interval], rate: float) -> Piecewise:
         starts_s += [begun_s, max(end_s, begun_s + _SHORTEST_S)]
         parts += [1 / rate, 1.0]
     return Piecewise(starts_s=np.array(starts_s), values=np.array(parts))
+
+
+def _telling(link: ObservedLink) -> npt.NDArray[np.bool_]:
+    return np.asarray(link.expected_ns >= TELLING * link.expected_ns.max())
