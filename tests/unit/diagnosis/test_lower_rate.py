@@ -62,6 +62,16 @@ def test_a_rate_that_is_low_for_a_message_or_two_at_a_time_is_told_by_when_it_re
     assert kind_told(slow, as_designed).part is Part.RATE
 
 
+def test_a_rate_that_alternates_within_messages_is_no_loss_if_none_is_as_those_are_that_are_sent_again() -> None:
+    slower = replace(ASKED, rate_bps=ASKED.rate_bps / 3)
+    begins_s = [0.0225 + 0.045 * time for time in range(200)]
+    steps = [(at_s + late_s, link) for at_s in begins_s for late_s, link in ((0.0, slower), (0.02, ASKED))]
+    slow, as_designed = judged(*steps, buckets=(30_000,) * 12, iterations=2)
+    found = lower_rate(slow, as_designed)
+    assert found is not None and found.misfit >= BY_NO_RATE
+    assert kind_told(slow, as_designed).part is Part.RATE_DELAY_OR_LOSS
+
+
 @pytest.mark.parametrize("loss", [0.02, 0.05])
 def test_no_rate_brings_messages_when_a_link_that_loses_some_did(loss: float) -> None:
     slow, as_designed = judged((6.0, replace(ASKED, loss=loss)))

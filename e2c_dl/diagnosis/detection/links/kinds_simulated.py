@@ -10,26 +10,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.links.ends import end_of
 from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, waited_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import (
+    GRAIN_NS,
     LEAST_MESSAGES,
     MAY_SCATTER,
+    NEAR,
     UNTOLD,
     Kind,
     kind_of,
     lost_a_round_trip,
 )
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Part
 
 CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
 BY_A_RATE, BY_NO_RATE = 0.08, 0.15  # of what a message takes: so far from where any rate has them
 FAR_LESS = 0.5  # of how far they are from each other
+A_MESSAGE = 1.0  # of what one takes
 
 
 def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
@@ -64,17 +70,21 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
             kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
-    kind = _rate_or_loss(each, kind, as_designed)
+    kind = _rate_or_loss(each, chosen, kind, as_designed)
     if kind.part is Part.LOSS:
         return kind
     end = end_of(each.link, each.of.messages(windows))
     return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
 
 
-def _rate_or_loss(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> Kind:
+def _rate_or_loss(
+    each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind, as_designed: AsDesigned
+) -> Kind:  # fmt: skip
     """``kind``, or the other of the two: that a rate brings messages when they came tells more than unevenness.
 
     Large ones are hardly uneven, whatever is lost of them: a rate that is why they are leaves far less than that.
+    One that alternates within messages brings each within a message of when its mean would; so may losses. Where none
+    of the messages ``chosen`` is as those are that are sent again, they do not tell which.
     """
     is_rate = kind.part is Part.RATE and not kind.delay_ns and kind.scatter >= MAY_SCATTER
     found = lower_rate(each, as_designed) if as_designed.exact and (is_rate or kind.part is Part.LOSS) else None
@@ -82,6 +92,21 @@ def _rate_or_loss(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> Kind
         return kind
     if not is_rate and found.misfit <= min(BY_A_RATE, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate)
-    if is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0:
-        return replace(kind, part=Part.LOSS)
-    return kind
+    no_rate = is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0
+    if not no_rate and (is_rate or not kind.scatter):
+        return kind
+    by_loss = found.misfit >= A_MESSAGE or _sent_some_again(each.link, chosen)
+    return replace(kind, part=Part.LOSS if by_loss else Part.RATE_DELAY_OR_LOSS)
+
+
+def _sent_some_again(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
+    """Whether the messages ``departs`` of ``link`` show that segments were sent again, or its socket says so.
+
+    One is late by a round trip, or took less than any link can: it was there before the one ahead of it was whole.
+    """
+    if link.sent_again is not None:
+        return link.sent_again > 0
+    took_ns, expected_ns = link.services_ns[departs], link.expected_ns[departs]
+    late = took_ns - expected_ns >= (1 - NEAR) * link.round_trip_ns
+    at_once = took_ns + link.designed.jitter_s * 1e9 + GRAIN_NS < IMPOSSIBLE * expected_ns
+    return bool(late.any() or at_once.any())
