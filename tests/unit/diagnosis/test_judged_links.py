@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,16 @@ def test_what_carried_next_to_nothing_after_warm_up_says_nothing_against_a_slow_
     slow = {each.link.pair for each in found if each.departs}
     assert slow == set(PAIRS)
     assert [str(line) for line in slow_together(found, slow, design(*PAIRS, early.pair))] == ["access"]
+
+
+@pytest.mark.parametrize(("seen", "together"), [(4.0, True), (2.0, False)])
+def test_a_link_of_which_so_much_would_not_have_been_seen_says_nothing_against_a_slow_line(
+    seen: float, together: bool
+) -> None:
+    *both, other = judged(*(carried(pair, EVERY, EVERY >= 0) for pair in PAIRS), carried(("a", "b"), EVERY, EVERY < 0))
+    blind = replace(other, judged=replace(other.judged, apart=float(np.log(seen))))
+    lines = slow_together([*both, blind], set(PAIRS), design(*PAIRS, other.link.pair))
+    assert [str(line) for line in lines] == (["access"] if together else [])
 
 
 @pytest.mark.parametrize(("early", "on_time"), [(0.0, True), (0.28, False)])
