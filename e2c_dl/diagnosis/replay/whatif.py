@@ -50,7 +50,7 @@ class Line:
 
     links: frozenset[Element]
     scale: Piecewise  # over seconds of training: times as long as observed
-    designed_bps: Piecewise | None = None  # where it is faster than observed it is at least as fast as this
+    designed_bps: Piecewise | None = None  # if known, what it is where it is faster than observed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
@@ -26,23 +24,21 @@ from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
+from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent
-from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, at_rates
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
-from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.strategies.base import Strategy
 from e2c_dl.strategies.wrappers import Wrapping
-from e2c_dl.trace.messages import MessageArray, Messages
+from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.worlds.allotment import Allotment, allotted
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair, SharedRate, bottlenecks
 from e2c_dl.worlds.virtual.pace import Segment
-
-FULL = 1 - 1e-9  # of a line: sums of parts are rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +138,8 @@ class Retraining:
             ),
             links=self._links(messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled),
             bottlenecks=tuple(
-                _known(each, designed) if modelled and not designed.keys().isdisjoint(each.links)
-                else _measured(each, messages, origin_ns, edges_s, self.own_bps, _slow(each, restored, ranks))
+                known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
+                else measured_line(each, messages, origin_ns, edges_s, self.own_bps, _slow(each, restored, ranks))
                 for each in self.bottlenecks
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
@@ -190,76 +186,12 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     )
 
 
-def _known(line: SharedRate, designed: Mapping[RankPair, Designed]) -> SharedRate:
-    """``line``, of whose links those that anybody uses are ``designed``."""
-    return replace(line, links=tuple(pair for pair in line.links if pair in designed))
-
-
-def _measured(
-    designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
-    own_bps: Mapping[RankPair, float], slow: Sequence[Piecewise],
-) -> SharedRate:  # fmt: skip
-    """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
-
-    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all. But
-    where it departs, which is where one of ``slow`` is below 1, it was full whenever anything arrived: what each of
-    its links carries by itself, ``own_bps``, would fill it as designed only together.
-    """
-    if designed.rates is not None:
-        return designed
-    by_link = messages.by_link()
-    parts = {
-        pair: min(1.0, own_bps.get(pair, UNLIMITED_BPS) / designed.rate_bps)
-        for pair in designed.links
-        if pair in by_link
-    }
-    usual_bps = _full_bps([by_link[pair] for pair in parts], [*parts.values()]) or designed.rate_bps
-    known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
-    starts_s = np.array(sorted(known))
-    rates_bps = []
-    for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
-        within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in parts]
-        departs = any(float(each.at(np.array(begin_s))) < 1 for each in slow)
-        full_bps = _full_bps(within, [*parts.values()]) or (_full_bps(within, [1.0] * len(parts)) if departs else None)
-        rates_bps.append(full_bps or usual_bps)
-    return at_rates(designed, starts_s.tolist(), rates_bps)
-
-
 def _slow(line: SharedRate, restored: WhatIf, ranks: Mapping[str, int]) -> list[Piecewise]:
     """What services of ``line`` are times, once ``restored``."""
     return [
         each.scale for each in restored.lines
         if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*line.links}
     ]  # fmt: skip
-
-
-def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:
-    """Which messages began to arrive within."""
-    at_s = (rows["recv_start_ns"] - origin_ns) / 1e9
-    return np.asarray((at_s >= begin_s) & (at_s < end_s))
-
-
-def _full_bps(links: Sequence[MessageArray], parts: Sequence[float]) -> float | None:
-    """Bits per second of several links' messages while what arrived fills a line; None if it never did.
-
-    ``parts``: of the line, what each link fills alone. Messages of a queue come in bursts, one link's and another's, so
-    that of a moment nothing is known but the mean of whole messages: all of the time counts in which the line is full.
-    """
-    edges = []
-    for rows, part in zip(links, parts, strict=True):
-        begin_ns, end_ns = rows["recv_start_ns"], rows["recv_end_ns"]
-        chosen = end_ns > begin_ns
-        rate = (wire_bits_of(rows["nbytes"]) / np.maximum(1, end_ns - begin_ns))[chosen]
-        filled = np.full(len(rate), part)
-        edges += [(begin_ns[chosen], rate, filled), (end_ns[chosen], -rate, -filled)]
-    if not edges:
-        return None
-    at_ns, rates, filled = (np.concatenate(column) for column in zip(*edges, strict=True))
-    order = np.argsort(at_ns, kind="stable")
-    lasted_ns = np.diff(at_ns[order])
-    full = np.cumsum(filled[order])[:-1] >= FULL
-    total_ns = float(lasted_ns[full].sum())
-    return float((np.cumsum(rates[order])[:-1] * lasted_ns)[full].sum()) / total_ns * 1e9 if total_ns else None
 
 
 def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:

@@ -232,7 +232,7 @@ class MeasuredWorld(OneLuck):
         scale = np.prod([each.scale.at(starts_s) for each in lines], axis=0)
         rates_bps = measured.at(starts_s) / scale
         for each in designed:
-            rates_bps = np.where(scale < 1, np.maximum(rates_bps, each.at(starts_s)), rates_bps)
+            rates_bps = np.where(scale < 1, each.at(starts_s), rates_bps)
         return at_rates(bottleneck, starts_s.tolist(), rates_bps.tolist())
 
     def _pair(self, element: Element) -> RankPair:

@@ -1,0 +1,104 @@
+"""What a line that several links share carried while they filled it: its rate over time, as a virtual world has it.
+
+::
+
+    link a     |====|      |=======|        |==|        messages, from when they begin to arrive until they are there
+    link b        |=====|      |======|
+    full           ==          =====                    while those that carry anything fill it by themselves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.resimulation.world import at_rates
+from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.trace.messages import MessageArray, Messages
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.worlds.virtual.links import RankPair, SharedRate
+
+FULL = 1 - 1e-9  # of a line: sums of parts are rounded
+MOST_TURNS = 8
+
+
+def known_line(line: SharedRate, used: Collection[RankPair]) -> SharedRate:
+    """``line`` as designed, of whose links those are ``used``."""
+    return replace(line, links=tuple(pair for pair in line.links if pair in used))
+
+
+def measured_line(
+    designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
+    own_bps: Mapping[RankPair, float], slow: Sequence[Piecewise],
+) -> SharedRate:  # fmt: skip
+    """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
+
+    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all. By what
+    each of its links carries by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which
+    is where one of ``slow`` is below 1, fewer may do: then its rate is the least at which what arrived makes sense.
+    """
+    if designed.rates is not None:
+        return designed
+    by_link = messages.by_link()
+    own = {pair: own_bps.get(pair, UNLIMITED_BPS) for pair in designed.links if pair in by_link}
+    usual_bps = _full_bps([by_link[pair] for pair in own], [*own.values()], designed.rate_bps) or designed.rate_bps
+    known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
+    starts_s = np.array(sorted(known))
+    rates_bps = []
+    for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
+        within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in own]
+        departs = any(float(each.at(np.array(begin_s))) < 1 for each in slow)
+        found_bps = (
+            _least_bps(within, [*own.values()]) if departs else _full_bps(within, [*own.values()], designed.rate_bps)
+        )
+        rates_bps.append(found_bps or usual_bps)
+    return at_rates(designed, starts_s.tolist(), rates_bps)
+
+
+def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:
+    """Which messages began to arrive within."""
+    at_s = (rows["recv_start_ns"] - origin_ns) / 1e9
+    return np.asarray((at_s >= begin_s) & (at_s < end_s))
+
+
+def _least_bps(links: Sequence[MessageArray], own_bps: Sequence[float]) -> float | None:
+    """The least rate at which a line carries what its links do that fill it at that rate; None if nothing arrived.
+
+    Any of them may; where it carries more in the mean than one of them would alone, only several fill it, and so on.
+    """
+    found_bps = None
+    for _ in range(MOST_TURNS):
+        again_bps = _full_bps(links, own_bps, found_bps or min(own_bps, default=UNLIMITED_BPS))
+        if again_bps is None or (found_bps is not None and again_bps <= found_bps):
+            break
+        found_bps = again_bps
+    return found_bps
+
+
+def _full_bps(links: Sequence[MessageArray], own_bps: Sequence[float], line_bps: float) -> float | None:
+    """Bits per second of several links' messages while what arrived fills a line; None if it never did.
+
+    It is full while the links that carry anything would by themselves, ``own_bps``, carry ``line_bps``. Messages of a
+    queue come in bursts, one link's and another's, so that of a moment nothing is known but the mean of whole messages:
+    all of the time counts in which the line is full.
+    """
+    edges = []
+    for rows, bps in zip(links, own_bps, strict=True):
+        begin_ns, end_ns = rows["recv_start_ns"], rows["recv_end_ns"]
+        chosen = end_ns > begin_ns
+        rate = (wire_bits_of(rows["nbytes"]) / np.maximum(1, end_ns - begin_ns))[chosen]
+        filled = np.full(len(rate), min(1.0, bps / line_bps))
+        edges += [(begin_ns[chosen], rate, filled), (end_ns[chosen], -rate, -filled)]
+    if not edges:
+        return None
+    at_ns, rates, filled = (np.concatenate(column) for column in zip(*edges, strict=True))
+    order = np.argsort(at_ns, kind="stable")
+    lasted_ns = np.diff(at_ns[order])
+    full = np.cumsum(filled[order])[:-1] >= FULL
+    total_ns = float(lasted_ns[full].sum())
+    return float((np.cumsum(rates[order])[:-1] * lasted_ns)[full].sum()) / total_ns * 1e9 if total_ns else None
