@@ -76,12 +76,14 @@ def _plainly_by_turns(several: Sequence[Series]) -> set[int]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Touched:
-    """The windows of ``mean`` that are touched; ``own`` and ``trained``, shape (members, windows): what it is of."""
+    """The windows of ``mean`` that are touched."""
 
     mean: Series
     touched: npt.NDArray[np.bool_]
-    own: npt.NDArray[np.float64]
-    trained: npt.NDArray[np.bool_]
+    own: npt.NDArray[np.float64]  # shape (members, windows): each member's values, 0 where it did not train
+    trained: npt.NDArray[np.bool_]  # the same shape
+    total: npt.NDArray[np.float64]  # of each window, over its members
+    count: npt.NDArray[np.int64]
 
     def of(self, series: Series) -> npt.NDArray[np.bool_]:
         """Which windows of ``series`` are touched, by their time."""
@@ -89,7 +91,7 @@ class _Touched:
 
     def is_told_without(self, member: int) -> bool:
         """Whether the mean of the others is above itself, too, while they are touched."""
-        others = _mean(np.delete(self.own, member, axis=0), np.delete(self.trained, member, axis=0))
+        others = (self.total - self.own[member]) / np.maximum(1, self.count - self.trained[member])
         apart = replace(told_apart(replace(self.mean, values=others), self.touched), certainty=TOLD_BY_OTHERS)
         return bool(apart.judged(apart.base).windows[self.touched].all())
 
@@ -102,17 +104,15 @@ def _touched(members: Sequence[Series]) -> _Touched | None:
     longest = max(members, key=lambda each: each.until_s - each.begins_s[0])
     middles_s = _middles_s(longest)
     trained = np.array([(each.begins_s[0] <= middles_s) & (middles_s < each.until_s) for each in members])
-    own = np.array([(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members])
-    mean = replace(longest, values=_mean(own, trained), plain=None)
+    values = [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members]
+    own = np.where(trained, values, 0.0)
+    total, count = own.sum(axis=0), trained.sum(axis=0)
+    mean = replace(longest, values=total / np.maximum(1, count), plain=None)
     (one,) = levelled([mean])
     departs = one.judged(one.base).windows
-    known = departs.any() and not departs.all()
-    return _Touched(mean=mean, touched=departs, own=own, trained=trained) if known else None
-
-
-def _mean(own: npt.NDArray[np.float64], trained: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Of each window, over those of its members that trained then; 0 of none."""
-    return np.asarray(np.where(trained, own, 0.0).sum(axis=0) / np.maximum(1, trained.sum(axis=0)))
+    if not departs.any() or departs.all():
+        return None
+    return _Touched(mean=mean, touched=departs, own=own, trained=trained, total=total, count=count)
 
 
 def _middles_s(series: Series) -> npt.NDArray[np.float64]:

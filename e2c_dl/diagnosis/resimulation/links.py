@@ -64,7 +64,7 @@ class MeasuredLink:
     loss: Piecewise = field(default_factory=lambda: Piecewise.constant(0.0))  # as jitter: 0 where the rate has it
     burst: BurstLoss | None = None  # instead of ``loss``
     edges_s: Mapping[float, tuple[float, float]] = field(default_factory=dict)
-    """When the first message was sent that shows a change -> when its rate changed, and when its delay did."""
+    """When the first message was sent that shows a change -> when its rate changed, if it did, and when its delay."""
 
     def served(self, scale: Piecewise) -> Piecewise:
         """``scale``, of messages by when they were sent, by when the link's rate is another."""
@@ -130,14 +130,17 @@ def measured_link(
     left_ns = begin_ns + service_ns
     seen = known[within]
     served_s, delayed_s = (_changed_ns(seen, *of) / 1e9 for of in ((begin_ns, left_ns, telling), (left_ns, left_ns)))
+    later_ns = _changed_ns(changed, left_ns, left_ns)
+    sent_s = ((rows["send_start_ns"][changed] - origin_ns) / 1e9).tolist()
+    of_delays = dict(zip(sent_s, zip(sent_s, (later_ns / 1e9).tolist(), strict=True), strict=True))
     moments_s = zip(served_s.tolist(), delayed_s.tolist(), strict=True)
     return MeasuredLink(
         rate_bps=_over_time(_changed_ns(np.array(inner, dtype=np.intp), begin_ns, left_ns, telling), rates),
-        delay_s=_over_time(_changed_ns(changed, left_ns, left_ns), delays_ns[[0, *changed]] / 1e9),
+        delay_s=_over_time(later_ns, delays_ns[[0, *changed]] / 1e9),
         stalls=tuple(stalls),
         messages=len(rows),
         busy_ns=float(service_ns.sum()),
-        edges_s=dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
+        edges_s=of_delays | dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
     )
 
 

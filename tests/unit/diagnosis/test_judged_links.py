@@ -121,6 +121,17 @@ def test_a_link_of_which_so_much_would_not_have_been_seen_says_nothing_against_a
     assert [str(line) for line in lines] == (["access"] if together else [])
 
 
+def test_as_many_links_of_which_nothing_would_have_been_seen_as_are_slow_say_that_the_line_is_not() -> None:
+    *both, one, other = judged(
+        *(carried(pair, EVERY, EVERY >= 0) for pair in PAIRS),
+        *(carried(pair, EVERY, EVERY < 0) for pair in (("a", "b"), ("b", "a"))),
+    )
+    blind = [replace(each, judged=replace(each.judged, apart=float(np.log(4.0)))) for each in (one, other)]
+    own = design(*PAIRS, *(each.link.pair for each in blind))
+    assert not slow_together([*both, *blind], set(PAIRS), own)
+    assert slow_together([*both, blind[0]], set(PAIRS), own)
+
+
 @pytest.mark.parametrize(("early", "on_time"), [(0.0, True), (0.28, False)])
 def test_a_link_that_was_late_in_the_warm_up_if_not_surely_was_not_on_time_then(early: float, on_time: bool) -> None:
     link = carried(PAIRS[0], EVERY, EVERY >= 2)

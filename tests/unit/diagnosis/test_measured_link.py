@@ -77,6 +77,22 @@ def test_a_link_that_carried_nothing_until_it_was_another_changed_in_the_middle_
     assert delays_s == pytest.approx([DELAY_NS / 1e9] * len(delays_s)), "restored whenever it was late"
 
 
+def test_a_delay_that_a_single_message_met_is_taken_off_whenever_it_was_there() -> None:
+    rows, met, added_ns = carried([(0.0, USUAL)])[:9].copy(), 4, 40_000_000
+    gap_ns = 10**9 * np.arange(9)
+    for end in ("posted_ns", "send_start_ns", "recv_start_ns", "recv_end_ns"):
+        rows[end] += gap_ns
+    rows["recv_end_ns"][met] += added_ns
+    seen = measured_link(rows, 0, DELAY_NS + np.where(np.arange(9) == met, added_ns, 0))
+    assert seen.delay_s.values.tolist() == pytest.approx([0.005, 0.045, 0.005])
+    sent_s = rows["send_start_ns"] / 1e9
+    starts_s = np.array([0.0, sent_s[met], sent_s[met + 1]])
+    less_s = Piecewise(starts_s=starts_s, values=np.array([0.0, added_ns / 1e9, 0.0]))
+    change = Change(element=Element(kind=ElementKind.LINK, src="a", dst="b"), less_s=less_s)
+    delays_s = [now.delay_s for _, now in model_of(seen, USUAL, [change]).over_time()]
+    assert delays_s == pytest.approx([DELAY_NS / 1e9] * len(delays_s))
+
+
 def test_a_rate_changed_between_two_messages_that_tell_one() -> None:
     rows = carried([(0.0, USUAL)])[:8].copy()
     rows["nbytes"][:] = rows["nbytes"].max()

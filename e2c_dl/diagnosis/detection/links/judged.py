@@ -183,19 +183,21 @@ def slow_together(
 ) -> dict[Element, list[JudgedLink]]:
     """Lines that several links share -> those of them that are ``slow``: all of those that carried anything meanwhile.
 
-    ``slow``: pairs of hosts. What carried next to nothing after warm-up says nothing against it; nor do fewer than
-    those, of which nothing would have been seen even if they were as slow all the time.
+    ``slow``: pairs of hosts. What carried next to nothing after warm-up says nothing against it. Nor do links that are
+    so uneven that it would not have been seen if they were as slow, as long as more are slow than there are of these.
     """
     by_pair = {each.link.pair: each for each in judged}
     found = {}
     for line, pairs in lines([each.link for each in judged], design).items():
         own = [by_pair[pair] for pair in pairs if pair in slow]
+        if len(own) < 2:
+            continue
         others = [by_pair[pair] for pair in pairs if pair not in slow and not by_pair[pair].of.warming]
-        slowdown = float(np.median([each.judged.slowdown for each in own])) if own else 1.0
+        slowdown = float(np.median([each.judged.slowdown for each in own if each.departs] or [1.0]))
         seeing = [each for each in others if each.resolution <= slowdown]
         if len(others) - len(seeing) < len(own):
             others = seeing
-        if len(own) > 1 and not any(_carried_during(each, one) for each in others for one in own):
+        if not any(_carried_during(each, one) for each in others for one in own):
             found[line] = own
     return found
 

@@ -25,7 +25,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     kind_of,
     lost_a_round_trip,
 )
-from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.lower_rate import BY_A_RATE, lower_rate
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
@@ -33,7 +33,7 @@ from e2c_dl.diagnosis.model import Part
 
 CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
-BY_A_RATE, BY_NO_RATE = 0.08, 0.15  # of what a message takes: so far from where any rate has them
+BY_NO_RATE = 0.15  # of what a message takes: so far from when they came at least is what no rate brought
 FAR_LESS = 0.5  # of how far they are from each other
 A_MESSAGE = 1.0  # of what one takes
 

@@ -34,7 +34,7 @@ LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
-RECURS = 0.08  # as part of what a message takes: further off is hardly any, if one rate that recurs is why
+BY_A_RATE = 0.08  # of what a message takes: so far from when they came at most is what a rate brought
 _SHORTEST_S = 1e-6
 
 Interval = tuple[float, float]
@@ -45,56 +45,55 @@ Run = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class LowerRate:
-    """The rate that suits a link's late messages best."""
+    """The rate that suits a link's late messages best, or one that recurs and suits hardly less than all of it."""
 
     rate: float  # times lower than designed
-    misfit: float  # as part of what one takes; of one that recurs hardly any is further off
+    misfit: float  # as part of what one takes: the median of the late ones; of a rate that recurs, of nearly all
     scatter: float  # of what they take, beside what their bits would: median from their median, as part of that
 
 
 def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
     """The lower rate that suits ``each``, while it departs, best.
 
-    None: too few messages follow each other to tell, or nobody knows what TCP makes of any rate.
+    None: too few messages to tell, or nobody knows what TCP makes of any rate.
     """
     link = each.link
     would_ns = as_designed.would_ns(link)
-    if would_ns is None:
+    if would_ns is None or not as_designed.is_known_alone(link):
         return None
     as_designed_ns = np.fmax(would_ns, link.expected_ns)
     every, runs = _late(link, as_designed_ns)
     late = every & each.of.messages(each.judged.windows)
     by_themselves = late.sum() - FREE * sum(bool(late[first : last + 1].any()) for first, last in runs) >= LEAST_TOLD
-    together = _recurrence(link, as_designed_ns) if late.sum() - FREE_OF_ALL >= LEAST_TOLD else None
-    if not by_themselves and together is None:
+    many = late.sum() - FREE_OF_ALL >= LEAST_TOLD
+    if not by_themselves and not many:
         return None
     ratios = link.services_ns[late] / np.maximum(1.0, link.expected_ns[late])
     shown = np.maximum(LEAST_SLOWER, np.quantile(ratios, SHOWN))
     scatter = float(np.median(np.abs(ratios - np.median(ratios))) / np.median(ratios))
     usual_ns = float(np.median(link.services_ns[late]))
 
-    def brings(slow: Sequence[Interval], rate: float, told: npt.NDArray[np.bool_], share: float) -> LowerRate | None:
+    def brings(slow: Sequence[Interval], rate: float, share: float, *told: npt.NDArray[np.bool_]) -> LowerRate:
         off_ns = as_designed.off_ns(link, _in_force(slow, rate))
-        if off_ns is None:
-            return None
-        return LowerRate(rate=rate, misfit=float(np.quantile(off_ns[told], share)) / usual_ns, scatter=scatter)
+        misfit = max(float(np.quantile(off_ns[each], share)) for each in told) / usual_ns
+        return LowerRate(rate=rate, misfit=misfit, scatter=scatter)
 
-    def best(rates: Iterable[float]) -> LowerRate | None:
-        tried = (brings(_slow(link, runs, rate), rate, late, 0.5) for rate in rates)
-        return min(filter(None, tried), key=lambda one: one.misfit, default=None)
+    def best(rates: Iterable[float]) -> LowerRate:
+        tried = (brings(_slow(link, runs, rate), rate, 0.5, late) for rate in rates)
+        return min(tried, key=lambda one: one.misfit)
 
+    found = None
+    if by_themselves:
+        first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
+        around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
+        found = best({first.rate, *around.tolist()})
+    together = _recurrence(link, as_designed_ns) if many and (found is None or found.misfit > BY_A_RATE) else None
     if together is not None:
         slow = together.slow(float(link.left_ns.max()) / 1e9)
-        recurs = brings(slow, together.rate, _telling(link), LATEST)
-        if recurs is not None and recurs.misfit <= RECURS:
+        recurs = brings(slow, together.rate, LATEST, late, _telling(link))
+        if recurs.misfit <= BY_A_RATE:
             return recurs
-    if not by_themselves:
-        return None
-    first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
-    if first is None:
-        return None
-    around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
-    return best({first.rate, *around.tolist()})
+    return found
 
 
 def _recurrence(link: ObservedLink, as_designed_ns: Doubles) -> Recurrence | None:

@@ -22,9 +22,12 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 
 FREE = 4
 LEAST_TIMES, LEAST_SERVICES = 3.0, 2.0  # in all; of a message, in a period: of what is shorter it shows the mean
+LEAST_GAPS = 2.0  # between messages, in a period: of what is shorter they show anything
+MOST_FREQUENCIES = 4096
 MOST_MESSAGES = 256  # where there are more, each time that it is slow has enough of them to be told by itself
 PEAKS, KEPT = 12, 4  # of the spectrum; of what was tried, to be searched more closely
 DENSE = 8  # frequencies, while the last message moves by a period
+SHOWN = 0.9  # of the messages: what the slowest of them take is hardly more than the rate
 RATES, LOST, MIDDLES = np.geomspace(1.0, 3.0, 6), np.linspace(0.05, 0.85, 9), np.arange(24) / 24
 LEAST_RATE, LEAST_LOST, MOST_SHARE = 1.02, 0.01, 0.98
 STEPS, TURNS, CLOSER = np.linspace(-1.0, 1.0, 5), 18, 0.75
@@ -52,12 +55,16 @@ def recurrence(begins_s: Doubles, ends_s: Doubles, late_s: Doubles) -> Recurrenc
     All of shape (messages,), in order. None: they are too many, or so few that nothing could recur.
     """
     span_s, usual_s = float(ends_s[-1] - begins_s[0]), float(np.median(ends_s - begins_s))
-    if len(begins_s) > MOST_MESSAGES or usual_s <= 0 or span_s <= LEAST_TIMES * LEAST_SERVICES * usual_s:
+    if len(begins_s) > MOST_MESSAGES or usual_s <= 0:
+        return None
+    shortest_s = max(LEAST_SERVICES * usual_s, LEAST_GAPS * float(np.median(np.diff(begins_s))))
+    apart = 1 / (DENSE * span_s)
+    if not LEAST_TIMES * shortest_s < span_s <= shortest_s * MOST_FREQUENCIES / DENSE:
         return None
     messages = _Messages(begins_s, ends_s, late_s)
-    lowest = max(LEAST_RATE, float(((ends_s - begins_s) / np.maximum(1e-9, ends_s - begins_s - late_s)).max()))
-    apart = 1 / (DENSE * span_s)
-    frequencies = np.arange(LEAST_TIMES / span_s, 1 / (LEAST_SERVICES * usual_s), apart)
+    ratios = (ends_s - begins_s) / np.maximum(1e-9, ends_s - begins_s - late_s)
+    lowest = max(LEAST_RATE, float(np.quantile(ratios, SHOWN)))
+    frequencies = np.arange(LEAST_TIMES / span_s, 1 / shortest_s, apart)
     tried = [
         messages.best([period_s], period_s * MIDDLES, LOST, lowest * RATES)
         for frequency in messages.peaks(frequencies)
@@ -70,7 +77,7 @@ def recurrence(begins_s: Doubles, ends_s: Doubles, late_s: Doubles) -> Recurrenc
 
 
 _Figures = tuple[float, float, float, float]
-"""Period, middle of a slow time, both in seconds; part of a period that is lost; rate. None is much the others'."""
+"""Period, middle of a slow time, both in seconds; part of a period that is lost; rate: each can be found by itself."""
 
 
 @dataclass(frozen=True, eq=False)

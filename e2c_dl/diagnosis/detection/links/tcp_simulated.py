@@ -82,21 +82,21 @@ class AsDesigned:
         were given to the link, and not to when it took them. Before those that are judged it is as designed: nobody
         knows more of it, and windows that open late there would hide all else.
         """
-        if not self._is_known_alone(link):
+        if not self.is_known_alone(link):
             return None
         first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
         late_ns = self._off_ns(link, delay_s=delay_s.since(first_s, 0.0))
         slow_ns = self._off_ns(link, rate=rate.since(first_s, 1.0))
         return float(late_ns[judged].sum()), float(slow_ns[judged].sum())
 
-    def off_ns(self, link: ObservedLink, rate: Piecewise) -> Doubles | None:
+    def off_ns(self, link: ObservedLink, rate: Piecewise) -> Doubles:
         """How far each message of ``link``, shape (messages,), came from when ``rate`` would have brought it.
 
-        As :meth:`misfits_ns` has it: held to when they were given to the link. None: that is not known.
+        As :meth:`misfits_ns` has it: held to when they were given to the link, which must be known alone.
         """
-        return self._off_ns(link, rate=rate) if self._is_known_alone(link) else None
+        return self._off_ns(link, rate=rate)
 
-    def _is_known_alone(self, link: ObservedLink) -> bool:
+    def is_known_alone(self, link: ObservedLink) -> bool:
         return not self._unknown([link]) and link.pair not in self._design.line_of
 
     def _off_ns(
