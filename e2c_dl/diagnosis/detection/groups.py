@@ -153,6 +153,9 @@ def _one_part(own: Sequence[Departure]) -> bool:
 
 
 def _are_as_slow(own: Sequence[Departure]) -> bool:
+    """Not what is late by a delay: on messages that take long without it any delay shows as next to nothing."""
+    if any(each.part is Part.DELAY for each in own):
+        return False
     slowdowns = [each.slowdown for each in own]
     return max(slowdowns) <= ALIKE * min(slowdowns)
 

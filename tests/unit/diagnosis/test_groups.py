@@ -146,6 +146,13 @@ def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_
     assert len(grouped([replace(each, later_s=0.0) for each in own], [], {}, FOG)) == 6
 
 
+def test_links_that_are_late_by_unlike_delays_are_none_however_little_slower_these_make_large_messages() -> None:
+    later_s = {1: 0.023, 2: 0.045, 3: 0.044}
+    own = [replace(slow_link(dst, 1.02, Part.DELAY), later_s=each) for dst, each in later_s.items()]
+    assert len(grouped(own, [], {}, FOG)) == 3
+    assert len(grouped(own[1:], [], {}, FOG)) == 1
+
+
 def looked(*windows: tuple[float, float, bool]) -> Looked:
     begins_s, ends_s, departs = map(np.array, zip(*windows, strict=True))
     return Looked(begins_s=begins_s, ends_s=ends_s, departs=departs)
