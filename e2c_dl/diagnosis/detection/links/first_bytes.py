@@ -30,14 +30,23 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
 
     ``among``: which messages are asked, shape (messages,); None: all.
     """
+    idle, late_ns = first_bytes_late_ns(link)
+    asked_ns = late_ns if among is None else late_ns[among[idle]]
+    if link.by_receiver or len(asked_ns) < least:
+        return 0.0
+    return float(np.median(asked_ns)) if asked_ns.min() > least_late_ns(link) else 0.0
+
+
+def first_bytes_late_ns(link: ObservedLink) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Which messages found ``link`` idle, shape (messages,); by how much the first byte of each of these was late."""
     rows = link.rows
     idle = np.append(True, rows["send_start_ns"][1:] >= np.maximum.accumulate(rows["recv_end_ns"])[:-1])
-    asked = idle if among is None else idle & among
-    if link.by_receiver or asked.sum() < least:
-        return 0.0
-    late_ns = (rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[asked]
-    least_ns = LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
-    return float(np.median(late_ns)) if late_ns.min() > least_ns else 0.0
+    return idle, np.asarray((rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[idle])
+
+
+def least_late_ns(link: ObservedLink) -> float:
+    """What the first byte of a message must be late by at least, to be late by more than chance."""
+    return LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
 
 
 def waited_ns(link: ObservedLink, among: npt.NDArray[np.bool_]) -> float:

@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     kind_of,
     lost_a_round_trip,
 )
+from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
 from e2c_dl.diagnosis.detection.links.lower_rate import BY_A_RATE, lower_rate
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
@@ -68,6 +69,9 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         if misfits_ns is not None and CLEARLY * misfits_ns[0] > misfits_ns[1]:
             lost = misfits_ns[1] > NEITHER * misfits_ns[0] and lost_a_round_trip(each.link, chosen, kind.delay_ns)
             kind = lost or Kind(part=Part.RATE, rate=each.judged.slowdown)
+    if as_designed.exact and kind.part is not Part.DELAY:
+        longer_ns = longer_delay_ns(each, as_designed)
+        kind = kind if longer_ns is None else Kind(part=Part.DELAY, delay_ns=longer_ns)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
     kind = _rate_or_loss(each, chosen, kind, as_designed)

@@ -74,7 +74,7 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
     usual_ns = float(np.median(link.services_ns[late]))
 
     def brings(slow: Sequence[Interval], rate: float, share: float, *told: npt.NDArray[np.bool_]) -> LowerRate:
-        off_ns = as_designed.off_ns(link, _in_force(slow, rate))
+        off_ns = as_designed.off_ns(link, rate=_in_force(slow, rate))
         misfit = max(float(np.quantile(off_ns[each], share)) for each in told) / usual_ns
         return LowerRate(rate=rate, misfit=misfit, scatter=scatter)
 

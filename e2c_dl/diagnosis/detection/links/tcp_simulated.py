@@ -85,23 +85,20 @@ class AsDesigned:
         if not self.is_known_alone(link):
             return None
         first_s = max(0.0, float(link.rows["send_start_ns"][judged].min() - link.began_ns) / 1e9)
-        late_ns = self._off_ns(link, delay_s=delay_s.since(first_s, 0.0))
-        slow_ns = self._off_ns(link, rate=rate.since(first_s, 1.0))
+        late_ns = self.off_ns(link, delay_s=delay_s.since(first_s, 0.0))
+        slow_ns = self.off_ns(link, rate=rate.since(first_s, 1.0))
         return float(late_ns[judged].sum()), float(slow_ns[judged].sum())
 
-    def off_ns(self, link: ObservedLink, rate: Piecewise) -> Doubles:
-        """How far each message of ``link``, shape (messages,), came from when ``rate`` would have brought it.
-
-        As :meth:`misfits_ns` has it: held to when they were given to the link, which must be known alone.
-        """
-        return self._off_ns(link, rate=rate)
-
     def is_known_alone(self, link: ObservedLink) -> bool:
+        """Whether ``link`` can be simulated by itself, for it shares no line."""
         return not self._unknown([link]) and link.pair not in self._design.line_of
 
-    def _off_ns(
-        self, link: ObservedLink, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None
-    ) -> Doubles:
+    def off_ns(self, link: ObservedLink, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None) -> Doubles:
+        """How far each message of ``link``, shape (messages,), came from when the link would have brought it.
+
+        With ``delay_s`` more than designed, and ``rate`` as a part of the designed one. As :meth:`misfits_ns` has it:
+        held to when they were given to the link, which must be known alone.
+        """
         began_ns = int(link.rows["posted_ns"].min())
         given_ns = np.maximum.accumulate(link.rows["posted_ns"] - began_ns)  # in the order in which they left
         model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate)

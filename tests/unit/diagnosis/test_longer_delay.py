@@ -1,0 +1,49 @@
+"""A delay that comes and goes, whatever TCP makes of it, is told as one; losses stay losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.virtual import LinkModel
+
+ASKED = LinkModel(rate_bps=220e6, delay_s=0.04, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
+LATE = replace(ASKED, delay_s=0.12)
+SLOW = replace(ASKED, rate_bps=ASKED.rate_bps / 4)
+
+
+def told(changed: LinkModel, begin_s: float, period_s: float, share: float, floats: int = 340_000) -> Part:
+    """What is told of a link that is ``changed`` for ``share`` of each period, from ``begin_s`` on."""
+    steps = [(0.0, ASKED)]
+    for time in range(20):
+        at_s = begin_s + time * period_s
+        steps += [(at_s, changed), (at_s + share * period_s, ASKED)]
+    designed = {(0, 1): ASKED, (1, 0): ASKED}
+    links = {**designed, (1, 0): replace(ASKED, conditions=lambda: iter(steps))}
+    hosts = vw.hosts(2, of=vw.profile((floats,)))
+    run = vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=40)
+    found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
+    (departure,) = (each for each in found.links.departures if str(each.element) == "edge-2 -> edge-1")
+    return departure.part
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "period_s", "share"), [(0.55, 0.93, 0.5), (0.2, 0.93, 0.5), (0.4, 1.2, 0.4), (0.3, 0.7, 0.5)]
+)
+def test_a_delay_that_comes_and_goes_is_no_rate_and_no_loss(begin_s: float, period_s: float, share: float) -> None:
+    assert told(LATE, begin_s, period_s, share) is Part.DELAY
+
+
+def test_a_rate_that_comes_and_goes_is_no_delay() -> None:
+    assert told(SLOW, 0.55, 0.93, 0.5) is Part.RATE
+
+
+@pytest.mark.parametrize("floats", [500, 340_000])
+def test_losses_are_no_delay_of_the_messages_that_were_sent_again(floats: int) -> None:
+    assert told(replace(ASKED, loss=0.1), 0.0, 1000.0, 1.0, floats) is not Part.DELAY
