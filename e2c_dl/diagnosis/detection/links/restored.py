@@ -5,9 +5,10 @@
     a rate     services x what they would have taken / what they took, in each stretch
     a delay    messages come that much sooner, and TCP's window opens that much faster before the first judged one
 
-A delay that comes and goes meets messages, too, of which no window shows it: those of the warm-up, and large ones that
-take much longer. Where nothing but a model makes them late, they are those that are late by just that. On the first of
-them hangs what a strategy knows of its links, and so what it sends next.
+Losses come when they like: of a link that loses segments, and none as designed, all that is late is so for that, be it
+shown by a window or not. A delay that comes and goes meets messages, too, of which no window shows it: those of the
+warm-up, and large ones that take much longer. Where nothing but a model makes them late, they are those that are late
+by just that. On the first of them hangs what a strategy knows of its links, and so what it sends next.
 
 As designed, too, TCP's windows have to open and close again: where the link can be simulated as designed
 (:mod:`.tcp_simulated`), what its messages would have taken is that, and not what its bare rate takes for them.
@@ -26,6 +27,7 @@ from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN, Kind
 from e2c_dl.diagnosis.detection.links.series import sums
 from e2c_dl.diagnosis.detection.links.way_back import sooner
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change
 
@@ -41,6 +43,8 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
     if late.any():
         less_s = _with(late, less_s, kind.delay_ns / 1e9, _sent_s(each.link))
     if would_ns is not None:
+        if kind.part is Part.LOSS:
+            during = _with(_lost_too(each, would_ns), during, 1.0, _sent_s(each.link))
         scale = _as_simulated(each, during, less_s, would_ns)
     elif kind.delay_ns:
         scale = during.mapped(lambda values: np.where(values > 0, 1 / kind.rate, 1.0))
@@ -65,14 +69,24 @@ def late_too(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> npt.NDAr
     return np.asarray(~each.judged.windows[each.of.windows] & (np.abs(later_ns - kind.delay_ns) <= grain_ns))
 
 
-def _with(late: npt.NDArray[np.bool_], less_s: Piecewise, delay_s: float, sent_s: Doubles) -> Piecewise:
-    """``less_s``, and ``delay_s`` from where each message that is ``late`` is sent until the next one is.
+def _lost_too(each: JudgedLink, would_ns: Doubles) -> npt.NDArray[np.bool_]:
+    """Which messages, of windows that do not depart, are late, too; shape (messages,), as ``would_ns``.
+
+    Links that lose segments as designed are not judged.
+    """
+    link = each.link
+    most_ns = np.fmax(would_ns, link.expected_ns) * (1 + UNEVEN) + GRAIN_NS + link.designed.jitter_s * 1e9
+    return np.asarray(~each.judged.windows[each.of.windows] & (link.services_ns > most_ns))
+
+
+def _with(late: npt.NDArray[np.bool_], of: Piecewise, value: float, sent_s: Doubles) -> Piecewise:
+    """``of``, and at least ``value`` from where each message that is ``late`` is sent until the next one is.
 
     What meets the first message holds before it, too.
     """
-    starts_s = np.union1d(less_s.starts_s, sent_s[late | np.append(False, late[:-1])])
+    starts_s = np.union1d(of.starts_s, sent_s[late | np.append(False, late[:-1])])
     latest = np.maximum(0, np.searchsorted(sent_s, starts_s, side="right") - 1)  # message that was sent by then
-    return Piecewise(starts_s=starts_s, values=np.maximum(less_s.at(starts_s), np.where(late[latest], delay_s, 0.0)))
+    return Piecewise(starts_s=starts_s, values=np.maximum(of.at(starts_s), np.where(late[latest], value, 0.0)))
 
 
 def _sent_s(link: ObservedLink) -> Doubles:
