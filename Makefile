@@ -65,7 +65,7 @@ lint: setup
 	@$(BIN)/python -m benchmarks.headlines
 
 .PHONY: test-fast
-test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz (about 5 minutes)
+test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@echo '== unit tests and laws'
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -m 'not thorough' tests/unit tests/laws tests/fuzz
 

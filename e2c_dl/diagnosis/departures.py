@@ -59,10 +59,14 @@ class Looked:
 
     def began_during(self, other: Looked) -> npt.NDArray[np.bool_]:
         """Which windows began while ``other`` was seen to depart."""
-        begins_s, ends_s = other.begins_s[other.departs], other.ends_s[other.departs]
-        place = np.searchsorted(begins_s, self.begins_s, side="right") - 1
+        return other.departed_at(self.begins_s)
+
+    def departed_at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Whether it was seen to depart at each of ``times_s``."""
+        begins_s, ends_s = self.begins_s[self.departs], self.ends_s[self.departs]
+        place = np.searchsorted(begins_s, times_s, side="right") - 1
         latest_s = np.maximum.accumulate(ends_s) if len(ends_s) else np.zeros(1)
-        return np.asarray((place >= 0) & (self.begins_s < latest_s[np.maximum(0, place)]))
+        return np.asarray((place >= 0) & (times_s < latest_s[np.maximum(0, place)]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -82,8 +83,16 @@ class _Touched:
     touched: npt.NDArray[np.bool_]
     own: npt.NDArray[np.float64]  # shape (members, windows): each member's values, 0 where it did not train
     trained: npt.NDArray[np.bool_]  # the same shape
-    total: npt.NDArray[np.float64]  # of each window, over its members
-    count: npt.NDArray[np.int64]
+
+    @cached_property
+    def total(self) -> npt.NDArray[np.float64]:
+        """Of each window, over its members."""
+        return np.asarray(self.own.sum(axis=0))
+
+    @cached_property
+    def count(self) -> npt.NDArray[np.int64]:
+        """Of each window, how many trained."""
+        return np.asarray(self.trained.sum(axis=0))
 
     def of(self, series: Series) -> npt.NDArray[np.bool_]:
         """Which windows of ``series`` are touched, by their time."""
@@ -106,13 +115,12 @@ def _touched(members: Sequence[Series]) -> _Touched | None:
     trained = np.array([(each.begins_s[0] <= middles_s) & (middles_s < each.until_s) for each in members])
     values = [(each.values - np.median(each.values))[_places(each.begins_s, middles_s)] for each in members]
     own = np.where(trained, values, 0.0)
-    total, count = own.sum(axis=0), trained.sum(axis=0)
-    mean = replace(longest, values=total / np.maximum(1, count), plain=None)
+    mean = replace(longest, values=own.sum(axis=0) / np.maximum(1, trained.sum(axis=0)), plain=None)
     (one,) = levelled([mean])
     departs = one.judged(one.base).windows
     if not departs.any() or departs.all():
         return None
-    return _Touched(mean=mean, touched=departs, own=own, trained=trained, total=total, count=count)
+    return _Touched(mean=mean, touched=departs, own=own, trained=trained)
 
 
 def _middles_s(series: Series) -> npt.NDArray[np.float64]:

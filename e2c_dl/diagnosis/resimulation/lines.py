@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Line
 from e2c_dl.diagnosis.resimulation.world import at_rates
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import MessageArray, Messages
@@ -24,7 +24,7 @@ from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.links import RankPair, SharedRate
 
 FULL = 1 - 1e-9  # of a line: sums of parts are rounded
-MOST_TURNS = 8
+MOST_TURNS = 8  # each with fewer of the moments, until one changes nothing
 
 
 def known_line(line: SharedRate, used: Collection[RankPair]) -> SharedRate:
@@ -34,28 +34,27 @@ def known_line(line: SharedRate, used: Collection[RankPair]) -> SharedRate:
 
 def measured_line(
     designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
-    own_bps: Mapping[RankPair, float], slow: Sequence[Piecewise],
+    own_bps: Mapping[RankPair, float], restored: Sequence[Line],
 ) -> SharedRate:  # fmt: skip
     """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
     Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all. By what
     each of its links carries by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which
-    is where one of ``slow`` is below 1, fewer may do: then its rate is the least at which what arrived makes sense.
+    is where one of ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense.
     """
     if designed.rates is not None:
         return designed
     by_link = messages.by_link()
     own = {pair: own_bps.get(pair, UNLIMITED_BPS) for pair in designed.links if pair in by_link}
-    usual_bps = _full_bps([by_link[pair] for pair in own], [*own.values()], designed.rate_bps) or designed.rate_bps
+    bps = [*own.values()]
+    usual_bps = _full_bps([by_link[pair] for pair in own], bps, designed.rate_bps) or designed.rate_bps
     known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
     starts_s = np.array(sorted(known))
     rates_bps = []
     for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
         within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in own]
-        departs = any(float(each.at(np.array(begin_s))) < 1 for each in slow)
-        found_bps = (
-            _least_bps(within, [*own.values()]) if departs else _full_bps(within, [*own.values()], designed.rate_bps)
-        )
+        departs = any(float(each.scale.at(np.array(begin_s))) < 1 for each in restored)
+        found_bps = _least_bps(within, bps) if departs else _full_bps(within, bps, designed.rate_bps)
         rates_bps.append(found_bps or usual_bps)
     return at_rates(designed, starts_s.tolist(), rates_bps)
 

@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, Seco
 from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
 from e2c_dl.diagnosis.resimulation.sinks import Spent
-from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, lines_of
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario, Tcp
@@ -139,7 +139,7 @@ class Retraining:
             links=self._links(messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled),
             bottlenecks=tuple(
                 known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
-                else measured_line(each, messages, origin_ns, edges_s, self.own_bps, _slow(each, restored, ranks))
+                else measured_line(each, messages, origin_ns, edges_s, self.own_bps, lines_of(each, restored, ranks))
                 for each in self.bottlenecks
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
@@ -184,14 +184,6 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     raise AnalysisError(
         "no host's facts.json says how long the gradient's buckets are, so nothing can be simulated again"
     )
-
-
-def _slow(line: SharedRate, restored: WhatIf, ranks: Mapping[str, int]) -> list[Piecewise]:
-    """What services of ``line`` are times, once ``restored``."""
-    return [
-        each.scale for each in restored.lines
-        if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*line.links}
-    ]  # fmt: skip
 
 
 def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, OneLuck, WhatIf
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, Line, OneLuck, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
@@ -221,7 +221,7 @@ class MeasuredWorld(OneLuck):
 
     def _shared(self, bottleneck: SharedRate, change: WhatIf) -> SharedRate:
         """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""
-        lines = [each for each in change.lines if {self._pair(link) for link in each.links} <= {*bottleneck.links}]
+        lines = lines_of(bottleneck, change, self._rank)
         if not lines:
             return bottleneck
         steps = [*bottleneck.rates()] if bottleneck.rates is not None else [(0.0, bottleneck.rate_bps)]
@@ -240,6 +240,14 @@ class MeasuredWorld(OneLuck):
         if pair not in self.links:
             raise KeyError(element)
         return pair
+
+
+def lines_of(bottleneck: SharedRate, change: WhatIf, ranks: Mapping[str, int]) -> list[Line]:
+    """What ``change`` says of ``bottleneck``."""
+    return [
+        each for each in change.lines
+        if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*bottleneck.links}
+    ]  # fmt: skip
 
 
 def at_rates(bottleneck: SharedRate, starts_s: Sequence[float], rates_bps: Sequence[float]) -> SharedRate:

@@ -9,8 +9,8 @@ import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
 from e2c_dl.diagnosis.detection.links.kinds_simulated import BY_NO_RATE, kind_told
-from e2c_dl.diagnosis.detection.links.lower_rate import BY_A_RATE, lower_rate
-from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
@@ -44,7 +44,7 @@ def test_a_rate_that_comes_and_goes_is_one_however_unevenly_messages_come() -> N
     steps = [(at_s + late_s, link) for at_s in SLOW_S for late_s, link in ((0.0, slower), (1.5, ASKED))]
     slow, as_designed = judged(*steps)
     found = lower_rate(slow, as_designed)
-    assert found is not None and found.misfit <= BY_A_RATE
+    assert found is not None and found.misfit <= BROUGHT
     assert found.rate == pytest.approx(5.0, rel=0.1)
     assert kind_told(slow, as_designed).part is Part.RATE
 
@@ -57,7 +57,7 @@ def test_a_rate_that_is_low_for_a_message_or_two_at_a_time_is_told_by_when_it_re
     steps = [(at_s + late_s, link) for at_s in RECURRING_S for late_s, link in ((0.0, slower), (0.2, ASKED))]
     slow, as_designed = judged(*steps, buckets=(300_000,))
     found = lower_rate(slow, as_designed)
-    assert found is not None and found.misfit <= BY_A_RATE
+    assert found is not None and found.misfit <= BROUGHT
     assert found.rate == pytest.approx(4.0, rel=0.05)
     assert kind_told(slow, as_designed).part is Part.RATE
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Line
 from e2c_dl.diagnosis.resimulation.lines import measured_line
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.trace.messages import MESSAGE, Messages
@@ -37,17 +38,18 @@ def carried(line_bps: float, *, apart: float) -> Messages:
     return Messages(joined=np.sort(np.array(rows), order=["src", "dst", "seq"]), unreceived=none, unsent=none)
 
 
-def measured(messages: Messages, *slow: Piecewise) -> float:
-    return measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, OWN_BPS), slow).rate_bps
+def measured(messages: Messages, *scales: float) -> float:
+    restored = [Line(links=frozenset(), scale=Piecewise.constant(scale)) for scale in scales]
+    return measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, OWN_BPS), restored).rate_bps
 
 
 @pytest.mark.parametrize("apart", [0.1, 0.5, 0.9])
 def test_one_link_fills_a_line_that_is_slower_than_it(apart: float) -> None:
     messages = carried(20e6, apart=apart)
-    assert measured(messages, Piecewise.constant(0.5)) == pytest.approx(20e6, rel=0.01)
+    assert measured(messages, 0.5) == pytest.approx(20e6, rel=0.01)
     assert measured(messages) >= 20e6, "what is not known to be slow takes both to be full"
 
 
 def test_a_line_that_it_takes_both_to_fill_is_as_slow_as_both_show() -> None:
-    found = measured(carried(36e6, apart=0.1), Piecewise.constant(0.9))
+    found = measured(carried(36e6, apart=0.1), 0.9)
     assert found == pytest.approx(36e6, rel=0.05)

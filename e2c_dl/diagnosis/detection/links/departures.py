@@ -16,7 +16,6 @@ import numpy.typing as npt
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
@@ -146,7 +145,7 @@ def _later(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> ObservedLin
     """The link with the delay that was added to it while it departed."""
     if not kind.delay_ns:
         return each.link
-    late = each.judged.windows[each.of.windows] | late_too(each, kind, _would_ns(each.link, as_designed))
+    late = each.judged.windows[each.of.windows] | late_too(each, kind, as_designed.exactly_ns(each.link))
     added_ns = np.where(late, round(kind.delay_ns), 0)
     return replace(each.link, added_delay_ns=added_ns)
 
@@ -176,7 +175,7 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
     expected_bps = bits / float(link.expected_ns[departs].sum()) * 1e9
-    would_ns = _would_ns(link, as_designed)
+    would_ns = as_designed.exactly_ns(link)
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
         element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
@@ -185,11 +184,6 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs),
     )  # fmt: skip
-
-
-def _would_ns(link: ObservedLink, as_designed: AsDesigned) -> Doubles | None:
-    """What each message of ``link`` takes as designed; None: nobody knows, beside its rate."""
-    return as_designed.would_ns(link) if as_designed.exact else None
 
 
 def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> float:

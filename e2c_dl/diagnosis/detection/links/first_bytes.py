@@ -30,18 +30,21 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
 
     ``among``: which messages are asked, shape (messages,); None: all.
     """
-    idle, late_ns = first_bytes_late_ns(link)
-    asked_ns = late_ns if among is None else late_ns[among[idle]]
+    idle = found_idle(link)
+    asked_ns = first_bytes_late_ns(link)[idle if among is None else idle & among]
     if link.by_receiver or len(asked_ns) < least:
         return 0.0
     return float(np.median(asked_ns)) if asked_ns.min() > least_late_ns(link) else 0.0
 
 
-def first_bytes_late_ns(link: ObservedLink) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Which messages found ``link`` idle, shape (messages,); by how much the first byte of each of these was late."""
-    rows = link.rows
-    idle = np.append(True, rows["send_start_ns"][1:] >= np.maximum.accumulate(rows["recv_end_ns"])[:-1])
-    return idle, np.asarray((rows["recv_start_ns"] - rows["send_start_ns"] - link.designed_delay_ns)[idle])
+def found_idle(link: ObservedLink) -> npt.NDArray[np.bool_]:
+    """Which messages found ``link`` idle, shape (messages,)."""
+    return np.append(True, link.rows["send_start_ns"][1:] >= np.maximum.accumulate(link.rows["recv_end_ns"])[:-1])
+
+
+def first_bytes_late_ns(link: ObservedLink) -> npt.NDArray[np.int64]:
+    """By how much the first byte of each message was late, for whatever reason, shape (messages,)."""
+    return np.asarray(link.rows["recv_start_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns)
 
 
 def least_late_ns(link: ObservedLink) -> float:

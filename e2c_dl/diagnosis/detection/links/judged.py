@@ -212,5 +212,4 @@ def _carried_during(each: JudgedLink, one: JudgedLink) -> bool:
     follows = seen.departs[:-1] & seen.departs[1:] & (np.diff(iterations) <= 1)
     ends_s = np.maximum(seen.ends_s, np.append(np.where(follows, seen.begins_s[1:], 0.0), 0.0))
     sent_s = (each.link.rows["send_start_ns"][each.of.judged] - each.link.began_ns) / 1e9
-    meanwhile = replace(each.looked, begins_s=sent_s)
-    return bool(meanwhile.began_during(replace(seen, ends_s=ends_s)).any())
+    return bool(replace(seen, ends_s=ends_s).departed_at(sent_s).any())

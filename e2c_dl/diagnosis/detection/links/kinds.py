@@ -77,6 +77,11 @@ class Kind:
     recovers: bool = False  # of LOSS, where each is late by less than the one before
 
 
+def telling_of(link: ObservedLink) -> npt.NDArray[np.bool_]:
+    """Which messages of ``link`` show a rate, shape (messages,)."""
+    return np.asarray(link.expected_ns >= TELLING * link.expected_ns.max())
+
+
 def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     """What of ``link`` departs in its messages ``departs``, at least one."""
     fit = _Fit(link, _from_first_to_last_late(link, departs))

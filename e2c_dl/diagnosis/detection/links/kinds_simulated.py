@@ -26,9 +26,9 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     lost_a_round_trip,
 )
 from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
-from e2c_dl.diagnosis.detection.links.lower_rate import BY_A_RATE, lower_rate
+from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
-from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Part
 
@@ -94,7 +94,7 @@ def _rate_or_loss(
     found = lower_rate(each, as_designed) if as_designed.exact and (is_rate or kind.part is Part.LOSS) else None
     if found is None:
         return kind
-    if not is_rate and found.misfit <= min(BY_A_RATE, FAR_LESS * found.scatter):
+    if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate)
     no_rate = is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0
     if not no_rate and (is_rate or not kind.scatter):

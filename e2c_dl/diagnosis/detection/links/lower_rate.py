@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LATEST, TELLING, UNEVEN
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LATEST, UNEVEN, telling_of
 from e2c_dl.diagnosis.detection.links.recurring_rate import FREE as FREE_OF_ALL
 from e2c_dl.diagnosis.detection.links.recurring_rate import Recurrence, recurrence
-from e2c_dl.diagnosis.detection.links.tcp_simulated import HELD_UP, AsDesigned
+from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, HELD_UP, AsDesigned, at_least_ns, later_than
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -34,7 +34,6 @@ LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
-BY_A_RATE = 0.08  # of what a message takes: so far from when they came at most is what a rate brought
 _SHORTEST_S = 1e-6
 
 Interval = tuple[float, float]
@@ -61,7 +60,7 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
     would_ns = as_designed.would_ns(link)
     if would_ns is None or not as_designed.is_known_alone(link):
         return None
-    as_designed_ns = np.fmax(would_ns, link.expected_ns)
+    as_designed_ns = at_least_ns(link, would_ns)
     every, runs = _late(link, as_designed_ns)
     late = every & each.of.messages(each.judged.windows)
     by_themselves = late.sum() - FREE * sum(bool(late[first : last + 1].any()) for first, last in runs) >= LEAST_TOLD
@@ -87,18 +86,18 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
         first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
         around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
         found = best({first.rate, *around.tolist()})
-    together = _recurrence(link, as_designed_ns) if many and (found is None or found.misfit > BY_A_RATE) else None
+    together = _recurrence(link, as_designed_ns) if many and (found is None or found.misfit > BROUGHT) else None
     if together is not None:
         slow = together.slow(float(link.left_ns.max()) / 1e9)
-        recurs = brings(slow, together.rate, LATEST, late, _telling(link))
-        if recurs.misfit <= BY_A_RATE:
+        recurs = brings(slow, together.rate, LATEST, late, telling_of(link))
+        if recurs.misfit <= BROUGHT:
             return recurs
     return found
 
 
 def _recurrence(link: ObservedLink, as_designed_ns: Doubles) -> Recurrence | None:
     """The recurrence that suits those messages of ``link`` best which tell a rate, and which no window holds up."""
-    telling = _telling(link) & (as_designed_ns <= HELD_UP * link.expected_ns + GRAIN_NS)
+    telling = telling_of(link) & (as_designed_ns <= HELD_UP * link.expected_ns + GRAIN_NS)
     if telling.sum() - FREE_OF_ALL < LEAST_TOLD:
         return None
     ends_s, took_s = link.left_ns[telling] / 1e9, link.services_ns[telling] / 1e9
@@ -112,7 +111,7 @@ def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.b
     waited for the one before, is of its run.
     """
     grain_ns = UNEVEN * as_designed_ns + GRAIN_NS
-    late = link.services_ns > as_designed_ns + grain_ns
+    late = later_than(link, as_designed_ns)
     sooner = link.services_ns < link.expected_ns - grain_ns
     runs = []
     for begin, end in rows_of(late | sooner):
@@ -143,7 +142,3 @@ def _in_force(slow: Sequence[Interval], rate: float) -> Piecewise:
         starts_s += [begun_s, max(end_s, begun_s + _SHORTEST_S)]
         parts += [1 / rate, 1.0]
     return Piecewise(starts_s=np.array(starts_s), values=np.array(parts))
-
-
-def _telling(link: ObservedLink) -> npt.NDArray[np.bool_]:
-    return np.asarray(link.expected_ns >= TELLING * link.expected_ns.max())

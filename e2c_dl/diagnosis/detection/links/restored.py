@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN, Kind
 from e2c_dl.diagnosis.detection.links.series import sums
+from e2c_dl.diagnosis.detection.links.tcp_simulated import at_least_ns, later_than
 from e2c_dl.diagnosis.detection.links.way_back import sooner
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Part
@@ -65,7 +66,7 @@ def late_too(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> npt.NDAr
     grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * kind.delay_ns
     if would_ns is None or kind.delay_ns <= 2 * grain_ns:
         return np.zeros(len(link.rows), dtype=np.bool_)
-    later_ns = services_ns(link.rows, link.designed_delay_ns) - np.fmax(would_ns, link.expected_ns)
+    later_ns = services_ns(link.rows, link.designed_delay_ns) - at_least_ns(link, would_ns)
     return np.asarray(~each.judged.windows[each.of.windows] & (np.abs(later_ns - kind.delay_ns) <= grain_ns))
 
 
@@ -74,9 +75,8 @@ def _lost_too(each: JudgedLink, would_ns: Doubles) -> npt.NDArray[np.bool_]:
 
     Links that lose segments as designed are not judged.
     """
-    link = each.link
-    most_ns = np.fmax(would_ns, link.expected_ns) * (1 + UNEVEN) + GRAIN_NS + link.designed.jitter_s * 1e9
-    return np.asarray(~each.judged.windows[each.of.windows] & (link.services_ns > most_ns))
+    late = later_than(each.link, would_ns, each.link.designed.jitter_s * 1e9)
+    return np.asarray(~each.judged.windows[each.of.windows] & late)
 
 
 def _with(late: npt.NDArray[np.bool_], of: Piecewise, value: float, sent_s: Doubles) -> Piecewise:
@@ -104,7 +104,7 @@ def _as_simulated(each: JudgedLink, during: Piecewise, less_s: Piecewise, would_
     less_ns = np.rint(less_s.at(sent_s) * 1e9).astype(np.int64)
     took_ns, designed_ns = (
         sums(stretch[moving], ns[moving], len(during.values))
-        for ns in (services_ns(link.rows, link.designed_delay_ns + less_ns), np.fmax(would_ns, link.expected_ns))
+        for ns in (services_ns(link.rows, link.designed_delay_ns + less_ns), at_least_ns(link, would_ns))
     )
     known = (took_ns > 0) & (during.values > 0)
     return replace(during, values=np.where(known, np.minimum(1.0, designed_ns / np.maximum(1.0, took_ns)), 1.0))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, TELLING
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, TELLING, telling_of
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
@@ -112,7 +112,7 @@ def _delivered(services_ns: Doubles, designed_ns: Doubles) -> Doubles:
 def carried_in_warm_up(link: ObservedLink, windows: Windows) -> bool:
     """Whether ``link`` carried nothing afterwards, or next to nothing."""
     later = windows.of_messages(link.rows, link.began_ns) >= windows.first
-    return not (link.expected_ns[later] >= TELLING * link.expected_ns.max()).any()
+    return not telling_of(link)[later].any()
 
 
 def _begins_s(link: ObservedLink, index: npt.NDArray[np.int64], windows: Windows) -> Doubles:

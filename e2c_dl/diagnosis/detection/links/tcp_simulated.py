@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
@@ -35,6 +35,17 @@ from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 DEVIATIONS = 2.0  # standard ones, of what jitter adds
 HELD_UP = 1.2  # times longer than its bits take
+BROUGHT = 0.08  # of what a message takes: so far from when they came at most is what simulated links bring
+
+
+def at_least_ns(link: ObservedLink, would_ns: Doubles) -> Doubles:
+    """``would_ns``, what messages of ``link`` take as designed, shape (messages,), or what their bits take."""
+    return np.asarray(np.fmax(would_ns, link.expected_ns))
+
+
+def later_than(link: ObservedLink, would_ns: Doubles, besides_ns: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Which messages of ``link`` take longer than ``would_ns`` and ``besides_ns``, and a grain; shape (messages,)."""
+    return np.asarray(link.services_ns > at_least_ns(link, would_ns) * (1 + UNEVEN) + GRAIN_NS + besides_ns)
 
 
 class AsDesigned:
@@ -64,7 +75,7 @@ class AsDesigned:
 
     def held_up(self, link: ObservedLink) -> npt.NDArray[np.bool_]:
         """The messages of ``link`` that windows keep as designed, too, shape (messages,): none where nobody knows."""
-        would_ns = self.would_ns(link) if self.exact else None
+        would_ns = self.exactly_ns(link)
         if would_ns is None:
             return np.zeros(len(link.rows), dtype=np.bool_)
         return np.asarray(would_ns > HELD_UP * link.expected_ns + GRAIN_NS)
@@ -104,6 +115,10 @@ class AsDesigned:
         model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate)
         (arrived_ns,) = arrivals_ns([replace(self._sent(link, began_ns), model=model, at_ns=given_ns.tolist())])
         return np.abs(link.rows["recv_end_ns"] - began_ns - arrived_ns).astype(np.float64)
+
+    def exactly_ns(self, link: ObservedLink) -> Doubles | None:
+        """The same as :meth:`would_ns`, where links are nothing but that; else None."""
+        return self.would_ns(link) if self.exact else None
 
     def would_ns(self, link: ObservedLink) -> Doubles | None:
         """What each message of ``link`` takes as designed, shape (messages,); None: that is not known."""
