@@ -1,4 +1,4 @@
-"""What departures cost where ranks keep in step, and a replay does not tell: choices by rates, and shared lines.
+"""What departures cost where ranks keep in step, and a replay does not tell: choices by rates, shared lines, changes.
 
 ::
 
@@ -9,8 +9,9 @@
 A strategy may choose by the rates of links that it measures. A replay has every choice as it was, so that a link which
 is slow, and was left alone for that, costs nothing in it, but the run may be much longer for the way round. And where
 the strategy sends less over slow links, a faster one carries more. Where links share a line, a replay has each message
-take as long whoever else sends, so that who is ahead gains by it even if the line is full. So the strategy runs again,
-in the measured world, with each departure restored:
+take as long whoever else sends, so that who is ahead gains by it even if the line is full. And what changes by design,
+at some moment, changes at an iteration in a replay, though a run that is restored is further by then. So the strategy
+runs again, in the measured world, with each departure restored:
 
 * links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
   iterations last longer, DLion's budgets are larger;
@@ -53,11 +54,14 @@ TRIED = 8  # links left alone that are asked for at most, slowest first
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """A run whose strategy chose by measured rates, or whose links share a line. Made by :func:`choices`."""
+    """A run whose strategy chose by measured rates, whose links share a line, or whose design changes. Made by
+    :func:`choices`.
+    """
 
     replay: Replay
     world: MeasuredWorld | None  # None: too large to be simulated again
-    chose: bool  # else a line is shared, and no more than that
+    chose: bool  # else a line is shared, or the design changes, and no more than that
+    shared: bool = False  # whether links share a line
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
     @property
@@ -84,7 +88,7 @@ class Choices:
             return kept
         again = findings([*worth, *left_alone], self.world)
         immaterial = {_of(each) for each in again if not each.material} - {_of(each) for each in kept}
-        if not self.world.bottlenecks:
+        if self.chose and not self.world.bottlenecks:
             kept += tuple(
                 each for each in replayed
                 if each.material and _of(each) in immaterial and each.element.kind is not ElementKind.GROUP
@@ -113,8 +117,10 @@ class Choices:
             return ()
         if self.chose:
             replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
-        else:
+        elif self.shared:
             replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
+        else:
+            replayed = "The design changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
 
 
@@ -137,4 +143,5 @@ def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departur
     world = None if large else observed.world(retraining)
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
     laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None
-    return Choices(replay=observed.replay, world=world, chose=retraining.chooses, laps=laps)
+    shared = bool(retraining.bottlenecks)
+    return Choices(replay=observed.replay, world=world, chose=retraining.chooses, shared=shared, laps=laps)

@@ -25,7 +25,7 @@ from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare, prepare_library
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
-from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.measure import Changing, Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
@@ -103,8 +103,18 @@ class Observed:
         return retraining.world(
             self.whole, messages, delays_ns, WhatIf.together(each.restored for each in self.links.departures),
             self._as_designed(retraining),
-            modelled=self.design.reference.modelled,
+            modelled=self.design.reference.modelled, changing=self._changing(),
         )  # fmt: skip
+
+    def _changing(self) -> Changing:
+        """What of the design changes during the run."""
+        names = {rank.rank: rank.host for rank in self.trace.ranks}
+        own = {pair: self.design.alone((names[pair[0]], names[pair[1]])).own for pair in self.messages.by_link()}
+        factors = {rank.host: self.design.factor(rank.host) for rank in self.trace.ranks}
+        return Changing(
+            rates_bps={pair: rate for pair, rate in own.items() if rate is not None and len(rate.values) > 1},
+            factors={host: factor for host, factor in factors.items() if len(factor.values) > 1},
+        )
 
     def _delays_ns_of(self, whole: Messages) -> Mapping[tuple[int, int], Longs]:
         """(src rank, dst rank) -> one-way delay of each of ``whole``'s messages: of the last that is known by then."""

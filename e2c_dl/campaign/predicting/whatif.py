@@ -79,8 +79,8 @@ def _of_whole(
     other, limitations = _without(run, world, after, without)
     there = what_if(changed.of_those_left, world.named_links, quota=run.quota)  # on a shared line, of their own rates
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
-    on_full_lines = bool(world.bottlenecks) and abs(world.error) <= CLOSE
-    if not (run.retraining.decides or on_full_lines or without):
+    is_near = run.retraining.decided_anew and abs(world.error) <= CLOSE
+    if not (run.retraining.decides or is_near or without):
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.worlds.virtual.kernel import Pauses
@@ -52,6 +53,7 @@ class MeasuredHost:
     steps_begun_ns: tuple[int, ...] = ()
     vector_ns_per_byte: float = 0.0  # of copies, sums and scalings alike
     seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
+    factor: Piecewise | None = None  # times slower by design, over seconds of training; None: it never changes
 
     @classmethod
     def of(cls, rank: RankTrace, samples: int, origin_ns: int) -> MeasuredHost:
@@ -96,7 +98,7 @@ class MeasuredPace:
     """The times of ``host`` taken again in one run, as ``changes`` (all of this host) have it.
 
     A change holds for what was begun while it does, in the run that was measured: when that is taken again is another
-    time, for a run that is restored is ahead.
+    time, for a run that is restored is ahead. What the host's design has change goes by that other time.
     """
 
     def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
@@ -113,19 +115,21 @@ class MeasuredPace:
         """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
         (of_samples, measured), begun_ns = next(self._gradients)
         scale = self._host.seconds_of(samples) / self._host.seconds_of(of_samples) if samples != of_samples else 1.0
-        if scale == 1.0 and not self._changes:
+        if scale == 1.0 and not self._changes and self._host.factor is None:
             return measured
         found, shift_ns = [], 0
         for phase, bucket, start_ns, end_ns in measured:
-            at_ns = begin_ns + shift_ns if begun_ns is None else begun_ns
-            length_ns = self._changed_ns(phase, (end_ns - start_ns) * scale, at_ns + start_ns)
+            now_ns = begin_ns + shift_ns + start_ns
+            at_ns = now_ns if begun_ns is None else begun_ns + start_ns
+            length_ns = self._changed_ns(phase, (end_ns - start_ns) * scale * self._moved(at_ns, now_ns), at_ns)
             found.append(Segment(phase, bucket, start_ns + shift_ns, start_ns + shift_ns + length_ns))
             shift_ns += length_ns - (end_ns - start_ns)
         return found
 
     def stepped_ns(self, begin_ns: int) -> int:
         length_ns, begun_ns = next(self._steps)
-        return self._changed_ns(Phase.STEP, length_ns, begin_ns if begun_ns is None else begun_ns)
+        at_ns = begin_ns if begun_ns is None else begun_ns
+        return self._changed_ns(Phase.STEP, length_ns * self._moved(at_ns, begin_ns), at_ns)
 
     def evaluated_ns(self, begin_ns: int) -> int:
         return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations), begin_ns)
@@ -133,6 +137,13 @@ class MeasuredPace:
     def _changed_ns(self, phase: Phase, length_ns: float, begin_ns: int) -> int:
         less_s = sum(float(each.less_s.at(np.array(begin_ns / 1e9))) for each in self._changes if phase in each.phases)
         return max(0, round(length_ns * self._scale(phase, begin_ns) - less_s * 1e9))
+
+    def _moved(self, measured_ns: int, now_ns: int) -> float:
+        """How many times longer by design what took as long as measured at one moment takes at another."""
+        if self._host.factor is None:
+            return 1.0
+        before, now = self._host.factor.at(np.array([measured_ns, now_ns]) / 1e9).tolist()
+        return float(now / before)
 
     def _scale(self, phase: Phase, begin_ns: int) -> float:
         scale = 1.0

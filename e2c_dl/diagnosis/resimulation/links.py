@@ -11,7 +11,8 @@
 
 Where a link carried nothing for a while, and then was another, it is taken to have changed in the middle of that: it
 did so as likely early as late, and runs by other luck may use it then. From its first other message on it would be
-slow for less time than it was, in the mean, wherever it stays so to the end.
+slow for less time than it was, in the mean, wherever it stays so to the end. A rate that changes by design does so when
+it should, whatever was sent then: messages show how many times slower than designed the link was.
 
 Services are as the replay has them, by the delays that it is given. Change points are found on the logarithm of large
 messages' rates, by binary segmentation with a penalty as in BIC (Source: Killick, Fearnhead and Eckley, JASA 2012,
@@ -29,7 +30,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.links.kinds import TELLING
 from e2c_dl.diagnosis.links import Designed, in_service_order, services_ns
-from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
@@ -103,25 +104,31 @@ def designed_link(designed: Designed, tcp: Tcp | None) -> MeasuredLink:
 
 
 def measured_link(
-    rows: MessageArray, origin_ns: int, delay_ns: int | Longs, edges_s: Sequence[float] = ()
-) -> MeasuredLink:
+    rows: MessageArray, origin_ns: int, delay_ns: int | Longs, edges_s: Sequence[float] = (),
+    designed_bps: Piecewise | None = None,
+) -> MeasuredLink:  # fmt: skip
     """The link of ``rows``, at least one message, whose one-way delay is ``delay_ns``: of each in service order.
 
     ``edges_s``: seconds at which its rate is known to have changed, few as the messages in between may be.
+    ``designed_bps``: its rate, where that changes by design; None: it does not.
     """
     rows = in_service_order(rows)
-    bits, delays_ns = wire_bits_of(rows["nbytes"]), np.broadcast_to(delay_ns, len(rows))
+    delays_ns = np.broadcast_to(delay_ns, len(rows))
     service_ns = np.maximum(SHORTEST_NS, services_ns(rows, delays_ns)).astype(np.float64)
     begin_ns = rows["recv_end_ns"] - service_ns - delays_ns - origin_ns
-    large = np.flatnonzero(bits >= LARGE * bits.max())
+    sizes = wire_bits_of(rows["nbytes"])
+    by_design = Piecewise.constant(1.0) if designed_bps is None else designed_bps
+    bits = sizes / _mean(by_design, begin_ns / 1e9, service_ns / 1e9)  # as if that were 1 bit/s
+    large = np.flatnonzero(sizes >= LARGE * sizes.max())
     found = large[_change_points(np.log(bits[large] / service_ns[large]))]
     known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
     within = (known > 0) & (known < len(rows))
-    telling = np.flatnonzero(bits >= TELLING * bits.max())  # a change that is known was told by them
+    telling = np.flatnonzero(sizes >= TELLING * sizes.max())  # a change that is known was told by them
     inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), telling)
     rates, stalls = [], []
     for first, after in pairwise([0, *inner, len(rows)]):
-        rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after], LARGE * bits.max())
+        tells = sizes[first:after] >= min(LARGE * sizes.max(), sizes[first:after].max())
+        rate, stalled_ns = _stretch(bits[first:after], service_ns[first:after], tells)
         rates.append(rate * 1e9)
         for at in np.flatnonzero(stalled_ns):
             from_ns = max(0.0, begin_ns[first + at])
@@ -135,13 +142,20 @@ def measured_link(
     of_delays = dict(zip(sent_s, zip(sent_s, (later_ns / 1e9).tolist(), strict=True), strict=True))
     moments_s = zip(served_s.tolist(), delayed_s.tolist(), strict=True)
     return MeasuredLink(
-        rate_bps=_over_time(_changed_ns(np.array(inner, dtype=np.intp), begin_ns, left_ns, telling), rates),
+        rate_bps=multiplied(
+            by_design, _over_time(_changed_ns(np.array(inner, dtype=np.intp), begin_ns, left_ns, telling), rates)
+        ),
         delay_s=_over_time(later_ns, delays_ns[[0, *changed]] / 1e9),
         stalls=tuple(stalls),
         messages=len(rows),
         busy_ns=float(service_ns.sum()),
         edges_s=of_delays | dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
     )
+
+
+def _mean(values: Piecewise, begin_s: Doubles, seconds: Doubles) -> Doubles:
+    """The mean of ``values`` over each of the stretches from ``begin_s`` on."""
+    return (values.total(begin_s + seconds) - values.total(begin_s)) / seconds
 
 
 def _changed_ns(
@@ -174,12 +188,11 @@ def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewi
     return Piecewise(starts_s=np.maximum.accumulate(np.array([0.0, *starts_ns / 1e9])), values=np.array(values))
 
 
-def _stretch(bits: Doubles, service_ns: Doubles, large_bits: float) -> tuple[float, Doubles]:
+def _stretch(bits: Doubles, service_ns: Doubles, telling: npt.NDArray[np.bool_]) -> tuple[float, Doubles]:
     """Bits per ns of one stretch's messages, and how long each of them stalled, in ns.
 
-    What is usual is told by those of ``large_bits``, if there is one: of small ones, the delay may be all.
+    What is usual is told by those that are ``telling``, large ones: of small ones, the delay may be all.
     """
-    telling = bits >= min(large_bits, bits.max())
     usual_ns = bits * float(np.median(service_ns[telling] / bits[telling]))
     stalled_ns = np.where(service_ns - usual_ns > np.maximum(STALLED * usual_ns, STALLED_NS), service_ns - usual_ns, 0)
     return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns

@@ -42,6 +42,17 @@ from e2c_dl.worlds.virtual.pace import Segment
 
 
 @dataclass(frozen=True, kw_only=True)
+class Changing:
+    """What changes by design, over seconds of training; no more than that."""
+
+    rates_bps: Mapping[RankPair, Piecewise] = field(default_factory=dict)  # of links
+    factors: Mapping[str, Piecewise] = field(default_factory=dict)  # host -> times slower
+
+
+UNCHANGING = Changing()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Retraining:
     """What of a run's training decides who sends what to whom, and when."""
 
@@ -58,6 +69,7 @@ class Retraining:
     tcp: Tcp | None = None  # what sends over links that are as designed; None: nothing but their rates count
     in_step: bool = False  # who sends to whom does not hang on who is faster
     chooses: bool = False  # it hangs on rates of links, which ranks measure
+    changes: bool = False  # links or hosts do by design, at moments of the run
     hears_verdicts: bool = False  # while it trains; nobody tells any to a run that is simulated again
 
     @classmethod
@@ -67,9 +79,11 @@ class Retraining:
         rank = {host.name: host.rank or 0 for host in topology.ranks}
         shared = [pair for each in topology.bottlenecks for pair in each.links if {*pair} <= {*rank}]
         strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
+        schedules = scenario.schedules
         return cls(
             strategy=strategy, in_step=not strategy().asynchronous, chooses=strategy().chooses_by_links,
             hears_verdicts=strategy().hears_verdicts,
+            changes=any((schedules.links, schedules.bottlenecks, schedules.compute)),
             samples=training.batch_sizes, allotment=partial(allotted, training), seed=training.seed,
             layout=layout_of(scenario, facts), wrapping=training.wrapping, evaluate_every=training.evaluate_every,
             bottlenecks=bottlenecks(topology), tcp=scenario.tcp,
@@ -84,11 +98,12 @@ class Retraining:
 
     @property
     def decided_anew(self) -> bool:
-        """Whether a change alters more of a run than a replay does: who sends what to whom, or how long messages take.
+        """Whether a change alters more of a run than a replay does: who sends what to whom, or how long it takes.
 
-        Links may share a line, on which each message takes as long as others let it.
+        Links may share a line, on which each message takes as long as others let it. And what changes by design does so
+        at moments of the run, of which one that is restored has done more by then.
         """
-        return self.decides or any(len(line.links) > 1 for line in self.bottlenecks)
+        return self.decides or self.changes or any(len(line.links) > 1 for line in self.bottlenecks)
 
     def problem(self, trace: Trace) -> str | None:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
@@ -108,7 +123,7 @@ class Retraining:
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
         restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}), *,
-        modelled: bool = False,
+        modelled: bool = False, changing: Changing = UNCHANGING,
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
@@ -116,6 +131,7 @@ class Retraining:
         ``restored``: what makes links that depart as designed, which tells when their rates changed. ``designed``:
         links that are as designed, as far as anybody knows, and have a rate: what carried too little to show that, and
         what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them.
+        ``changing``: what else changes by design.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -133,10 +149,15 @@ class Retraining:
         alone = {pair: own for pair, own in scales.items() if pair not in in_lines}  # not slow by the line they pass
         world = MeasuredWorld(
             hosts=tuple(
-                replace(MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of)
+                replace(
+                    MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of,
+                    factor=changing.factors.get(rank.host),
+                )
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled),
+            links=self._links(
+                messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled, rates=changing.rates_bps
+            ),
             bottlenecks=tuple(
                 known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
                 else measured_line(each, messages, origin_ns, edges_s, self.own_bps, lines_of(each, restored, ranks))
@@ -151,15 +172,16 @@ class Retraining:
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
         edges_s: Mapping[RankPair, Sequence[float]], scales: Mapping[RankPair, Sequence[Piecewise]],
-        designed: Mapping[RankPair, Designed], *, modelled: bool,
+        designed: Mapping[RankPair, Designed], *, modelled: bool, rates: Mapping[RankPair, Piecewise],
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that is known; one that passes a shared bottleneck has its own designed rate, times its scales."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
         for pair, rows in messages.by_link().items():
-            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()))
+            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()), rates.get(pair))
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 slower = (link.served(scale) for scale in scales.get(pair, ()))
-                link = replace(link, rate_bps=multiplied(Piecewise.constant(self.own_bps[pair]), *slower), stalls=())
+                own = rates.get(pair, Piecewise.constant(self.own_bps[pair]))
+                link = replace(link, rate_bps=multiplied(own, *slower), stalls=())
             if pair in designed:
                 link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link
