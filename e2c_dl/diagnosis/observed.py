@@ -131,6 +131,7 @@ class Observed:
     def _as_designed(self, retraining: Retraining) -> Mapping[tuple[int, int], Designed]:
         """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it.
 
+        In a modelled world of those, too, that depart: they are that once they are restored.
         Those that carried something; and all others that the strategy may use, if they are not more than MOST_UNUSED.
         """
         names = {rank.rank: rank.host for rank in self.trace.ranks}
@@ -145,7 +146,7 @@ class Observed:
         found = {}
         for src, dst in pairs:
             pair = names[src], names[dst]
-            if pair not in as_measured and pair not in departs:
+            if pair not in as_measured and (pair not in departs or self.design.reference.modelled):
                 designed = self.design.alone(pair)
                 if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed

@@ -28,6 +28,12 @@ class Piecewise:
     starts_s: Doubles
     values: Doubles
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Piecewise) and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
     @classmethod
     def constant(cls, value: float) -> Piecewise:
         return cls(starts_s=np.zeros(1), values=np.array([value], dtype=np.float64))
@@ -67,6 +73,10 @@ class Piecewise:
         later = self.starts_s > moment_s
         values = np.concatenate([[before], self.at(np.array([moment_s])), self.values[later]])
         return Piecewise(starts_s=np.concatenate([[0.0, moment_s], self.starts_s[later]]), values=values)
+
+    @property
+    def _bytes(self) -> tuple[bytes, bytes]:
+        return self.starts_s.tobytes(), self.values.tobytes()
 
     @cached_property
     def _sums(self) -> Doubles:

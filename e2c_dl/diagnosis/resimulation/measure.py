@@ -22,7 +22,7 @@ from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
@@ -130,7 +130,8 @@ class Retraining:
         ``delays_ns``: one-way delay of each link, 0 where absent; of all its messages, or of each in service order.
         ``restored``: what makes links that depart as designed, which tells when their rates changed. ``designed``:
         links that are as designed, as far as anybody knows, and have a rate: what carried too little to show that, and
-        what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them.
+        what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them, and what
+        those that depart are once they are restored.
         ``changing``: what else changes by design.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
@@ -141,12 +142,13 @@ class Retraining:
         intervals = [training_ns(rank) for rank in trace.ranks]
         origin_ns = min(start for start, _ in intervals)
         ranks = {rank.host: rank.rank for rank in trace.ranks}
-        scales = _scales(restored, ranks)
+        changes = _changes(restored, ranks)
         edges_s = {
-            pair: np.unique(np.concatenate([one.starts_s for one in own])).tolist() for pair, own in scales.items()
+            pair: np.unique(np.concatenate([one.scale.starts_s for one in own])).tolist()
+            for pair, own in changes.items()
         }
         in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
-        alone = {pair: own for pair, own in scales.items() if pair not in in_lines}  # not slow by the line they pass
+        alone = {pair: own for pair, own in changes.items() if pair not in in_lines}  # not slow by the line they pass
         world = MeasuredWorld(
             hosts=tuple(
                 replace(
@@ -156,8 +158,14 @@ class Retraining:
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
             links=self._links(
-                messages, origin_ns, delays_ns, edges_s, alone, designed, modelled=modelled, rates=changing.rates_bps
+                messages, origin_ns, delays_ns, edges_s, alone,
+                {pair: of for pair, of in designed.items() if pair not in changes},
+                modelled=modelled, rates=changing.rates_bps,
             ),
+            restored={
+                pair: (frozenset(changes[pair]), designed_link(of, self.tcp))
+                for pair, of in designed.items() if pair in changes and modelled
+            },
             bottlenecks=tuple(
                 known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
                 else measured_line(each, messages, origin_ns, edges_s, self.own_bps, lines_of(each, restored, ranks))
@@ -171,7 +179,7 @@ class Retraining:
 
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
-        edges_s: Mapping[RankPair, Sequence[float]], scales: Mapping[RankPair, Sequence[Piecewise]],
+        edges_s: Mapping[RankPair, Sequence[float]], changes: Mapping[RankPair, Sequence[Change]],
         designed: Mapping[RankPair, Designed], *, modelled: bool, rates: Mapping[RankPair, Piecewise],
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that is known; one that passes a shared bottleneck has its own designed rate, times its scales."""
@@ -179,7 +187,7 @@ class Retraining:
         for pair, rows in messages.by_link().items():
             link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()), rates.get(pair))
             if pair in self.own_bps:  # its share was measured, which depends on what others do
-                slower = (link.served(scale) for scale in scales.get(pair, ()))
+                slower = (link.served(each.scale) for each in changes.get(pair, ()))
                 own = rates.get(pair, Piecewise.constant(self.own_bps[pair]))
                 link = replace(link, rate_bps=multiplied(own, *slower), stalls=())
             if pair in designed:
@@ -188,12 +196,12 @@ class Retraining:
         return found
 
 
-def _scales(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Piecewise]]:
-    """What services of each link that departs are times, once restored."""
-    found: dict[RankPair, list[Piecewise]] = {}
+def _changes(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Change]]:
+    """What restores each link that departs."""
+    found: dict[RankPair, list[Change]] = {}
     for each in restored.changes:
         if each.element.kind is ElementKind.LINK:
-            found.setdefault((ranks[each.element.src], ranks[each.element.dst or ""]), []).append(each.scale)
+            found.setdefault((ranks[each.element.src], ranks[each.element.dst or ""]), []).append(each)
     return found
 
 

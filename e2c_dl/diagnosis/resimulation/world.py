@@ -86,6 +86,8 @@ class MeasuredWorld(OneLuck):
     measured_ns: int
     bottlenecks: tuple[SharedRate, ...] = ()
     tcp: LinkModel = field(default_factory=LinkModel)  # whose congestion control links have
+    restored: Mapping[RankPair, tuple[frozenset[Change], MeasuredLink]] = field(default_factory=dict)
+    """Link that departs, and is nothing but a model -> all that restores it, and the link that it then is."""
 
     def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
         """Run time after ``change``; laps beyond 0 have other luck. Raises: KeyError, if an element is not in the run.
@@ -145,7 +147,7 @@ class MeasuredWorld(OneLuck):
         first, *others = (self.hosts[rank] for rank in kept)  # the first rank evaluates
         return replace(
             self, hosts=(first.evaluating_as(self.hosts[0]), *others), links={**added, **links}, strategy=strategy,
-            allotment=allotment, bottlenecks=tuple(each for each in shared if each.links),
+            allotment=allotment, bottlenecks=tuple(each for each in shared if each.links), restored={},
         )  # fmt: skip
 
     @property
@@ -214,10 +216,14 @@ class MeasuredWorld(OneLuck):
             if each.element.kind is ElementKind.LINK and each.element not in shared:
                 changes.setdefault(self._pair(each.element), []).append(each)
         moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
-        return {
-            pair: model_of(link, self.tcp, changes.get(pair, ()), moving=pair in moving)
-            for pair, link in self.links.items()
-        }
+        found = {}
+        for pair, link in self.links.items():
+            own = changes.get(pair, [])
+            if pair in self.restored and self.restored[pair][0] <= {*own}:
+                needed, link = self.restored[pair]
+                own = [each for each in own if each not in needed]
+            found[pair] = model_of(link, self.tcp, own, moving=pair in moving)
+        return found
 
     def _shared(self, bottleneck: SharedRate, change: WhatIf) -> SharedRate:
         """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""

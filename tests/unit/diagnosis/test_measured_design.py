@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from functools import partial
 
@@ -94,3 +95,31 @@ def test_a_line_of_a_modelled_world_is_shared_as_designed_for_tcp_shares_it_unev
     through = {link for line in world.bottlenecks for link in line.links} & world.links.keys()
     assert {world.links[pair].tcp for pair in through} == {TCP if exact else None}, "all of them, or none"
     assert {(1, 0), (2, 0), (3, 0)} <= through
+
+
+@pytest.mark.parametrize(("modelled", "exact"), [(True, True), (False, False)])
+def test_a_link_of_a_modelled_world_that_departs_is_as_designed_once_it_is_restored(
+    modelled: bool, exact: bool
+) -> None:
+    designed = vw.everywhere(4, LinkModel(rate_bps=4 * OWN_BPS, delay_s=0.01, tcp=TCP))
+    designed = {pair: link for pair, link in designed.items() if 0 in pair}
+
+    def ran(links: dict[tuple[int, int], LinkModel]) -> vw.Run:
+        hosts = vw.hosts(4, of=vw.profile((120_000,)), noise=0.05)
+        strategy = strategies.load("asyncparameterserver")
+        return vw.run(strategy, size=4, seed=1, links=links, on_hosts=hosts, iterations=12)
+
+    slow = {(0, 2): replace(designed[0, 2], delay_s=0.2)}  # its windows hardly open while the run lasts
+    run, undisturbed = ran(designed | slow), ran(designed)
+    reference = replace(replace(run, links=designed).reference(), modelled=modelled, tcp=TCP)
+    observed = observe(run.trace, reference)
+    (departure,) = observed.links.departures
+    training = Retraining(
+        strategy=strategies.load("asyncparameterserver"), samples=[host.samples for host in run.hosts],
+        allotment=partial(Equal, 12), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
+    )  # fmt: skip
+    world = observed.world(training)
+    restored_s = world.run_ns(departure.restored) / 1e9
+    assert (abs(restored_s - undisturbed.end_s) < 1e-3 * undisturbed.end_s) is exact
+    sent = pickle.loads(pickle.dumps((world, departure.restored)))
+    assert sent[0].run_ns(sent[1]) / 1e9 == restored_s
