@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.choices import choices
-from e2c_dl.diagnosis.departures import Judgement, findings
+from e2c_dl.diagnosis.departures import Departure, Judgement, findings
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
@@ -22,6 +23,7 @@ from e2c_dl.diagnosis.prefix import lacks_iterations
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.replay.whatif import Predictor
+from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
@@ -80,7 +82,7 @@ def analyse(
     worth = [each for each in departures if each.excess_s >= least_s]
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
-    world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else made
+    world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
     laps = None if world is None else averaged(world, [each.restored for each in worth])
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
@@ -242,6 +244,13 @@ def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
+
+
+def _less_luck(world: MeasuredWorld, reference: Reference, departures: Sequence[Departure]) -> MeasuredWorld:
+    """``world``, in other laps of which hosts that do not depart have not the run's luck beside their own."""
+    elements = (element for each in departures for element in (each.element, *each.members))
+    departing = {element.src for element in elements if element.kind is ElementKind.HOST}
+    return replace(world, hosts=by_other_luck(world.hosts, reference.hardware, departing))
 
 
 def _about_world(world: MeasuredWorld | None, *, is_used: bool) -> Iterator[Limitation]:

@@ -53,6 +53,7 @@ class MeasuredHost:
     steps_begun_ns: tuple[int, ...] = ()
     vector_ns_per_byte: float = 0.0  # of copies, sums and scalings alike
     seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
+    again: float = 1.0  # what gradients take in other laps, as part of what they took: see :mod:`.alike`
     factor: Piecewise | None = None  # times slower by design, over seconds of training; None: it never changes
 
     @classmethod
@@ -102,7 +103,7 @@ class MeasuredPace:
     """
 
     def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
-        self._host, self._changes = host, changes
+        self._host, self._changes, self._again = host, changes, host.again if lap else 1.0
         draw = random.Random(f"{seed} lap {lap} {host.name}")
         self._gradients = _taken(_begun(host.gradients, host.begun_ns), _gradient_ns, draw, lap)
         self._steps = _taken(_begun(host.steps_ns or _NOT_MEASURED, host.steps_begun_ns), _length_ns, draw, lap)
@@ -114,7 +115,9 @@ class MeasuredPace:
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
         (of_samples, measured), begun_ns = next(self._gradients)
-        scale = self._host.seconds_of(samples) / self._host.seconds_of(of_samples) if samples != of_samples else 1.0
+        scale = self._again
+        if samples != of_samples:
+            scale *= self._host.seconds_of(samples) / self._host.seconds_of(of_samples)
         if scale == 1.0 and not self._changes and self._host.factor is None:
             return measured
         found, shift_ns = [], 0
