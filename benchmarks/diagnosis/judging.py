@@ -134,14 +134,16 @@ def _culprit(cost: Cost, report: Report) -> Culprit:
     foremost = {name: finding for finding in reversed(own) for name in names_of(finding)}  # the most saving of each
     named = set(cost.names) <= {name for finding in own if finding.material for name in names_of(finding)}
     onsets = [finding.when.onset_iteration for finding in own if finding.when.when is not Recurring.PERSISTENT]
-    predicted_s = _predicted_s(cost, own)
+    means_s = cost.with_s, cost.without_s
+    with_s, without_s = means_s if report.chance is not None else cost.own_s or means_s
+    predicted_s = _predicted_s(cost, own, with_s)
     return Culprit(
         what=injection.what.value, when=injection.when.value, factor=injection.factor, said=str(injection),
         names=cost.names, layer=injection.layer is not None, speedup=cost.speedup, material=cost.material,
         edge=cost.edge, named=named,
         part_right=named and all(injection.what in parts_of(foremost[name]) for name in cost.names),
         onset=cost.onset_iteration, onset_found=next(iter(onsets), None),
-        predicted_error=None if predicted_s is None else abs(predicted_s - cost.without_s) / cost.with_s,
+        predicted_error=None if predicted_s is None else abs(predicted_s - without_s) / with_s,
     )  # fmt: skip
 
 
@@ -149,15 +151,18 @@ def _findings(cost: Cost, report: Report) -> list[Finding]:
     return [finding for finding in report.findings if set(names_of(finding)) & set(cost.names)]
 
 
-def _predicted_s(cost: Cost, own: Sequence[Finding]) -> float | None:
+def _predicted_s(cost: Cost, own: Sequence[Finding], with_s: float) -> float | None:
     """How long the run is said to take with all of the injection restored, and nothing else; None: no one finding says.
 
-    Where chance decides, both are means over laps, by seeds that nobody shares. How far two means of savings are apart
-    would tell of the laps: where one lap in ten takes four times as long as the others, as Prague's did, 30 laps tell
-    the mean as it was to a fifth. So the times that the change leads to are compared.
+    A report that knows of no chance tells of this run by its own luck, and is held against that seed alone: what a
+    segment cost that this run lost, the mean over others does not.
+
+    Where it says that chance decides, both are means over laps, by seeds that nobody shares. How far two means of
+    savings are apart would tell of the laps: where one lap in ten takes four times as long as the others, as Prague's
+    did, 30 laps tell the mean as it was to a fifth. So the times that the change leads to are compared.
     """
     whole = [finding for finding in own if set(cost.names) <= set(names_of(finding)) <= set(cost.injection.names)]
     if not whole:
         return None
     saved_s, speedup = whole[0].saved_s, whole[0].speedup
-    return saved_s / (speedup - 1) if speedup != 1 else cost.with_s
+    return saved_s / (speedup - 1) if speedup != 1 else with_s

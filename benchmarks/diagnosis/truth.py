@@ -57,6 +57,7 @@ class Cost:
     alone: float
     jointly: float
     own: float | None = None  # the greater of both by the run's own seed alone; None: there is no other
+    own_s: tuple[float, float] | None = None  # with_s and without_s by that seed alone
     error: float = 0.0  # standard error of the speed-up; 0: chance decides nothing
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
@@ -190,7 +191,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
                 jointly=jointly[0], own=float(max(all_s[0] / without_s[0], only_s[0] / none_s[0])),
-                error=max(alone, jointly)[1],
+                own_s=(float(all_s[0]), float(without_s[0])), error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
