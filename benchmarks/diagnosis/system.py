@@ -67,12 +67,11 @@ class System:
         """Whether a link loses segments, nothing injected."""
         return any(self.scenario.topology.link(*pair).mean_loss for pair in self.used_links)
 
-    def retraining(self) -> Retraining | None:
+    def retraining(self) -> Retraining:
         """What simulates a run of it again where a replay does not tell, as the report of an archive has it."""
         profile = next(iter(self.profiles.values()))
         compute = ComputeFacts.of(profile.slices, profile.tensor_shapes)
-        retraining = Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
-        return retraining if retraining.decided_anew else None
+        return Retraining.of(self.scenario, {host: HostFacts(compute=compute) for host in self.profiles})
 
     def reference(self, trace: Trace) -> Reference:
         """What the diagnosis of ``trace`` is told."""

@@ -154,8 +154,7 @@ class _Times:
 
         Its ranks go at their own pace, or links lose segments.
         """
-        retraining = self.system.retraining()
-        if not self.system.loses and (retraining is None or retraining.in_step):
+        if not self.system.loses and self.system.retraining().in_step:
             return False
         firsts_s = (self.took_s(each, FIRST) for each in (in_force, ()))
         return any(np.ptp(first_s) > STEADY * first_s.mean() for first_s in firsts_s)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import choices
+from e2c_dl.diagnosis.choices import choices, come_and_go
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
@@ -53,8 +53,9 @@ def analyse(
 ) -> Report:  # fmt: skip
     """What slowed the run of ``trace`` down, judged by ``reference``; of an incomplete run, its common prefix.
 
-    ``retraining``: of a run of which a change alters more than a replay does; if its trace is whole, its what-ifs are
-    then simulated: all of them where ranks go at their own pace, else those of :mod:`e2c_dl.diagnosis.choices`.
+    ``retraining``: of its training, if that can be simulated again; where a change alters more than a replay does, and
+    the trace is whole, what-ifs are simulated: all of them where ranks go at their own pace, else those of
+    :mod:`e2c_dl.diagnosis.choices`.
     ``observed``: what ``trace`` shows, if that is known already. ``speeding_up``: whether bottlenecks, too, are wanted;
     most of the time that a run takes whose what-ifs are simulated goes there.
 
@@ -69,7 +70,6 @@ def analyse(
         replay = observed.replay
         half_error = replay.half_error(iterations, warm_up(iterations))
     hosts = judging.result()
-    again = None if retraining is None or retraining.problem(trace) else retraining
     slow = grouped(
         (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts}, looked={**hosts.looked, **links.looked},
@@ -80,6 +80,7 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
+    again = _anew(retraining, trace, worth)
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
@@ -128,6 +129,14 @@ def analyse(
         round_iterations=_round_iterations(messages),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
+
+
+def _anew(retraining: Retraining | None, trace: Trace, worth: Sequence[Departure]) -> Retraining | None:
+    """``retraining``, if it can simulate the run of ``trace`` again, and a replay does not tell what ``worth`` cost."""
+    if retraining is None or retraining.problem(trace):
+        return None
+    moves = come_and_go(worth) and not retraining.hears_verdicts
+    return retraining if retraining.decided_anew or moves else None
 
 
 def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:

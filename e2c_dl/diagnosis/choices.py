@@ -9,9 +9,11 @@
 A strategy may choose by the rates of links that it measures. A replay has every choice as it was, so that a link which
 is slow, and was left alone for that, costs nothing in it, but the run may be much longer for the way round. And where
 the strategy sends less over slow links, a faster one carries more. Where links share a line, a replay has each message
-take as long whoever else sends, so that who is ahead gains by it even if the line is full. And what changes by design,
-at some moment, changes at an iteration in a replay, though a run that is restored is further by then. So the strategy
-runs again, in the measured world, with each departure restored:
+take as long whoever else sends, so that who is ahead gains by it even if the line is full. And what changes at some
+moment changes at an iteration in a replay, though a run that is restored is further by then. So does what changes by
+design, and a link that departs for a while: if it loses segments in the last third, and anything else is restored,
+fewer messages are left to meet that. What a host takes longer for a while goes with its gradients in both.
+So the strategy runs again, in the measured world, with each departure restored:
 
 * links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
   iterations last longer, DLion's budgets are larger;
@@ -54,13 +56,14 @@ TRIED = 8  # links left alone that are asked for at most, slowest first
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """A run whose strategy chose by measured rates, whose links share a line, or whose design changes. Made by
-    :func:`choices`.
+    """A run whose strategy chose by measured rates, whose links share a line, or of which something changes with time.
+
+    Made by :func:`choices`.
     """
 
     replay: Replay
     world: MeasuredWorld | None  # None: too large to be simulated again
-    chose: bool  # else a line is shared, or the design changes, and no more than that
+    chose: bool  # else a line is shared, or something changes with time, and no more than that
     shared: bool = False  # whether links share a line
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
@@ -120,7 +123,7 @@ class Choices:
         elif self.shared:
             replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
         else:
-            replayed = "The design changes with time, and savings are of a replay, where it does with iterations"
+            replayed = "Something changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
 
 
@@ -135,6 +138,14 @@ def _is_link(element: Element) -> bool:
 def _is_measured(finding: Finding) -> bool:
     """Whether the strategy has measured it, and chosen by that."""
     return _is_link(finding.element) or finding.when.when in (When.PERSISTENT, When.SINCE)
+
+
+def come_and_go(worth: Sequence[Departure]) -> bool:
+    """Whether links of one of ``worth`` depart for some of the time: they meet other messages with another restored."""
+    brief = (each for each in worth if each.when.when is not When.PERSISTENT)
+    return len(worth) > 1 and any(
+        change.element.kind is ElementKind.LINK for each in brief for change in each.restored.changes
+    )
 
 
 def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departure]) -> Choices:

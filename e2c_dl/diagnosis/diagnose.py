@@ -103,7 +103,7 @@ def read_run(archive: ReadArchive) -> ReadRun:
 
 
 def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace) -> Retraining | None:
-    """What simulates ``archive``'s run again, if a change would alter more than a replay does; None of any other.
+    """What simulates ``archive``'s run again; None if its archive does not tell that.
 
     Raises: ArchiveError, InputError.
     """
@@ -113,8 +113,7 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace)
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
     if not known or scenario.trained is None:
         return None
-    retraining = Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
-    return retraining if retraining.decided_anew else None
+    return Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

@@ -32,8 +32,8 @@ DESIGNED = vw.everywhere(SIZE, USUAL) | {(3, 0): CHANGING}
 RATES = Schedule(points=((0.0, 50e6), (CHANGES_S, LATER_BPS)))
 
 
-def ran(links: dict[tuple[int, int], LinkModel]) -> vw.Run:
-    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS, per_sample_s=2e-3), noise=0.05)
+def ran(links: dict[tuple[int, int], LinkModel], **more) -> vw.Run:
+    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS, per_sample_s=2e-3), noise=0.05, **more)
     return vw.run(ParameterServer, size=SIZE, seed=1, links=links, on_hosts=hosts, iterations=ITERATIONS)
 
 
@@ -55,6 +55,31 @@ def test_what_a_link_costs_before_another_changes_by_design_counts_what_is_done_
     assert [str(each.element) for each in told.findings] == ["edge-1 -> edge-2"]
     assert told.findings[0].saved_s == pytest.approx(saved_s, rel=0.02)
     assert replayed.findings[0].saved_s < 0.9 * saved_s
+
+
+@pytest.mark.parametrize("hears_verdicts", [False, True])
+def test_what_a_host_costs_before_a_link_departs_counts_what_is_done_until_then(hears_verdicts: bool) -> None:
+    slow = [(0.0, USUAL), (CHANGES_S, replace(USUAL, rate_bps=5e6))]
+    departs = vw.everywhere(SIZE, USUAL) | {(3, 0): replace(USUAL, conditions=lambda: iter(slow))}
+    run, without = ran(departs, factors=[1.0, 3.0, 1.0, 1.0]), ran(departs)
+    reference = replace(run, links=vw.everywhere(SIZE, USUAL), hosts=without.hosts).reference()
+    retraining = Retraining(
+        strategy=ParameterServer, samples=[host.samples for host in run.hosts], seed=1, in_step=True,
+        allotment=partial(Equal, ITERATIONS), layout=Layout(dtype="float32", buckets=BUCKETS),
+        hears_verdicts=hears_verdicts,
+    )  # fmt: skip
+    assert not retraining.decided_anew
+    replayed, told = (
+        {str(each.element): each.saved_s for each in analyse(run.trace, reference, of).findings}
+        for of in (None, retraining)
+    )
+    assert set(told) == {"edge-2", "edge-4 -> edge-1"}
+    saved_s = run.end_s - without.end_s
+    assert replayed["edge-2"] < 0.8 * saved_s
+    if hears_verdicts:
+        assert told == replayed, "simulated again, it would hear none"
+    else:
+        assert told["edge-2"] == pytest.approx(saved_s, rel=0.02)
 
 
 def test_a_link_is_measured_by_how_many_times_slower_than_designed_it_was() -> None:
