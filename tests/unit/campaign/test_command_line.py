@@ -87,8 +87,16 @@ def test_in_a_working_directory_that_is_gone_that_is_said(tmp_path: Path, argv: 
     assert (done.stdout, done.returncode) == ("", 2)
 
 
-@pytest.mark.parametrize("name", ["a{{ 7*7 }}", "${HOME}", "a$b", "{% if x %}", "{#b"])
-@pytest.mark.parametrize("option", ["--archive", "artifacts", "E2CDL_STATE"])
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("--archive", "a{{ 7*7 }}"),
+        ("artifacts", "${HOME}"),
+        ("E2CDL_STATE", "a$b"),
+        ("--archive", "{% if x %}"),
+        ("artifacts", "{#b"),
+    ],
+)
 def test_a_path_that_ansible_would_change_is_refused(tmp_path: Path, repository: Path, name: str, option: str) -> None:
     place = tmp_path / name
     place.mkdir()
