@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
@@ -61,6 +63,10 @@ class Design:
     def factor(self, host: str) -> Piecewise:
         """How many times slower than a host of factor 1 ``host`` is."""
         return self._held(self.reference.compute_factors.get(host), 1.0)
+
+    def speed(self, host: str) -> Piecewise:
+        """Seconds of work, on a host of factor 1, that ``host`` does per second: they add up, factors do not."""
+        return self.factor(host).mapped(np.reciprocal)
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:

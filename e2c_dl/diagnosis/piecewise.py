@@ -53,6 +53,10 @@ class Piecewise:
         place = _place(self.starts_s, time_s)
         return np.asarray(self._sums[place] + self.values[place] * (time_s - self.starts_s[place]))
 
+    def between(self, begin_s: Doubles, end_s: Doubles) -> Doubles:
+        """Value times seconds from each of ``begin_s`` to each of ``end_s``; shape as both."""
+        return self.total(end_s) - self.total(begin_s)
+
     def when(self, total: Doubles) -> Doubles:
         """The moment before which ``total`` came together: the inverse of :meth:`total`, where values are positive."""
         place = _place(self._sums, total)

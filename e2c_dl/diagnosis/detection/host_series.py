@@ -86,8 +86,8 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     counts = _per_iteration(spans, np.ones(len(spans)), iterations)
     spent_s = _per_iteration(spans, end_s - begin_s, iterations)
     slowed = not design.reference.paced or PHASES[part] <= PACED
-    speed = (design.factor(rank.host) if slowed else Piecewise.constant(1.0)).mapped(np.reciprocal)
-    normal_s = _per_iteration(spans, speed.total(end_s) - speed.total(begin_s), iterations)
+    speed = design.speed(rank.host) if slowed else Piecewise.constant(1.0)
+    normal_s = _per_iteration(spans, speed.between(begin_s, end_s), iterations)
     chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
     if part is Part.REDUCE and chosen.any():
         chosen &= counts == _usual(counts[chosen])

@@ -151,7 +151,7 @@ def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
 
 def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> Iterator[tuple[SpanKey, Stall]]:
     element = Element(kind=ElementKind.HOST, src=rank.host)
-    speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
+    speed = design.speed(rank.host)
     silences = None if alive_ns is None else _silences(alive_ns)
     spans = rank.of(*(GRADIENT if silences is None else COMPUTE))
     for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
@@ -159,7 +159,7 @@ def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> It
         if lengths_ns.max() < MIN_STALL_NS:
             continue
         begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
-        usual = np.median(speed.total(end_s) - speed.total(begin_s))  # seconds of a host of factor 1
+        usual = np.median(speed.between(begin_s, end_s))  # seconds of a host of factor 1
         expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
         excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
         is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns))

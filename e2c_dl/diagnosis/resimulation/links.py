@@ -118,7 +118,8 @@ def measured_link(
     begin_ns = rows["recv_end_ns"] - service_ns - delays_ns - origin_ns
     sizes = wire_bits_of(rows["nbytes"])
     by_design = Piecewise.constant(1.0) if designed_bps is None else designed_bps
-    bits = sizes / _mean(by_design, begin_ns / 1e9, service_ns / 1e9)  # as if that were 1 bit/s
+    begin_s, service_s = begin_ns / 1e9, service_ns / 1e9
+    bits = sizes / (by_design.between(begin_s, begin_s + service_s) / service_s)  # as if that were 1 bit/s
     large = np.flatnonzero(sizes >= LARGE * sizes.max())
     found = large[_change_points(np.log(bits[large] / service_ns[large]))]
     known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
@@ -151,11 +152,6 @@ def measured_link(
         busy_ns=float(service_ns.sum()),
         edges_s=of_delays | dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
     )
-
-
-def _mean(values: Piecewise, begin_s: Doubles, seconds: Doubles) -> Doubles:
-    """The mean of ``values`` over each of the stretches from ``begin_s`` on."""
-    return (values.total(begin_s + seconds) - values.total(begin_s)) / seconds
 
 
 def _changed_ns(

@@ -88,10 +88,8 @@ def _normal_s(rank: RankTrace, iterations: int, design: Design) -> Floats:
     spans = rank.spans[np.isin(rank.spans["phase"], [*GRADIENT, *UNPACED])]
     spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < iterations)]
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
-    speed = design.factor(rank.host).mapped(np.reciprocal)  # work per second adds up, a factor does not
-    normal_s = np.where(
-        np.isin(spans["phase"], sorted(GRADIENT)), speed.total(end_s) - speed.total(begin_s), end_s - begin_s
-    )
+    speed = design.speed(rank.host)
+    normal_s = np.where(np.isin(spans["phase"], sorted(GRADIENT)), speed.between(begin_s, end_s), end_s - begin_s)
     spent = np.bincount(spans["iteration"], weights=normal_s, minlength=iterations)
     return np.where(spent > 0, spent, np.nan)
 
