@@ -113,6 +113,12 @@ def test_messages_that_are_late_by_one_time_or_not_at_all_are_so_by_a_delay(late
         assert kind.delay_ns == pytest.approx(late_s * 1e9, rel=0.02)
 
 
+def test_large_messages_that_are_all_late_amid_small_ones_that_are_not_show_a_rate() -> None:
+    late_s = [0.5 if place in (1, 3, 5) else 0.0 for place in range(40)]  # the first large ones: TCP's window opens
+    kind = kind_of(served([54, 400_000] * 20, 4e6, late_s), np.ones(40, dtype=bool))
+    assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(2.0, rel=1e-6))
+
+
 def test_messages_on_time_at_the_ends_of_what_departs_are_no_part_of_it() -> None:
     late_s = [0.0, 0.0, 0.0, *[0.08] * 30, 0.0, 0.0, 0.0, 0.0, 0.0, *[0.08] * 4]
     departs = np.arange(42) < 38  # a window begins and ends beside the delay, and another episode follows

@@ -14,8 +14,8 @@ late are nothing beside others that the link carries, a rate would have had to b
 messages do not tell loss from either, too, unless the sender's socket does; nor do more of them that scatter by half of
 SCATTER: of a message in which much was lost, losses even out.
 
-Messages that are late by one and the same time or not at all are so by a delay that comes and goes within windows,
-unless that is what sending again takes: a round trip, or TCP's time-out.
+Messages that are late by one and the same time or not at all, of one size, are so by a delay that comes and goes within
+windows, unless that is what sending again takes: a round trip, or TCP's time-out. A rate makes all large ones late.
 
 *Loss*: TCP halves its window and sends again, so that messages of one size scatter, by SCATTER of what they take or
 more, beyond what jitter was designed for; or a few are late by far more than the others, LATE_SHARE or more, yet less
@@ -255,13 +255,15 @@ class _Fit:
         return np.asarray((starts_ns[chosen] - starts_ns[chosen - 1]) / np.maximum(1.0, expected_ns[chosen - 1]))
 
     def later_at_times_ns(self) -> float | None:
-        """By how much messages are late, if hardly any is by anything but that or nothing."""
+        """By how much messages are late, if hardly any is by anything but that or nothing, be they large or small."""
         most_ns = float(np.quantile(self.late_ns, LATEST))
         level_ns = float(np.median(self.late_ns[self.late_ns >= most_ns / 2]))
         grain_ns = UNEVEN * level_ns + GRAIN_NS + self.jitter_ns
         at, in_time = np.abs(self.late_ns - level_ns) <= grain_ns, self.late_ns <= grain_ns
         two = level_ns > 2 * grain_ns and (at | in_time).mean() >= LATEST
-        return level_ns if two and min(at.mean(), in_time.mean()) >= ALIKE else None
+        sizes = [each for each in (self.telling, ~self.telling) if each.any()]
+        both = any(min(at[each].mean(), in_time[each].mean()) >= ALIKE for each in sizes)
+        return level_ns if two and both else None
 
     def comes_and_goes(self, *, often: bool) -> float | None:
         """How many times slower the link is at times, if it is as designed at others, or that slow ``often``."""
