@@ -103,8 +103,19 @@ class Observed:
         return retraining.world(
             self.whole, messages, delays_ns, WhatIf.together(each.restored for each in self.links.departures),
             self._as_designed(retraining),
-            modelled=self.design.reference.modelled, changing=self._changing(),
+            modelled=self.design.reference.modelled, changing=self._changing(), ways_back=self._ways_back,
         )  # fmt: skip
+
+    @cached_property
+    def _ways_back(self) -> frozenset[tuple[int, int]]:
+        """(src rank, dst rank) of links that depart by nothing but what the other way, which is late, makes of them."""
+        ranks = {rank.host: rank.rank for rank in self.trace.ranks}
+        changed = {each.element for one in self.links.departures for each in one.restored.changes}
+        by_themselves = {
+            link for one in self.links.departures
+            for link in ([one.element] if one.element.dst else [each.element for each in one.restored.changes])
+        }  # fmt: skip
+        return frozenset((ranks[each.src], ranks[each.dst or ""]) for each in changed - by_themselves)
 
     def _changing(self) -> Changing:
         """What of the design changes during the run."""
@@ -140,9 +151,11 @@ class Observed:
         pairs = {*used, *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
         changed = (each.element for one in self.links.departures for each in one.restored.changes)
         departs = {(each.src, each.dst) for each in changed}
+        by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
         as_measured = {
-            pair for line in self.design.bottlenecks if not self._is_as_designed(line, departs) for pair in line.links
-        }
+            pair for line in self.design.bottlenecks if not self._is_as_designed(line, by_themselves)
+            for pair in line.links
+        }  # fmt: skip
         found = {}
         for src, dst in pairs:
             pair = names[src], names[dst]

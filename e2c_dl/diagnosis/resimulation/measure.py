@@ -8,7 +8,7 @@ gradients take what they took, asks for the batches that it asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -123,7 +123,7 @@ class Retraining:
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
         restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}), *,
-        modelled: bool = False, changing: Changing = UNCHANGING,
+        modelled: bool = False, changing: Changing = UNCHANGING, ways_back: Set[RankPair] = frozenset(),
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
@@ -132,7 +132,8 @@ class Retraining:
         links that are as designed, as far as anybody knows, and have a rate: what carried too little to show that, and
         what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them, and what
         those that depart are once they are restored.
-        ``changing``: what else changes by design.
+        ``changing``: what else changes by design. ``ways_back``: links that depart by nothing but what the other way,
+        which is late, makes of them; in a modelled world they are as designed, and simulated acknowledgements are late.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -147,6 +148,7 @@ class Retraining:
             pair: np.unique(np.concatenate([one.scale.starts_s for one in own])).tolist()
             for pair, own in changes.items()
         }
+        departing = changes.keys() - ways_back if modelled else changes.keys()
         in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
         alone = {pair: own for pair, own in changes.items() if pair not in in_lines}  # not slow by the line they pass
         world = MeasuredWorld(
@@ -159,7 +161,7 @@ class Retraining:
             ),
             links=self._links(
                 messages, origin_ns, delays_ns, edges_s, alone,
-                {pair: of for pair, of in designed.items() if pair not in changes},
+                {pair: of for pair, of in designed.items() if pair not in departing},
                 modelled=modelled, rates=changing.rates_bps,
             ),
             restored={

@@ -121,3 +121,33 @@ def test_a_link_of_a_modelled_world_that_departs_is_as_designed_once_it_is_resto
     assert (abs(restored_s - undisturbed.end_s) < 1e-3 * undisturbed.end_s) is modelled
     sent = pickle.loads(pickle.dumps((world, departure.restored)))
     assert sent[0].run_ns(sent[1]) / 1e9 == restored_s
+
+
+def test_a_line_is_as_designed_though_one_of_its_links_waits_for_acknowledgements_that_are_late() -> None:
+    designed = vw.everywhere(4, LinkModel(rate_bps=OWN_BPS, delay_s=0.01, tcp=TCP))
+    designed = {pair: link for pair, link in designed.items() if 0 in pair}
+    up = tuple(pair for pair in designed if pair[0])
+
+    def ran(links: dict[tuple[int, int], LinkModel]) -> vw.Run:
+        hosts = vw.hosts(4, of=vw.profile((120_000,)), noise=0.05)
+        line = SharedRate(rate_bps=2 * OWN_BPS, links=up)
+        strategy = strategies.load("parameterserver")
+        return vw.run(strategy, size=4, seed=1, links=links, bottlenecks=[line], on_hosts=hosts, iterations=12)
+
+    slow = {(0, 2): replace(designed[0, 2], delay_s=0.2)}  # the server's; windows of what it is sent open as slowly
+    run, undisturbed = ran(designed | slow), ran(designed)
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="uplink", rate_bps=2 * OWN_BPS, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(run, links=designed).reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    observed = observe(run.trace, replace(reference, topology=topology, modelled=True, tcp=TCP))
+    (departure,) = observed.links.departures
+    assert len(departure.restored.changes) == 2, "the way back is as late"
+    training = Retraining(
+        strategy=strategies.load("parameterserver"), samples=[host.samples for host in run.hosts],
+        allotment=partial(Equal, 12), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
+        bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
+    )  # fmt: skip
+    world = observed.world(training)
+    assert [each.rates for each in world.bottlenecks] == [None]
+    assert world.run_ns(departure.restored) / 1e9 == pytest.approx(undisturbed.end_s, rel=1e-3)
