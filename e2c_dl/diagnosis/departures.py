@@ -14,7 +14,7 @@ slows runs down in the mean, if by less, is material if this run, by its own luc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -60,6 +60,11 @@ class Looked:
     def began_during(self, other: Looked) -> npt.NDArray[np.bool_]:
         """Which windows began while ``other`` was seen to depart."""
         return other.departed_at(self.begins_s)
+
+    def was_looked_at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Whether it was, at each of ``times_s``: during a window, or where one begins."""
+        during = replace(self, departs=np.ones_like(self.departs)).departed_at(times_s)
+        return np.asarray(during | np.isin(times_s, self.begins_s))
 
     def departed_at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Whether it was seen to depart at each of ``times_s``."""

@@ -38,9 +38,10 @@ def measured_line(
 ) -> SharedRate:  # fmt: skip
     """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
-    Between ``edges_s``, at which its rate is known to have changed; where they never had, as measured in all. By what
-    each of its links carries by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which
-    is where one of ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense.
+    Between the moments at which ``restored`` has its rate change; if nothing does, between ``edges_s``, at which those
+    of its links are known to have changed. Where they never had, as measured in all. By what each of its links carries
+    by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which is where one of
+    ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense.
     """
     if designed.rates is not None:
         return designed
@@ -48,8 +49,8 @@ def measured_line(
     own = {pair: own_bps.get(pair, UNLIMITED_BPS) for pair in designed.links if pair in by_link}
     bps = [*own.values()]
     usual_bps = _full_bps([by_link[pair] for pair in own], bps, designed.rate_bps) or designed.rate_bps
-    known = {0.0, *(at_s for pair in designed.links for at_s in edges_s.get(pair, ()))}
-    starts_s = np.array(sorted(known))
+    own_s = [edges_s.get(pair, ()) for pair in designed.links]
+    starts_s = np.unique(np.concatenate([[0.0], *([each.scale.starts_s for each in restored] or own_s)]))
     rates_bps = []
     for begin_s, end_s in pairwise([*starts_s.tolist(), np.inf]):
         within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in own]

@@ -53,3 +53,18 @@ def test_one_link_fills_a_line_that_is_slower_than_it(apart: float) -> None:
 def test_a_line_that_it_takes_both_to_fill_is_as_slow_as_both_show() -> None:
     found = measured(carried(36e6, apart=0.1), 0.9)
     assert found == pytest.approx(36e6, rel=0.05)
+
+
+def test_a_line_is_measured_where_what_restores_it_has_it_slow_and_where_not_each_by_itself() -> None:
+    slow, well = carried(20e6, apart=0.1).joined, carried(40e6, apart=0.0).joined
+    joined = np.where(slow["seq"] < 2, slow, well)
+    messages = Messages(joined=joined, unreceived=np.zeros(0, dtype=SPAN), unsent=np.zeros(0, dtype=SPAN))
+    scale = Piecewise(starts_s=np.array([0.0, 20.0]), values=np.array([0.5, 1.0]))
+    of_one = {PAIRS[0]: [10.0, 10.5]}  # by its own messages alone, of which there are few
+    line = measured_line(
+        DESIGNED, messages, 0, of_one, dict.fromkeys(PAIRS, OWN_BPS), [Line(links=frozenset(), scale=scale)]
+    )
+    assert line.rates is not None
+    (first_s, slow_bps), (then_s, well_bps) = line.rates()
+    assert (first_s, then_s) == (0.0, 20.0)
+    assert (slow_bps, well_bps) == (pytest.approx(20e6, rel=0.01), pytest.approx(40e6, rel=0.01))

@@ -20,14 +20,15 @@ from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
+from e2c_dl.diagnosis.detection.links.line_departure import line_departure
 from e2c_dl.diagnosis.detection.links.restored import late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.links.way_back import with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
-from e2c_dl.diagnosis.model import Element, Limitation, Part, some
-from e2c_dl.diagnosis.replay.whatif import Change, Line, WhatIf, scaled
+from e2c_dl.diagnosis.model import Limitation, Part
+from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages
@@ -92,7 +93,7 @@ def link_departures(
         back = pair[::-1]
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
-    departures += [_shared_departure(line, own, design) for line, own in shared.items()]
+    departures += [line_departure(line, own, design) for line, own in shared.items()]
     visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
@@ -233,30 +234,3 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
             return f"{carried}, each {later} explain, whatever the size."
     both = f", each {later} explain" if kind.delay_ns else ""
     return f"{carried} at {rate}{both}."
-
-
-def _shared_departure(line: Element, links: Sequence[JudgedLink], design: Design) -> Departure:
-    """The departure of what ``links`` share: none of them is as fast as its share."""
-    most = max(links, key=lambda each: each.judged.excess_s)
-    slowdown = float(np.median([each.judged.slowdown for each in links]))
-    (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
-    capacity = design.capacity(bottleneck)
-    whole_bps = float(np.median(capacity.values))
-    restored = Line(
-        links=frozenset(each.link.element for each in links), scale=most.judged.scale(),
-        designed_bps=capacity if design.reference.modelled else None,
-    )  # fmt: skip
-    alone_bps = sum(each.link.designed_bps for each in links)  # less, if they all need less
-    names = some("link", [str(each.link.element) for each in links])
-    expected_bps = min(whole_bps, alone_bps)
-    return Departure(
-        element=line, part=Part.RATE, when=most.judged.stretches, slowdown=slowdown,
-        observed=expected_bps / slowdown, expected=expected_bps,
-        evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow, "
-        f"{most.judged.stretches.described()}.",
-        restored=WhatIf(
-            changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links),
-            lines=(restored,),
-        ),
-        excess_s=sum(each.judged.excess_s for each in links),
-    )  # fmt: skip
