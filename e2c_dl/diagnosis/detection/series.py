@@ -189,13 +189,20 @@ class Judged:
         """What each window would have taken by the reference."""
         return np.asarray(self.levelled.series.designed_s * np.exp(self.reference))
 
+    @property
+    def shown(self) -> list[tuple[int, int]]:
+        """(first, beyond the last) of each row of windows in which it departs, from the first segment on that does.
+
+        Also where it tells nothing in between.
+        """
+        known = self.departs[self.like] & (self.like <= np.arange(len(self.like)))
+        return rows_of(np.repeat(known, self.levelled.lengths.astype(np.int64)))
+
     @cached_property
     def stretches(self) -> Stretches:
-        """When it departs, from the first segment on that does; also where it tells nothing in between."""
+        """When it departs."""
         series = self.levelled.series
-        known = self.departs[self.like] & (self.like <= np.arange(len(self.like)))
-        during = np.repeat(known, self.levelled.lengths.astype(np.int64))
-        return stretches(rows_of(during), len(series), series.iterations, series.begins_s, series.until_s)
+        return stretches(self.shown, len(series), series.iterations, series.begins_s, series.until_s)
 
     def scale(self) -> Piecewise:
         """Over seconds of training: what its services are to be multiplied by to be as their reference has them."""

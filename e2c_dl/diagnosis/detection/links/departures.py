@@ -179,7 +179,7 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     would_ns = as_designed.exactly_ns(link)
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
-        element=link.element, part=kind.part, when=judged.stretches, slowdown=slowdown,
+        element=link.element, part=kind.part, when=each.stretches, slowdown=slowdown,
         observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
         restored=WhatIf(changes=(restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
@@ -207,7 +207,7 @@ def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
 
 
 def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
-    link, judged, when = each.link, each.judged, each.judged.stretches.described()
+    link, judged, when = each.link, each.judged, each.stretches.described()
     count = int(each.of.messages(judged.windows).sum())
     delay_s = float(np.median(link.designed_delay_ns)) / 1e9
     carried = f"{link.element} carried {count} messages {when}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.stretches import Stretches, stretches
 from e2c_dl.topology import Pair
 
 LEAST_LATE_NS = 1_000_000.0  # what a busy receiver's read costs; less, where many links show that theirs do
@@ -58,6 +60,16 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """When it departs: from when the link took what shows it, however long that had waited for what was ahead."""
+        if self.judged.departs.all():
+            return self.judged.stretches
+        of, until_s = self.of, self.of.series.until_s
+        if of.served_s[-1] >= until_s:  # a queue goes on when the last iteration is over
+            until_s = float(self.link.left_ns.max()) / 1e9
+        return stretches(self.judged.shown, len(of.series), of.served_in, of.served_s, until_s)
 
     @property
     def opening(self) -> npt.NDArray[np.bool_]:

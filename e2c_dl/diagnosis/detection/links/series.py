@@ -39,6 +39,8 @@ class LinkSeries:
     windows: npt.NDArray[np.int64]  # (messages,) place in the series of its window, or of one beside it
     judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
     expected_ns: float  # of a message, mean, GRAIN included
+    served_s: Doubles  # (windows,) when the link took the first message of each, which may have waited for others
+    served_in: npt.NDArray[np.int64]  # (windows,) the iteration that its source was in by then
     warming: bool = False  # judged by messages of the warm-up
 
     @property
@@ -79,9 +81,11 @@ def link_series(
     usual_ns = np.where(telling, 0.0, np.median(expected_ns[telling]))
     values = np.log((observed_ns + usual_ns) / (expected_ns + usual_ns))
     place = np.maximum(0, np.cumsum(there) - 1)
+    sent_s, served_s = (link.rows["send_start_ns"] - link.began_ns) / 1e9, (link.left_ns - link.services_ns) / 1e9
+    served_s = _first_s(served_s, index, windows)
     series = Series(
         values=values[there], iterations=windows.iterations(link.src)[there],
-        begins_s=_begins_s(link, index, windows)[there], until_s=windows.until_s,
+        begins_s=_first_s(sent_s, index, windows)[there], until_s=windows.until_s,
         spent_s=np.maximum(1.0, services_ns[there]) / 1e9,
         plain=np.maximum(1.0, services_ns[there]) / np.maximum(1.0, designed_ns[there]),
         known_noise=None if would_ns is None else link.designed.jitter_s * 1e9 / float(np.median(expected_ns[telling])),
@@ -89,7 +93,8 @@ def link_series(
     )  # fmt: skip
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
-        expected_ns=float(expected_ns.sum() / counts.sum()), warming=warming,
+        expected_ns=float(expected_ns.sum() / counts.sum()),
+        served_s=served_s[there], served_in=windows.later_iterations(link.src, served_s)[there], warming=warming,
     )  # fmt: skip
 
 
@@ -115,10 +120,13 @@ def carried_in_warm_up(link: ObservedLink, windows: Windows) -> bool:
     return not telling_of(link)[later].any()
 
 
-def _begins_s(link: ObservedLink, index: npt.NDArray[np.int64], windows: Windows) -> Doubles:
-    """When each window began for ``link``: with its first message there, for its sender may be ahead or behind."""
+def _first_s(times_s: Doubles, index: npt.NDArray[np.int64], windows: Windows) -> Doubles:
+    """When each window began for a link: with its first message there, for its sender may be ahead or behind.
+
+    ``times_s``, shape (messages,): of each message; ``index``: its window.
+    """
     begins_s = np.full(len(windows), np.inf)
-    np.minimum.at(begins_s, index, (link.rows["send_start_ns"] - link.began_ns) / 1e9)
+    np.minimum.at(begins_s, index, times_s)
     return np.maximum.accumulate(np.where(np.isfinite(begins_s), begins_s, windows.begins_s))
 
 
