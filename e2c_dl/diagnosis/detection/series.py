@@ -119,7 +119,7 @@ class Levelled:
         lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
         departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
         return Judged(
-            levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self._like(departs)
+            levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self.like(departs)
         )
 
     @property
@@ -130,7 +130,7 @@ class Levelled:
         error = np.hypot(self.noise / np.sqrt(self.told_by), self.base_error)
         return np.asarray(self.levels - self.base > np.maximum(FLOOR, self.certainty * error))
 
-    def _like(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    def like(self, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
         """Itself; of segments that tell nothing, the one that ``departs`` before them, if another, or the end, follows.
 
         Before the first that tells anything, that one.
@@ -188,6 +188,10 @@ class Judged:
     def _expected_s(self) -> Doubles:
         """What each window would have taken by the reference."""
         return np.asarray(self.levelled.series.designed_s * np.exp(self.reference))
+
+    def only(self, departs: npt.NDArray[np.bool_]) -> Judged:
+        """This, of which those segments alone depart."""
+        return replace(self, departs=departs, like=self.levelled.like(departs))
 
     @property
     def shown(self) -> list[tuple[int, int]]:

@@ -6,16 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.series import link_series
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.stretches import When
+from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.ako import Ako
 from e2c_dl.trace.messages import MESSAGE
+from e2c_dl.worlds.virtual import LinkModel
 
 COUNT, NBYTES, TOOK_S, WAIT = 20, 100_000, 0.9, 5
 RATE_BPS = float(wire_bits_of(np.array([NBYTES]))[0]) / TOOK_S
@@ -53,3 +58,27 @@ def test_what_waited_in_a_queue_tells_of_when_the_link_took_it(own_pace: bool) -
     assert when.ends_s == pytest.approx([served_s[SLOW.stop]])
     assert when.onset_iteration == np.searchsorted(sent_s, served_s[SLOW.start], side="right") - 1
     assert when.onset_iteration > SLOW.start + 3
+
+
+TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+WIDE = LinkModel(rate_bps=165e6, delay_s=0.016, tcp=TCP)  # its windows open for eight iterations
+
+
+def departs(designed: LinkModel, *steps: tuple[float, LinkModel], nbytes: int = 154_000) -> Stretches:
+    """When the link from rank 0 to rank 1 is said to depart, which is as ``steps`` have it."""
+    links = vw.everywhere(3, designed)
+    changing = replace(designed, conditions=lambda: iter([(0.0, designed), *steps]))
+    run = vw.run(
+        Ako, size=3, seed=1, links={**links, (0, 1): changing},
+        on_hosts=vw.hosts(3, of=vw.profile((nbytes,))), iterations=40,
+    )  # fmt: skip
+    observed: Observed = observe(run.trace, replace(replace(run, links=links).reference(), tcp=TCP, modelled=True))
+    (departure,) = observed.links.departures
+    assert str(departure.element) == "edge-1 -> edge-2"
+    return departure.when
+
+
+def test_windows_that_open_are_no_part_of_what_begins_later() -> None:
+    when = departs(WIDE, (0.3, replace(WIDE, rate_bps=WIDE.rate_bps / 4)))
+    assert when.when is When.SINCE
+    assert when.onset_s == pytest.approx(0.3, abs=0.01)

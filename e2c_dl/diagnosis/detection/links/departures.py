@@ -16,6 +16,7 @@ import numpy.typing as npt
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.links.explained import without_explained
 from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
@@ -76,7 +77,11 @@ def link_departures(
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
     hidden = _hidden_delays(judged, design)
     delayed = {each.link.pair for each in hidden}
-    slow = [each for each in longer if each.link.pair not in delayed and _is_told(each, as_designed)] + hidden
+    slow = [
+        without_explained(each, as_designed)
+        for each in longer
+        if each.link.pair not in delayed and _is_told(each, as_designed)
+    ] + hidden
     told = {each.link.pair for each in slow}
     untold = [each for each in longer if each.link.pair not in told]
     by_pair = {each.link.pair: each for each in slow}
