@@ -76,20 +76,14 @@ class Windows:
         """Of each window the iteration that ``host`` was in when it began, shape (windows,)."""
         if not self.own_pace:
             return np.arange(len(self))
-        return self._iterations_at(host, self.begins_s)
+        return np.searchsorted(self.ended_s[host], self.begins_s, side="right").astype(np.int64)
 
-    def later_iterations(self, host: str, begins_s: Doubles) -> npt.NDArray[np.int64]:
-        """Of each window the iteration that ``host`` was in at ``begins_s``, which is in it or later; shape (windows,).
-
-        Where ranks wait for each other: as many later as began since.
-        """
-        if self.own_pace:
-            return np.minimum(self._iterations_at(host, begins_s), len(self.ended_s[host]) - 1)
-        at = np.searchsorted(self.begins_s, begins_s, side="right") - 1
-        return np.maximum(np.arange(len(self)), at).astype(np.int64)
-
-    def _iterations_at(self, host: str, times_s: Doubles) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self.ended_s[host], times_s, side="right").astype(np.int64)
+    def iteration_of(self, host: str, time_s: float) -> int:
+        """The iteration that ``host`` was in at ``time_s``, the last one if that is over; the median of all in step."""
+        if not self.own_pace:
+            return self.iteration_at(time_s)
+        ended_s = self.ended_s[host]
+        return min(int(np.searchsorted(ended_s, time_s, side="right")), len(ended_s) - 1)
 
     def of_messages(self, rows: MessageArray, began_ns: int) -> npt.NDArray[np.int64]:
         """Window of each of ``rows``: that of its sender's iteration, or of the time at which it was sent."""

@@ -11,8 +11,10 @@ from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
 from e2c_dl.diagnosis.detection.links.kinds_simulated import BY_NO_RATE, kind_told
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
+from e2c_dl.diagnosis.detection.links.told_when import told_when
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.stretches import When
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.worlds.virtual import LinkModel
@@ -59,7 +61,11 @@ def test_a_rate_that_is_low_for_a_message_or_two_at_a_time_is_told_by_when_it_re
     found = lower_rate(slow, as_designed)
     assert found is not None and found.misfit <= BROUGHT
     assert found.rate == pytest.approx(4.0, rel=0.05)
-    assert kind_told(slow, as_designed).part is Part.RATE
+    kind = kind_told(slow, as_designed)
+    assert kind.part is Part.RATE
+    when = told_when(slow, kind, as_designed.would_ns(slow.link))
+    assert when.when is When.PERIODIC
+    assert when.begins_s == pytest.approx(RECURRING_S[: len(when.begins_s)], abs=0.02)
 
 
 def test_a_rate_that_alternates_within_messages_is_no_loss_if_none_is_as_those_are_that_are_sent_again() -> None:

@@ -10,9 +10,12 @@ import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import Kind
 from e2c_dl.diagnosis.detection.links.series import link_series
+from e2c_dl.diagnosis.detection.links.told_when import told_when
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.stretches import Stretches, When
@@ -24,27 +27,22 @@ from e2c_dl.worlds.virtual import LinkModel
 
 COUNT, NBYTES, TOOK_S, WAIT = 20, 100_000, 0.9, 5
 RATE_BPS = float(wire_bits_of(np.array([NBYTES]))[0]) / TOOK_S
-EVERY = np.arange(COUNT)
 SLOW = slice(8, 12)  # messages
 
 
-def carried() -> ObservedLink:
+def carried(took_s: np.ndarray) -> ObservedLink:
     """Each message waits until WAIT others have left: it is given to the link that many iterations ahead."""
-    rows = np.zeros(COUNT, dtype=MESSAGE)
-    took_s = np.full(COUNT, TOOK_S)
-    took_s[SLOW] *= 3
-    ends_s = WAIT + np.cumsum(took_s)
-    rows["nbytes"], rows["iteration"] = NBYTES, EVERY
+    rows = np.zeros(len(took_s), dtype=MESSAGE)
+    ends_s = np.cumsum(took_s)
+    rows["nbytes"], rows["iteration"] = NBYTES, np.arange(len(took_s))
     rows["recv_end_ns"] = np.rint(ends_s * 1e9)
-    rows["send_start_ns"] = rows["posted_ns"] = np.rint(np.append(np.arange(WAIT), ends_s[:-WAIT]) * 1e9)
+    rows["send_start_ns"] = rows["posted_ns"] = np.rint(np.append(0.01 * np.arange(WAIT), ends_s[:-WAIT]) * 1e9)
     designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(0.0))
     return ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2)
 
 
-@pytest.mark.parametrize("own_pace", [False, True])
-def test_what_waited_in_a_queue_tells_of_when_the_link_took_it(own_pace: bool) -> None:
-    link = carried()
-    sent_s, served_s = link.rows["send_start_ns"] / 1e9, (link.left_ns - link.services_ns) / 1e9
+def judged(link: ObservedLink, *, own_pace: bool = False) -> JudgedLink:
+    sent_s = link.rows["send_start_ns"] / 1e9
     until_s = float(sent_s[-1]) + 1.0  # the queue goes on for longer
     windows = Windows(begins_s=sent_s, until_s=until_s)
     if own_pace:
@@ -52,12 +50,48 @@ def test_what_waited_in_a_queue_tells_of_when_the_link_took_it(own_pace: bool) -
     of = link_series(link, windows)
     assert of is not None
     (one,) = levelled([of.series])
-    when = JudgedLink(of=of, judged=one.judged(0.0)).stretches
+    return JudgedLink(of=of, judged=one.judged(0.0))
+
+
+@pytest.mark.parametrize("own_pace", [False, True])
+def test_what_waited_in_a_queue_tells_of_when_the_link_took_it(own_pace: bool) -> None:
+    took_s = np.full(COUNT, TOOK_S)
+    took_s[SLOW] *= 3
+    link = carried(took_s)
+    sent_s, served_s = link.rows["send_start_ns"] / 1e9, (link.left_ns - link.services_ns) / 1e9
+    when = judged(link, own_pace=own_pace).stretches
     assert when.when is When.ONCE
     assert when.begins_s == pytest.approx([served_s[SLOW.start]])
     assert when.ends_s == pytest.approx([served_s[SLOW.stop]])
     assert when.onset_iteration == np.searchsorted(sent_s, served_s[SLOW.start], side="right") - 1
     assert when.onset_iteration > SLOW.start + 3
+
+
+def test_what_recurs_did_so_in_the_warm_up_if_messages_are_as_late_there_at_its_period() -> None:
+    took_s = np.full(4 * COUNT, TOOK_S)
+    for first in range(1, len(took_s), 20):
+        took_s[first : first + 6] *= 3  # the first window that is judged is normal, but for what waits
+    link, kind = carried(took_s), Kind(part=Part.RATE)
+    each = judged(link)
+    each = replace(each, judged=each.judged.only(each.judged.departs & (np.arange(len(each.judged.departs)) > 0)))
+    assert each.stretches.when is When.PERIODIC
+    designed_ns = np.full(len(took_s), TOOK_S * 1e9)
+    when = told_when(each, kind, designed_ns)
+    assert len(when.begins_s) == len(each.stretches.begins_s) + 1
+    assert when.onset_s == pytest.approx(TOOK_S)
+    by_windows = told_when(each, kind, took_s * 1e9)  # the late ones of the warm-up are as designed
+    assert by_windows == each.stretches
+
+
+def test_losses_begin_with_the_first_late_message_though_no_window_shows_it() -> None:
+    took_s = np.full(COUNT, TOOK_S)
+    took_s[SLOW.start :] *= 3
+    took_s[5] *= 1.05
+    each, designed_ns = judged(carried(took_s)), np.full(COUNT, TOOK_S * 1e9)
+    assert each.stretches.when is When.SINCE
+    served_s = np.cumsum(took_s) - took_s
+    assert told_when(each, Kind(part=Part.LOSS), designed_ns).onset_s == pytest.approx(served_s[5])
+    assert told_when(each, Kind(part=Part.RATE), designed_ns).onset_s == pytest.approx(served_s[SLOW.start])
 
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)

@@ -25,11 +25,13 @@ from e2c_dl.diagnosis.detection.links.line_departure import line_departure
 from e2c_dl.diagnosis.detection.links.restored import late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
+from e2c_dl.diagnosis.detection.links.told_when import told_when
 from e2c_dl.diagnosis.detection.links.way_back import with_way_back
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
+from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages
@@ -182,10 +184,11 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
     expected_bps = bits / float(link.expected_ns[departs].sum()) * 1e9
     would_ns = as_designed.exactly_ns(link)
+    when = told_when(each, kind, would_ns)
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     return Departure(
-        element=link.element, part=kind.part, when=each.stretches, slowdown=slowdown,
-        observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps),
+        element=link.element, part=kind.part, when=when, slowdown=slowdown,
+        observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps, when),
         restored=WhatIf(changes=(restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs),
@@ -211,11 +214,11 @@ def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:
     return replace(found, slowdown=slowdown, restored=scaled(found.element, 1 / slowdown))
 
 
-def _evidence(each: JudgedLink, kind: Kind, expected_bps: float) -> str:
-    link, judged, when = each.link, each.judged, each.stretches.described()
+def _evidence(each: JudgedLink, kind: Kind, expected_bps: float, when: Stretches) -> str:
+    link, judged = each.link, each.judged
     count = int(each.of.messages(judged.windows).sum())
     delay_s = float(np.median(link.designed_delay_ns)) / 1e9
-    carried = f"{link.element} carried {count} messages {when}"
+    carried = f"{link.element} carried {count} messages {when.described()}"
     rate = f"{formatting.rate(expected_bps / max(kind.rate, 1e-9))}, designed for {formatting.rate(expected_bps)}"
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
     longer = f"each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay"

@@ -69,7 +69,12 @@ class JudgedLink:
         of, until_s = self.of, self.of.series.until_s
         if of.served_s[-1] >= until_s:  # a queue goes on when the last iteration is over
             until_s = float(self.link.left_ns.max()) / 1e9
-        return stretches(self.judged.shown, len(of.series), of.served_in, of.served_s, until_s)
+        found = stretches(self.judged.shown, len(of.series), of.series.iterations, of.served_s, until_s)
+        return replace(found, onset_iteration=max(found.onset_iteration, self.iteration_at(found.onset_s)))
+
+    def iteration_at(self, time_s: float) -> int:
+        """The iteration that its source was in at ``time_s``."""
+        return self.of.training.iteration_of(self.link.src, time_s)
 
     @property
     def opening(self) -> npt.NDArray[np.bool_]:

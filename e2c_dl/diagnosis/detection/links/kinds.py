@@ -74,6 +74,7 @@ class Kind:
     late_share: float = 0.0  # of LOSS: of the messages
     late_ns: float = 0.0  # of LOSS: by how much, median
     scatter: float = 0.0  # of RATE, and of LOSS where no few messages are why: of what one takes
+    slow: tuple[tuple[float, float], ...] = ()  # of RATE that recurs: (begin, end) of each time, seconds of training
     recovers: bool = False  # of LOSS, where each is late by less than the one before
 
 

@@ -95,7 +95,7 @@ def _rate_or_loss(
     if found is None:
         return kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
-        return Kind(part=Part.RATE, rate=found.rate)
+        return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
     no_rate = is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0
     if not no_rate and (is_rate or not kind.scatter):
         return kind

@@ -15,7 +15,7 @@ rate that recurs suits hardly less than all messages (:mod:`.recurring_rate`): b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ class LowerRate:
 
     rate: float  # times lower than designed
     misfit: float  # as part of what one takes: the median of the late ones; of a rate that recurs, of nearly all
+    slow: tuple[Interval, ...] = ()  # of one that recurs: when it is that low
     scatter: float  # of what they take, beside what their bits would: median from their median, as part of that
 
 
@@ -91,7 +92,7 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
         slow = together.slow(float(link.left_ns.max()) / 1e9)
         recurs = brings(slow, together.rate, LATEST, late, telling_of(link))
         if recurs.misfit <= BROUGHT:
-            return recurs
+            return replace(recurs, slow=tuple(slow))
     return found
 
 

@@ -40,7 +40,7 @@ class LinkSeries:
     judged: npt.NDArray[np.bool_]  # (messages,) after warm-up, and did not stall
     expected_ns: float  # of a message, mean, GRAIN included
     served_s: Doubles  # (windows,) when the link took the first message of each, which may have waited for others
-    served_in: npt.NDArray[np.int64]  # (windows,) the iteration that its source was in by then
+    training: Windows  # of the run
     warming: bool = False  # judged by messages of the warm-up
 
     @property
@@ -94,7 +94,7 @@ def link_series(
     return LinkSeries(
         link=link, series=series, windows=place[index], judged=chosen,
         expected_ns=float(expected_ns.sum() / counts.sum()),
-        served_s=served_s[there], served_in=windows.later_iterations(link.src, served_s)[there], warming=warming,
+        served_s=served_s[there], training=windows, warming=warming,
     )  # fmt: skip
 
 

@@ -1,0 +1,48 @@
+"""When a link departs, as it is told: by its windows, or by more than these.
+
+::
+
+    a rate that recurs    |--##--##--##--|      its own times, where no window tells one of them from another
+    what recurs           |-o-----##---##|      back into the warm-up (o), where messages are as late, and at its period
+    losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, Kind
+from e2c_dl.diagnosis.detection.links.tcp_simulated import at_least_ns, later_than
+from e2c_dl.diagnosis.detection.series import rows_of
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.stretches import Stretches, When, at_moments
+
+
+def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretches:
+    """When ``each`` departs, which does as ``kind`` says.
+
+    ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows.
+    """
+    link, found = each.link, each.stretches
+    served_s, left_s = (link.left_ns - link.services_ns) / 1e9, link.left_ns / 1e9
+    if kind.slow:
+        slow = [times for times in kind.slow if times[1] > served_s.min()]
+        return at_moments(slow, each.iteration_at(slow[0][0]))
+    if would_ns is None:
+        return found
+    before = served_s < found.onset_s
+    if found.when is When.PERIODIC:
+        least_ns = at_least_ns(link, would_ns) * np.sqrt(each.judged.slowdown)  # nearer to what it is than to design
+        late = before & (link.services_ns > least_ns + GRAIN_NS)
+        early = [(float(served_s[start]), float(left_s[stop - 1])) for start, stop in rows_of(late)]
+        times = [*early, *zip(found.begins_s, found.ends_s, strict=True)]
+        further = at_moments(times, each.iteration_at(times[0][0]))
+        return further if early and further.when is When.PERIODIC else found
+    if kind.part is Part.LOSS and found.when is When.SINCE:
+        late = before & later_than(link, would_ns, link.designed.jitter_s * 1e9)
+        if late.any():
+            onset_s = float(served_s[late][0])
+            return at_moments([(onset_s, found.ends_s[-1])], each.iteration_at(onset_s), lasts=True)
+    return found
