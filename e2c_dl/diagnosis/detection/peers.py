@@ -6,6 +6,9 @@ do, whichever is largest::
     levels      . ..:.              .. .
                fastest group  gap   slow            a gap: wider than what noise and FLOOR explain
 
+Whoever is beyond a gap is further than FLOOR from the slowest of those before it, and than noise explains from all of
+them together: by its own noise alone, one of them that is hardly known would draw whoever is slow into the group.
+
 Where no element is apart by itself, a whole layer may be: the mean of its m members is more certain by the root of m.
 Then those of the fastest layers are the peers of all.
 
@@ -24,6 +27,7 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
 from e2c_dl.diagnosis.detection.series import CERTAINTY, FLOOR
 
 APART = 3.0  # times the spread of the fastest group
+LEAST_ERROR = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +47,11 @@ class Peers:
 def peers(levels: Sequence[float], errors: Sequence[float]) -> Peers:
     """The fastest group of elements of ``levels``, at least one, each with its standard error."""
     order = np.argsort(levels, kind="stable")
-    ranked, error = np.asarray(levels)[order], np.asarray(errors)[order]
-    needed = np.maximum(FLOOR, CERTAINTY * np.hypot(error[1:], error[:-1]))
-    gaps = np.flatnonzero(np.diff(ranked) > needed)
+    ranked, error = np.asarray(levels)[order], np.maximum(LEAST_ERROR, np.asarray(errors)[order])
+    weights = np.cumsum(error**-2.0)
+    together, together_error = np.cumsum(ranked * error**-2.0) / weights, weights**-0.5
+    beyond = ranked[1:] - together[:-1] > CERTAINTY * np.hypot(error[1:], together_error[:-1])
+    gaps = np.flatnonzero(beyond & (np.diff(ranked) > FLOOR))
     members = order[: int(gaps[0]) + 1 if len(gaps) else len(order)]
     own = np.asarray(levels)[members]
     reference = float(np.median(own))

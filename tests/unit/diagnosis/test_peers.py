@@ -34,3 +34,12 @@ def test_layers_that_are_not_apart_tell_nothing_more(levels: list[float]) -> Non
 def test_one_layer_has_no_other_to_be_held_against() -> None:
     levels, errors = [0.0, 0.1, 0.05], [ERROR] * 3
     assert peers_by_layers(levels, errors, ["edge"] * 3) == peers(levels, errors)
+
+
+def test_one_that_is_hardly_known_does_not_draw_a_slow_one_into_the_group() -> None:
+    errors = [0.037, 0.018, 0.018]  # the first is slow by turns, which leaves it more noise
+    found = peers([0.047, 0.17, 0.0], errors)
+    assert (found.fastest, found.reference) == ((0, 2), pytest.approx(0.0235))
+    assert found.apart < 0.17 - found.reference
+    assert peers([0.047, 0.13, 0.0], errors).fastest == (0, 1, 2), "no further than comparable ones are"
+    assert peers([0.0, 0.13, 0.26, 0.39], [0.2, 0.2, 0.2, 0.2]).fastest == (0, 1, 2, 3), "all of them are hardly known"
