@@ -30,9 +30,10 @@ import numpy as np
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement, Looked
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.change_points import Doubles, noise_of
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.levels import levelled
+from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.series import WORTH, Judged, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
@@ -81,11 +82,14 @@ def host_departures(
             host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
             for rank in trace.ranks if rank.host not in untrusted
         )  # fmt: skip
-        for alike in _classes([each for each in every if each is not None], design).values():
+        known = [each for each in every if each is not None]
+        values = [each.series.values for each in known]
+        noise = in_common([noise_of(each) for each in values], [len(each) for each in values])
+        for alike in _classes(known, design).values():
             if part is Part.DATA:  # the fastest's: of a slow loader the median would be its own
                 fastest_s = min(float(np.median(each.series.spent_s)) / each.factor for each in alike)
                 data_s |= {each.host: fastest_s for each in alike}
-            found, said = _in_class(alike, part, design, data_s)
+            found, said = _in_class(alike, part, design, data_s, noise)
             verdicts += found
             limitations += said
     departures = [
@@ -140,10 +144,10 @@ def _classes(every: Sequence[HostSeries], design: Design) -> dict[tuple[str, ...
 
 
 def _in_class(
-    alike: Sequence[HostSeries], part: Part, design: Design, data_s: Mapping[str, float]
+    alike: Sequence[HostSeries], part: Part, design: Design, data_s: Mapping[str, float], noise: float | None
 ) -> tuple[list[_Verdict], list[Limitation]]:
-    """What is to be said of hosts that are comparable in ``part``."""
-    own = levelled_together([each.series for each in alike], _layers(alike, design), turns=True)
+    """What is to be said of hosts that are comparable in ``part``; ``noise``: that they have in common with others."""
+    own = levelled_together([each.series for each in alike], _layers(alike, design), turns=True, known_noise=noise)
     limitations: list[Limitation] = []
     known_s = design.reference.normal_s
     if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):

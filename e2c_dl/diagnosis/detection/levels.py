@@ -25,16 +25,18 @@ RECURRENCE = 2  # change points: period, phase, length and level, of which one h
 CLIPPED = 3.0  # sigma: beyond it a window counts as that far, for one late read must not make a level
 
 
-def levelled(several: Sequence[Series], *, turns: bool | Sequence[bool] = False) -> list[Levelled]:
+def levelled(
+    several: Sequence[Series], *, turns: bool | Sequence[bool] = False, known_noise: float | None = None
+) -> list[Levelled]:
     """``several`` comparable series, at least a window each, with their segments.
 
     ``turns``, of all or of each: what has two levels by turns is slow in those of the upper one. Not of links, whose
-    TCP does so.
+    TCP does so. ``known_noise``: of many others beside them that have the same, if these are few.
     """
     own = [noise_of(each.values) for each in several]
     usual = float(np.median([noise for noise, each in zip(own, several, strict=True) if len(each) > 1] or [0.0]))
     counted = pooled_as(own, [len(each) for each in several])
-    known = usual if len(several) >= LEAST_POOLED else None
+    known = usual if len(several) >= LEAST_POOLED else known_noise
     made = []
     for each, noise, asked in zip(several, own, np.broadcast_to(turns, len(several)), strict=True):
         shared = pooled(noise, len(each) if noise else 0, usual, counted)

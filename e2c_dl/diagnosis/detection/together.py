@@ -37,14 +37,17 @@ LEAST_STEADY = 3  # members: fewer do not tell what is usual
 MOST_PLAIN = 0.5  # of all series: of more, TCP is why
 
 
-def levelled_together(several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False) -> list[Levelled]:
+def levelled_together(
+    several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False, known_noise: float | None = None
+) -> list[Levelled]:
     """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is.
 
-    ``turns``: as :func:`levelled` has it.
+    ``turns``, ``known_noise``: as :func:`levelled` has them.
     """
     of_groups = [[place for place, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)]
     asked = {place for places in of_groups for place in _unsteady(several, places)} | _plainly_by_turns(several)
-    found = levelled(several, turns=[turns or place in asked for place in range(len(several))])
+    by_turns = [turns or place in asked for place in range(len(several))]
+    found = levelled(several, turns=by_turns, known_noise=known_noise)
     for places in of_groups:
         touched = _touched([several[place] for place in places]) if len(places) > 1 else None
         if touched is None:

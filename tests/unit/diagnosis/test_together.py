@@ -10,7 +10,7 @@ import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.levels import levelled
-from e2c_dl.diagnosis.detection.noise import POOLED_AS, pooled_as
+from e2c_dl.diagnosis.detection.noise import POOLED_AS, in_common, pooled_as
 from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 
@@ -133,6 +133,23 @@ def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> No
     assert np.median(shared_as(1.0, 16)) > 3 * POOLED_AS, "they differ by chance alone"
     assert np.median(shared_as(4.0, 16)) == POOLED_AS, "half of them are louder"
     assert set(shared_as(1.0, 4)) == {POOLED_AS}, "four do not tell"
+
+
+def test_of_few_alike_one_that_is_slow_by_turns_is_told_by_the_noise_that_unlike_ones_have_too() -> None:
+    others = [series(2.0 + np.random.default_rng(seed).normal(0.0, NOISE, 25)) for seed in range(7)]
+    turns = np.arange(25) % 5 > 2
+    uneven = series(np.random.default_rng(12).normal(0.0, 1.2 * NOISE, 25) + 0.35 * turns)
+
+    def common(several: list[Series]) -> float | None:
+        return in_common([noise_of(each.values) for each in several], [len(each) for each in several])
+
+    noise = common([*others, uneven])
+    assert noise == pytest.approx(NOISE, rel=0.3)
+    assert len(levelled([uneven], turns=True)[0].found) == 1
+    assert (departs(levelled([uneven], turns=True, known_noise=noise)[0]) == turns).all()
+    assert common(others[:5]) is None, "too few"
+    louder = [series(4 * each.values) for each in others[:3]]
+    assert common([*others[3:], *louder]) is None, "not what all have"
 
 
 def test_a_member_that_happens_to_be_uneven_is_told_by_the_others() -> None:
