@@ -13,10 +13,13 @@ unless the first of them take as long but for STEADY, as they are and without wh
 slowest, whomever they meet, it hides what chance does. It is the mean over MOST_LAPS where that does not tell on which
 side of the bar it is, by SURE errors of these means. What is nearer to the bar even then is on neither side. Nor is
 what the run that is judged, by its own seed, has on the other side than the mean: that it costs much, and that it cost
-nothing, are true.
+nothing, are true. Ranks that choose by rates that they measure meet less chance: there, means are asked for where an
+injection is material by one of the first seeds, and not by another.
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
+If what else is injected holds up its first iterations until then, it is slow in all but warm-up, which nobody judges
+by: it counts for nothing either.
 
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
 injection may be named or not, and counts for nothing (``EDGE``). Neither could anybody tell what an injection costs
@@ -62,6 +65,7 @@ class Cost:
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
     moved: bool = False  # it comes or goes by time itself: without another one it strikes other iterations
+    untold: bool = False  # slow in all but warm-up, of a host that nobody else tells how long it should take
     silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
     @property
@@ -83,7 +87,8 @@ class Cost:
         by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly - EDGE
         by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone - EDGE
         by_luck = self.own is not None and (self.own >= MATERIAL_SPEEDUP) != self.material
-        return by_another or by_itself or by_luck or abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
+        near = abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
+        return by_another or by_itself or by_luck or near or self.untold
 
     @property
     def unsure(self) -> bool:
@@ -127,14 +132,28 @@ def tellable(system: System, undisturbed: Trace, injection: Injection) -> Inject
     """``injection``, or in the last third alone what of a host nobody could tell from its design."""
     if injection.when is not When.PERSISTENT or not injection.hosts or injection.layer is not None:
         return injection
-    (host,) = injection.hosts
-    does = {
-        rank.host for rank in undisturbed.ranks if np.isin(rank.spans["phase"], sorted(injection.what.phases)).any()
-    }
-    alike = {name for name, of in system.hardware.items() if of == system.hardware[host]}
-    if host not in does or len(does & alike) > 1:
+    does = _does(undisturbed, injection)
+    if injection.hosts[0] not in does or len(does & _alike(system, injection)) > 1:
         return injection
     return replace(injection, when=When.LAST_THIRD, begin=2 / 3, length=1 / 3)
+
+
+def _does(trace: Trace, injection: Injection) -> set[str]:
+    """The hosts that do at all what ``injection`` slows."""
+    return {rank.host for rank in trace.ranks if np.isin(rank.spans["phase"], sorted(injection.what.phases)).any()}
+
+
+def _alike(system: System, injection: Injection) -> set[str]:
+    """The hosts of the hardware of the first that ``injection`` slows, as far as systems say what they are."""
+    first = injection.hosts[0]
+    kind = system.hardware[first]
+    return {first} if kind is None else {name for name, of in system.hardware.items() if of == kind}
+
+
+def _is_untold(system: System, trace: Trace, injection: Injection, onset: int | None) -> bool:
+    if injection.when is not When.LAST_THIRD or len(injection.hosts) != 1 or onset is None:
+        return False
+    return onset <= WARM_UP_ITERATIONS and len(_does(trace, injection) & _alike(system, injection)) <= 1
 
 
 def _material(told: Truth) -> int:
@@ -152,12 +171,21 @@ class _Times:
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
         """Whether the run takes other times by other seeds, with ``in_force`` or with nothing.
 
-        Its ranks go at their own pace, or links lose segments.
+        Its ranks go at their own pace, or links lose segments; or its ranks choose by rates, and what is material does.
         """
-        if not self.system.loses and self.system.retraining().in_step:
-            return False
+        retraining = self.system.retraining()
+        if not self.system.loses and retraining.in_step:
+            return retraining.chooses and any(self._is_on_both_sides(each, in_force) for each in in_force)
         firsts_s = (self.took_s(each, FIRST) for each in (in_force, ()))
         return any(np.ptp(first_s) > STEADY * first_s.mean() for first_s in firsts_s)
+
+    def _is_on_both_sides(self, injection: Injection, in_force: tuple[Injection, ...]) -> bool:
+        """Whether ``injection`` is material by one of the FIRST seeds, and not by another."""
+        others = tuple(other for other in in_force if other is not injection)
+        pairs = ((in_force, others), ((injection,), ()))
+        speedups = [self.took_s(slow, FIRST) / self.took_s(fast, FIRST) for slow, fast in pairs]
+        material = np.max(speedups, axis=0) >= MATERIAL_SPEEDUP
+        return bool(material.any() and not material.all())
 
     def took_s(self, in_force: tuple[Injection, ...], laps: int) -> npt.NDArray[np.float64]:
         """Shape (laps,)."""
@@ -186,12 +214,13 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         without_s = times.took_s(others, laps)
         only_s, none_s = times.took_s((injection,), laps), times.took_s((), laps)
         alone, jointly = (_ratio(*pair) for pair in ((all_s, without_s), (only_s, none_s)))
+        onset = onset_iteration(system, trace, injection, times.undisturbed_s)
         costs.append(
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
                 jointly=jointly[0], own=float(max(all_s[0] / without_s[0], only_s[0] / none_s[0])),
                 own_s=(float(all_s[0]), float(without_s[0])), error=max(alone, jointly)[1],
-                onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
+                onset_iteration=onset, untold=_is_untold(system, trace, injection, onset),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
                 silent=_silent(system, trace, injection, times.undisturbed_s),

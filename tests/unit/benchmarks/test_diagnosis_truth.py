@@ -1,0 +1,68 @@
+"""What injections cost: where chance decides it, and what no trace tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.diagnosis.drawn import drawn
+from benchmarks.diagnosis.injections import Injection, What, When
+from benchmarks.diagnosis.truth import Cost, _is_untold, _Times
+
+SLOW = Injection(what=What.COMPUTE, when=When.LAST_THIRD, factor=3.0, amount=3.0, hosts=("edge-1",))
+
+
+def times_of(*, loses: bool, in_step: bool, chooses: bool, slow_s: Sequence[float]) -> _Times:
+    retraining = SimpleNamespace(in_step=in_step, chooses=chooses)
+    system: Any = SimpleNamespace(loses=loses, retraining=lambda: retraining)
+    times = _Times(system, 1.0)
+    times._known |= {((), lap): 1.0 for lap in range(3)}
+    times._known |= {((SLOW,), lap): took_s for lap, took_s in enumerate(slow_s)}
+    return times
+
+
+@pytest.mark.parametrize(
+    ("loses", "in_step", "hangs"), [(False, True, False), (True, True, True), (False, False, True)]
+)
+def test_chance_decides_where_segments_are_lost_or_ranks_go_at_their_own_pace(
+    loses: bool, in_step: bool, hangs: bool
+) -> None:
+    apart = times_of(loses=loses, in_step=in_step, chooses=False, slow_s=(1.2, 1.3, 1.2))
+    assert apart.hang_on_chance((SLOW,)) is hangs
+    same = times_of(loses=loses, in_step=in_step, chooses=False, slow_s=(1.2, 1.2, 1.2))
+    assert not same.hang_on_chance((SLOW,)), "they take as long by any seed"
+
+
+@pytest.mark.parametrize(("slow_s", "hangs"), [((1.07, 1.04, 1.02), True), ((1.1, 1.2, 1.15), False)])
+def test_of_ranks_that_choose_by_rates_means_are_asked_for_where_seeds_disagree(
+    slow_s: Sequence[float], hangs: bool
+) -> None:
+    assert times_of(loses=False, in_step=True, chooses=True, slow_s=slow_s).hang_on_chance((SLOW,)) is hangs
+    assert not times_of(loses=False, in_step=True, chooses=False, slow_s=slow_s).hang_on_chance((SLOW,))
+
+
+@pytest.mark.parametrize("onset", [1, 2, 3, None])
+def test_a_host_like_no_other_that_is_slow_in_all_but_warm_up_counts_for_nothing(onset: int | None) -> None:
+    one = drawn(2, 0)
+    hosts = one.system.scenario.topology.names
+    injection = replace(SLOW, hosts=(hosts[0],))
+    trace: Any = SimpleNamespace(ranks=[])
+    alike = replace(one.system, hardware=dict.fromkeys(hosts, "board"))
+    trace.ranks = [SimpleNamespace(host=host, spans={"phase": sorted(injection.what.phases)}) for host in hosts]
+    assert not _is_untold(alike, trace, injection, onset), "the others tell how long it should take"
+    for unlike in (
+        replace(alike, hardware={**alike.hardware, hosts[0]: "its own"}),
+        replace(alike, hardware=dict.fromkeys(hosts)),
+    ):
+        assert _is_untold(unlike, trace, injection, onset) is (onset in (1, 2))
+        assert not _is_untold(unlike, trace, replace(injection, when=When.PERIODIC), onset)
+
+
+def test_what_is_untold_is_on_neither_side_of_the_bar() -> None:
+    cost = Cost(injection=SLOW, with_s=1.2, without_s=1.0, alone=1.2, jointly=1.2, onset_iteration=1)
+    assert not cost.edge
+    assert replace(cost, untold=True).edge
