@@ -24,9 +24,8 @@ rate serves alike messages alike: a read that is a little late now and then is t
 comes and goes serves ALIKE of them as slowly as the slowest, and others as designed, or in between where it changed
 meanwhile; where it is there for OFTEN of them, others need not be as designed. An added delay keeps no message at its
 sender: where they wait there, unevenly long, for the one before to leave, they are not late by a delay. And each may
-be late by less than the one before, clearly and for long: a window that was halved grows again, a rate or a delay
-stays as it is. Where the sender's socket was looked at and sent nothing again, nothing was lost, however the messages
-scatter.
+be late by less than the one before, clearly and for long: a window that was halved grows again. Where the sender's
+socket was looked at and sent nothing again, nothing was lost, however the messages scatter.
 """
 
 from __future__ import annotations
