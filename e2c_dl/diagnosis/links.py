@@ -160,9 +160,9 @@ class ObservedLink:
 
     @property
     def designed_bps(self) -> float:
-        """Median over the judged messages of wire bits / expected service."""
-        bits = wire_bits_of(self.rows["nbytes"][self.judged])
-        return float(np.median(bits / self.expected_ns[self.judged])) * _NS_PER_S
+        """Median over the judged messages of wire bits / expected service; over all of them if none is judged."""
+        chosen = self.judged if self.judged.any() else np.ones(len(self.rows), dtype=bool)
+        return float(np.median(wire_bits_of(self.rows["nbytes"][chosen]) / self.expected_ns[chosen])) * _NS_PER_S
 
     @cached_property
     def services_ns(self) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_judged_links import EVERY, PAIRS, carried, design, judged
+from test_judged_links import EVERY, LARGE, PAIRS, RATE_BPS, SMALL, carried, design, judged
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.line_departure import line_departure
@@ -30,6 +30,11 @@ def test_a_line_is_slow_whenever_one_of_its_links_that_take_turns_is() -> None:
     (line,) = found.restored.lines
     assert (line.scale.at(EVERY + 0.01) < 1).tolist() == slow.tolist()
     assert line.scale.at(EVERY + 0.01)[slow] == pytest.approx(1 / 3, rel=0.01)
+
+
+@pytest.mark.parametrize("nbytes", [LARGE, SMALL])
+def test_a_link_that_carries_small_messages_alone_was_designed_for_a_rate_too(nbytes: int) -> None:
+    assert carried(PAIRS[1], EVERY, EVERY >= 0, nbytes).designed_bps == pytest.approx(RATE_BPS, rel=1e-6)
 
 
 def test_a_line_is_slow_all_the_time_if_all_of_its_links_are_whenever_they_carry_anything() -> None:
