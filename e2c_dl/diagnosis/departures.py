@@ -14,7 +14,7 @@ slows runs down in the mean, if by less, is material if this run, by its own luc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -63,15 +63,20 @@ class Looked:
 
     def was_looked_at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Whether it was, at each of ``times_s``: during a window, or where one begins."""
-        during = replace(self, departs=np.ones_like(self.departs)).departed_at(times_s)
-        return np.asarray(during | np.isin(times_s, self.begins_s))
+        return np.asarray(_within(self.begins_s, self.ends_s, times_s) | np.isin(times_s, self.begins_s))
 
     def departed_at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Whether it was seen to depart at each of ``times_s``."""
-        begins_s, ends_s = self.begins_s[self.departs], self.ends_s[self.departs]
-        place = np.searchsorted(begins_s, times_s, side="right") - 1
-        latest_s = np.maximum.accumulate(ends_s) if len(ends_s) else np.zeros(1)
-        return np.asarray((place >= 0) & (times_s < latest_s[np.maximum(0, place)]))
+        return _within(self.begins_s[self.departs], self.ends_s[self.departs], times_s)
+
+
+def _within(
+    begins_s: npt.NDArray[np.float64], ends_s: npt.NDArray[np.float64], times_s: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
+    """Which of ``times_s`` are in a window, of which the beginnings rise."""
+    place = np.searchsorted(begins_s, times_s, side="right") - 1
+    latest_s = np.maximum.accumulate(ends_s) if len(ends_s) else np.zeros(1)
+    return np.asarray((place >= 0) & (times_s < latest_s[np.maximum(0, place)]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +21,7 @@ from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout, model_of
 from e2c_dl.scenario.model import Tcp
-from e2c_dl.topology import Bottleneck, BurstLoss
+from e2c_dl.topology import Bottleneck, BurstLoss, Topology
 from e2c_dl.trace.messages import join
 from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
@@ -29,6 +30,17 @@ from e2c_dl.worlds.virtual.links import bottlenecks
 BUCKETS, OWN_BPS = (30_000,), 50e6
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 PAIR, LINK = (1, 2), Element(kind=ElementKind.LINK, src="edge-2", dst="edge-3")
+
+
+def training_over(
+    topology: Topology, run: vw.Run, up: Iterable[tuple[int, int]], strategy: str, iterations: int
+) -> Retraining:
+    """Of ``run``, whose bucket has 120,000 elements, and of which the links ``up`` share lines of ``topology``."""
+    return Retraining(
+        strategy=strategies.load(strategy), samples=[host.samples for host in run.hosts],
+        allotment=partial(Equal, iterations), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
+        bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -85,12 +97,7 @@ def test_a_line_of_a_modelled_world_is_shared_as_designed_for_tcp_shares_it_unev
     reference = run.reference()
     topology = replace(reference.topology, bottlenecks=(line,))
     observed = observe(run.trace, replace(reference, topology=topology, modelled=modelled, tcp=TCP))
-    training = Retraining(
-        strategy=strategies.load("asyncparameterserver"), samples=[host.samples for host in run.hosts],
-        allotment=partial(Equal, 15), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
-        bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
-    )  # fmt: skip
-    world = observed.world(training)
+    world = observed.world(training_over(topology, run, up, "asyncparameterserver", 15))
     assert (abs(world.error) < 1e-4) is exact
     through = {link for line in world.bottlenecks for link in line.links} & world.links.keys()
     assert {world.links[pair].tcp for pair in through} == {TCP if exact else None}, "all of them, or none"
@@ -143,11 +150,6 @@ def test_a_line_is_as_designed_though_one_of_its_links_waits_for_acknowledgement
     observed = observe(run.trace, replace(reference, topology=topology, modelled=True, tcp=TCP))
     (departure,) = observed.links.departures
     assert len(departure.restored.changes) == 2, "the way back is as late"
-    training = Retraining(
-        strategy=strategies.load("parameterserver"), samples=[host.samples for host in run.hosts],
-        allotment=partial(Equal, 12), seed=1, layout=Layout(dtype="float32", buckets=(120_000,)), tcp=TCP,
-        bottlenecks=bottlenecks(topology), own_bps=dict.fromkeys(up, OWN_BPS),
-    )  # fmt: skip
-    world = observed.world(training)
+    world = observed.world(training_over(topology, run, up, "parameterserver", 12))
     assert [each.rates for each in world.bottlenecks] == [None]
     assert world.run_ns(departure.restored) / 1e9 == pytest.approx(undisturbed.end_s, rel=1e-3)
