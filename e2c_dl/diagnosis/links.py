@@ -153,6 +153,13 @@ class ObservedLink:
         rate = self.designed.rate
         return np.zeros(len(self.rows)) if rate is None else self.expected_at_ns(rate)
 
+    @cached_property
+    def first_of_row(self) -> npt.NDArray[np.bool_]:
+        """Which messages would find the link idle as designed, shape (messages,); the others follow them in a row."""
+        before_ns = np.cumsum(self.expected_ns) - self.expected_ns
+        slack_ns = self.rows["send_start_ns"] + self.delay_ns - self.began_ns - before_ns
+        return np.asarray(slack_ns >= np.maximum.accumulate(slack_ns))
+
     def expected_at_ns(self, rate: Piecewise) -> npt.NDArray[np.float64]:
         """Service of each message at ``rate``, from when its service began."""
         begin_s = (self.left_ns - self.services_ns) / _NS_PER_S

@@ -68,6 +68,23 @@ def test_a_slow_link_is_seen_though_barriers_messages_come_between() -> None:
     assert not healthy.departs
 
 
+@pytest.mark.parametrize(("apart_ns", "departs"), [(0, True), (2_000_000, False)])
+def test_small_messages_that_follow_each_other_show_a_rate_that_no_one_of_them_is_late_enough_for(
+    apart_ns: int, departs: bool
+) -> None:
+    each, slower = 60, 1.2
+    rows = np.zeros(COUNT * each, dtype=MESSAGE)
+    rows["nbytes"], rows["iteration"] = 602, np.repeat(EVERY, each)
+    place = np.tile(np.arange(each), COUNT)
+    rows["send_start_ns"] = rows["posted_ns"] = rows["iteration"] * 1e9 + place * apart_ns
+    took_ns = slower * wire_bits_of(rows["nbytes"]) / RATE_BPS * 1e9
+    waited_ns = 0.0 if apart_ns else place * took_ns
+    rows["recv_end_ns"] = rows["send_start_ns"] + (waited_ns + took_ns).astype(np.int64)
+    (one,) = judged(replace(carried(PAIRS[0], EVERY, EVERY < 0), rows=rows))
+    assert one.link.first_of_row.sum() == (len(rows) if apart_ns else COUNT)
+    assert one.departs is departs
+
+
 @pytest.mark.parametrize(("others", "together"), [((3, 35), True), ((3, 17, 35), False)])
 def test_a_line_is_slow_if_all_that_carried_anything_meanwhile_is(others: tuple[int, ...], together: bool) -> None:
     then = (EVERY >= 10) & (EVERY < 25)

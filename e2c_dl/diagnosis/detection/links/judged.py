@@ -1,8 +1,10 @@
 """Each link beside its design, less what the machine does to all of them: those that depart, and what would be seen.
 
 A link departs where its series does (:mod:`..series`), and a message is late on average by more than LEAST_LATE, the
-uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. One that
-has messages of the warm-up alone must be later by more than TCP's slow start (:mod:`.series`).
+uncertainty of both ends' clocks and the jitter that was designed: less is what a busy receiver's read costs. In a
+modelled world nobody is busy: there only messages that would find the link idle as designed, the first of each row,
+may be late by so much, for what jitter makes one of the others late, it takes off the next. One that has messages of
+the warm-up alone must be later by more than TCP's slow start (:mod:`.series`).
 
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
 nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
@@ -121,6 +123,8 @@ def judged_links(
 
     def judged(each: LinkSeries, one: Levelled, reference: float) -> JudgedLink:
         late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
+        if modelled:  # nobody reads late, and by what one message is late the next is served sooner
+            late_ns_needed *= float(each.link.first_of_row[each.judged].mean())
         beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
         least = FLOOR_WARMING if each.warming and not modelled else floor
         return JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least))
