@@ -186,8 +186,13 @@ class Judged:
 
     @cached_property
     def _expected_s(self) -> Doubles:
-        """What each window would have taken by the reference."""
-        return np.asarray(self.levelled.series.designed_s * np.exp(self.reference))
+        """What each window would have taken by the reference, noise included, whose mean is above its median.
+
+        The reference is a level of logarithms, and times add up; ``plain`` ones are held to what is no such level.
+        """
+        series = self.levelled.series
+        mean = self.reference + (self.levelled.noise**2 / 2 if series.plain is None else 0.0)
+        return np.asarray(series.designed_s * np.exp(mean))
 
     def only(self, departs: npt.NDArray[np.bool_]) -> Judged:
         """This, of which those segments alone depart."""

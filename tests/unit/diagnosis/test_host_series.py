@@ -1,4 +1,4 @@
-"""A host alone of its kind, whose speed changes by design: what departs does so whether a part follows that or not."""
+"""Series of hosts: what departs of one whose speed changes by design, and by how much what is uneven departs."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def test_what_is_slower_than_either_explains_departs(follows: bool, slowdown: fl
     departs = told.judged(told.base).windows
     assert departs[LAST_THIRD].all() == (slowdown > 1)
     assert not departs[: LAST_THIRD.start].any(), "where it may be by design"
+
+
+def test_what_is_uneven_departs_by_what_slows_it_and_not_by_its_noise() -> None:
+    count, slowdown = 4000, 1.2
+    spent_s = np.exp(np.random.default_rng(3).normal(0.0, 0.15, count)) * slowdown  # mean 1.011 x its median
+    series = Series(
+        values=np.log(spent_s), iterations=np.arange(count), begins_s=np.arange(count) * 0.1, until_s=count * 0.1,
+        spent_s=spent_s,
+    )  # fmt: skip
+    (one,) = levelled([series])
+    judged = one.judged(0.0)  # the median, in the logarithm, of peers that are as uneven
+    assert judged.slowdown == pytest.approx(slowdown, rel=0.003)
+    assert judged.excess_s == pytest.approx(spent_s.sum() * (1 - 1 / slowdown), rel=0.02)
