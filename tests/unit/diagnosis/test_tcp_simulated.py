@@ -77,6 +77,19 @@ def test_a_delay_of_one_way_is_not_the_other_ways_whose_acknowledgements_it_hold
     ]
 
 
+@pytest.mark.parametrize("late", [4, 3], ids=["all", "one is on time"])
+def test_a_way_back_that_carried_nothing_is_as_late_as_all_others_between_its_layers(late: int) -> None:
+    links = vw.everywhere(5, WIDE)
+    held_up = vw.hosts(5, of=PROFILE, layers=("cloud", *["edge"] * 4))
+    slow = {(0, edge): replace(WIDE, delay_s=0.05) for edge in range(1, late + 1)}
+    run = vw.run(Ako, size=5, seed=1, links=links | slow, on_hosts=held_up, iterations=3)
+    observed = observe(run.trace, replace(replace(run, links=links).reference(), tcp=TCP, modelled=True))
+    carried = [replace(each, added_delay_ns=0) for each in observed.carried if each.pair != ("edge-1", "edge-2")]
+    (link,) = (each for each in carried if each.pair == ("edge-2", "edge-1"))
+    explained = AsDesigned(carried, observed.design).explains(link, np.ones(len(link.rows), dtype=bool))
+    assert explained is (late == 4)
+
+
 def test_where_it_is_not_known_what_sends_nothing_is_explained() -> None:
     run = ran(vw.everywhere(SIZE, WIDE))
     observed = observe(run.trace, replace(run.reference(), tcp=None))

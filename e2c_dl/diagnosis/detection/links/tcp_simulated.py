@@ -7,15 +7,17 @@
 
 A message that is held up by TCP is late over a link that is as designed. What the simulated link would have taken as
 long for is nobody's departure. Acknowledgements come back as late as the other way's messages began to arrive: a delay
-there is not this way's. Simulated are links by themselves, and those of one shared bottleneck together, with the rates
-and delays that schedules give them; not those that lose segments by a schedule.
+there is not this way's. Where nothing went the other way, the links that lead between the same layers tell: if all of
+these are late, it is as late as the least late of them. Simulated are links by themselves, and those of one shared
+bottleneck together, with the rates and delays that schedules give them; not those that lose segments by a schedule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +36,7 @@ from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 
 MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 DEVIATIONS = 2.0  # standard ones, of what jitter adds
+LEAST_TELLING = 3  # links between two layers: fewer may be late each by itself
 HELD_UP = 1.2  # times longer than its bits take
 BROUGHT = 0.08  # of what a message takes: so far from when they came at most is what simulated links bring
 
@@ -192,9 +195,32 @@ class AsDesigned:
         return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 
     def _later_back_s(self, link: ObservedLink) -> float:
-        """How much later than designed all that came the other way began to arrive."""
+        """How much later than designed all that came the other way began to arrive; where nothing did, by its layer."""
         back = self._links.get((link.dst, link.src))
-        if back is None or back.by_receiver:
-            return 0.0
-        late_ns = back.rows["recv_start_ns"] - back.rows["send_start_ns"] - back.designed_delay_ns
-        return max(0.0, float(late_ns.min()) - back.uncertainty_ns) / 1e9
+        if back is not None:
+            return 0.0 if back.by_receiver else _late_s(back)
+        return self._layers_late_s.get(self._way((link.dst, link.src)), 0.0)
+
+    @cached_property
+    def _layers_late_s(self) -> Mapping[tuple[str, str, str | None], float]:
+        """Way from layer to layer -> how late the least late of its links is, of ways with LEAST_TELLING and more."""
+        late_s: dict[tuple[str, str, str | None], list[float]] = {}
+        for pair, link in self._links.items():
+            if not link.by_receiver:
+                late_s.setdefault(self._way(pair), []).append(_late_s(link))
+        return {way: min(each) for way, each in late_s.items() if len(each) >= LEAST_TELLING}
+
+    def _way(self, pair: Pair) -> tuple[str, str, str | None]:
+        """The two layers that ``pair`` leads between, and the line that it shares."""
+        src, dst = pair
+        return self._layers[src], self._layers[dst], self._design.line_of.get(pair)
+
+    @cached_property
+    def _layers(self) -> Mapping[str, str]:
+        return {host.name: host.layer for host in self._design.reference.topology.hosts}
+
+
+def _late_s(link: ObservedLink) -> float:
+    """How much later than designed all that ``link`` carried began to arrive."""
+    late_ns = link.rows["recv_start_ns"] - link.rows["send_start_ns"] - link.designed_delay_ns
+    return max(0.0, float(late_ns.min()) - link.uncertainty_ns) / 1e9
