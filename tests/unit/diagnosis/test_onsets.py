@@ -67,13 +67,17 @@ def test_what_waited_in_a_queue_tells_of_when_the_link_took_it(own_pace: bool) -
     assert when.onset_iteration > SLOW.start + 3
 
 
-def test_what_recurs_did_so_in_the_warm_up_if_messages_are_as_late_there_at_its_period() -> None:
+@pytest.mark.parametrize("between", [False, True])
+def test_what_recurs_did_so_in_the_warm_up_if_messages_are_as_late_there_at_its_period(between: bool) -> None:
     took_s = np.full(4 * COUNT, TOOK_S)
-    for first in range(1, len(took_s), 20):
+    for first in range(1, len(took_s), COUNT):
         took_s[first : first + 6] *= 3  # the first window that is judged is normal, but for what waits
+    if between:
+        took_s[12:14] *= 3  # as windows that have to open make them
     link, kind = carried(took_s), Kind(part=Part.RATE)
     each = judged(link)
-    each = replace(each, judged=each.judged.only(each.judged.departs & (np.arange(len(each.judged.departs)) > 0)))
+    later = np.array([start >= COUNT - WAIT for start, _ in each.judged.levelled.found])
+    each = replace(each, judged=each.judged.only(each.judged.departs & later))
     assert each.stretches.when is When.PERIODIC
     designed_ns = np.full(len(took_s), TOOK_S * 1e9)
     when = told_when(each, kind, designed_ns)

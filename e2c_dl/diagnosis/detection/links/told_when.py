@@ -3,7 +3,8 @@
 ::
 
     a rate that recurs    |--##--##--##--|      its own times, where no window tells one of them from another
-    what recurs           |-o-----##---##|      back into the warm-up (o), where messages are as late, and at its period
+    what recurs           |-o-x---##---##|      back into the warm-up (o), where messages are as late, at its period:
+                                                windows that have to open make others late, between (x)
     losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
 """
 
@@ -17,7 +18,7 @@ from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, Kind
 from e2c_dl.diagnosis.detection.links.tcp_simulated import at_least_ns, later_than
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
-from e2c_dl.diagnosis.stretches import Stretches, When, at_moments
+from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
 
 
 def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretches:
@@ -37,6 +38,7 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretch
         least_ns = at_least_ns(link, would_ns) * np.sqrt(each.judged.slowdown)  # nearer to what it is than to design
         late = before & (link.services_ns > least_ns + GRAIN_NS)
         early = [(float(served_s[start]), float(left_s[stop - 1])) for start, stop in rows_of(late)]
+        early = [times for times in early if _recurs(found.onset_s - times[0], found.period_s)]
         times = [*early, *zip(found.begins_s, found.ends_s, strict=True)]
         further = at_moments(times, each.iteration_at(times[0][0]))
         return further if early and further.when is When.PERIODIC else found
@@ -46,3 +48,9 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretch
             onset_s = float(served_s[late][0])
             return at_moments([(onset_s, found.ends_s[-1])], each.iteration_at(onset_s), lasts=True)
     return found
+
+
+def _recurs(apart_s: float, period_s: float) -> bool:
+    """Whether what is ``apart_s`` is so by about a whole number of periods."""
+    laps = round(apart_s / period_s)
+    return laps > 0 and abs(apart_s / laps - period_s) <= MOST_UNEVEN * period_s
