@@ -24,9 +24,10 @@ from benchmarks.diagnosis.campaign import Judged
 from benchmarks.diagnosis.drawn import Drawn, Planned
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import Outcome, failed, judged
+from benchmarks.diagnosis.onsets import onset_iteration
 from benchmarks.diagnosis.rules import named_by_rules
 from benchmarks.diagnosis.system import System, run_s
-from benchmarks.diagnosis.truth import Cost, Truth, onset_iteration
+from benchmarks.diagnosis.truth import Cost, Truth
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.campaign.simulated import SimulationRequest
 from e2c_dl.campaign.simulated import run as simulated

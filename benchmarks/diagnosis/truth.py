@@ -29,7 +29,6 @@ or more of them. The trace says which iterations were slow, and not whether time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +36,7 @@ import numpy.typing as npt
 
 from benchmarks.diagnosis.drawn import Drawn
 from benchmarks.diagnosis.injections import Injection, When
+from benchmarks.diagnosis.onsets import began_ns, iteration_at, onset_iteration
 from benchmarks.diagnosis.system import System, run_s
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP
 from e2c_dl.trace.model import Phase, Trace
@@ -214,13 +214,15 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         without_s = times.took_s(others, laps)
         only_s, none_s = times.took_s((injection,), laps), times.took_s((), laps)
         alone, jointly = (_ratio(*pair) for pair in ((all_s, without_s), (only_s, none_s)))
-        onset = onset_iteration(system, trace, injection, times.undisturbed_s)
+        first = injection.hosts[0] if injection.hosts else injection.links[0][0]
+        in_force_from = iteration_at(system, trace, first, injection.onset_s(times.undisturbed_s))
         costs.append(
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
                 jointly=jointly[0], own=float(max(all_s[0] / without_s[0], only_s[0] / none_s[0])),
                 own_s=(float(all_s[0]), float(without_s[0])), error=max(alone, jointly)[1],
-                onset_iteration=onset, untold=_is_untold(system, trace, injection, onset),
+                onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
+                untold=_is_untold(system, trace, injection, in_force_from),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
                 silent=_silent(system, trace, injection, times.undisturbed_s),
@@ -247,9 +249,9 @@ def _silent(system: System, trace: Trace, injection: Injection, undisturbed_s: f
     out; of a layer's hosts those whose last iteration began before it did.
     """
     ranks = system.ranks
-    began_ns = _began_ns(trace)
+    start_ns = began_ns(trace)
     if injection.hosts:
-        since_ns = began_ns + round(injection.onset_s(undisturbed_s) * 1e9)
+        since_ns = start_ns + round(injection.onset_s(undisturbed_s) * 1e9)
         last_ns = {
             host: int(trace.ranks[ranks[host]].of(Phase.ITERATION)["start_ns"].max()) for host in injection.hosts
         }
@@ -259,23 +261,7 @@ def _silent(system: System, trace: Trace, injection: Injection, undisturbed_s: f
     for src, dst in nbytes:
         spans = trace.ranks[ranks[src]].spans
         own = (spans["phase"] == Phase.SEND) & (spans["dst"] == ranks[dst]) & (spans["iteration"] >= WARM_UP_ITERATIONS)
-        sent_s = ((spans["start_ns"][own] - began_ns) / 1e9).tolist()
+        sent_s = ((spans["start_ns"][own] - start_ns) / 1e9).tolist()
         nbytes[src, dst] = sum(spans["nbytes"][own][[in_force.at(at_s) > 0 for at_s in sent_s]].tolist())
     most = max(nbytes.values(), default=0)
     return frozenset(f"{src} -> {dst}" for (src, dst), own in nbytes.items() if own < SILENT * most)
-
-
-def onset_iteration(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
-    """The iteration, of its first host or its first link's source, in which ``injection`` began; None: all of it."""
-    if injection.when is When.PERSISTENT:
-        return None
-    sources: Sequence[str] = injection.hosts or [src for src, _ in injection.links]
-    began_ns = _began_ns(trace)
-    spans = trace.ranks[system.ranks[sources[0]]].spans
-    ends_ns = spans["end_ns"][spans["phase"] == Phase.ITERATION]
-    onset_ns = began_ns + round(injection.onset_s(undisturbed_s) * 1e9)
-    return int(np.searchsorted(ends_ns, onset_ns, side="right"))
-
-
-def _began_ns(trace: Trace) -> int:
-    return min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.TRAINING].min()) for rank in trace.ranks)

@@ -7,11 +7,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.diagnosis.drawn import drawn
 from benchmarks.diagnosis.injections import Injection, What, When
+from benchmarks.diagnosis.onsets import onset_iteration
 from benchmarks.diagnosis.truth import Cost, _is_untold, _Times
+from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
 
 SLOW = Injection(what=What.COMPUTE, when=When.LAST_THIRD, factor=3.0, amount=3.0, hosts=("edge-1",))
 
@@ -66,3 +69,20 @@ def test_what_is_untold_is_on_neither_side_of_the_bar() -> None:
     cost = Cost(injection=SLOW, with_s=1.2, without_s=1.0, alone=1.2, jointly=1.2, onset_iteration=1)
     assert not cost.edge
     assert replace(cost, untold=True).edge
+
+
+@pytest.mark.parametrize(("steps_s", "onset"), [((0.1, 0.55, 0.9, 1.45), 3), ((0.1, 0.6, 0.7, 0.8), 1)])
+def test_what_comes_and_goes_begins_where_it_strikes_what_the_host_does(
+    steps_s: Sequence[float], onset: int
+) -> None:  # fmt: skip
+    injection = replace(SLOW, what=What.STEP, when=When.PERIODIC, length=0.2, period=0.4)  # in force from 0.2 on
+    spans = np.zeros(9, dtype=SPAN)
+    spans["phase"] = [Phase.TRAINING, *[Phase.ITERATION] * 4, *[Phase.STEP] * 4]
+    spans["start_ns"] = np.rint(1e9 * np.array([0, 0, 0.5, 0.65, 1.2, *steps_s]))
+    spans["end_ns"] = np.rint(1e9 * np.array([2, 0.5, 0.65, 1.2, 2, *(each + 0.01 for each in steps_s)]))
+    trace = Trace(
+        ranks=(RankTrace(rank=0, host="edge-1", layer="edge", spans=spans, clock=ClockAlignment()),), facts={}
+    )
+    system: Any = SimpleNamespace(ranks={"edge-1": 0})
+    assert onset_iteration(system, trace, injection, 1.0) == onset
+    assert onset_iteration(system, trace, replace(injection, when=When.PERSISTENT), 1.0) is None
