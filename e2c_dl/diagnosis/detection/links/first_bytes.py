@@ -52,13 +52,22 @@ def least_late_ns(link: ObservedLink) -> float:
     return LEAST_LATE_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9
 
 
+def waits_ns(link: ObservedLink) -> npt.NDArray[np.int64]:
+    """How long the receiver waited for first bytes that were due, though all before them was there; shape (messages,).
+
+    Of what found the link idle it is by what the first byte was late; less, of what was sent while a delay that came
+    still held up what was before it: where it is longer than messages are apart none finds the link idle.
+    """
+    rows = link.rows
+    before_ns = np.append(0, np.maximum.accumulate(rows["recv_end_ns"])[:-1])
+    due_ns = np.maximum(before_ns, rows["send_start_ns"] + link.designed_delay_ns)
+    return np.asarray(rows["recv_start_ns"] - due_ns)
+
+
 def waited_ns(link: ObservedLink, among: npt.NDArray[np.bool_]) -> float:
     """How long the receiver waited at most for first bytes that were due, though all before them was there.
 
     So long as a delay that comes while the link is busy: the first message that it meets comes that much later than
     the one before. Behind a lower rate nobody waits for first bytes. ``among``: which messages are asked, at least one.
     """
-    rows = link.rows
-    before_ns = np.append(0, np.maximum.accumulate(rows["recv_end_ns"])[:-1])
-    due_ns = np.maximum(before_ns, rows["send_start_ns"] + link.designed_delay_ns)
-    return float((rows["recv_start_ns"] - due_ns)[among].max())
+    return float(waits_ns(link)[among].max())

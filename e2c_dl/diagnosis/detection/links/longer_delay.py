@@ -7,10 +7,11 @@
     longer         |<---- from middle to middle --->|            what the link is simulated with
 
 Nothing is before the first byte of a message that finds the link idle, no queue and no window: it is late by just what
-the delay is longer. One that is not as late met no longer delay; of one that is later nothing is known. What follows
-first bytes may be later than that, or come at once behind them, as TCP's windows were narrower for the delay: so
-unevenly that it looks like losses, or so evenly that it looks like a rate. A link that is nothing but a model does as
-its delay has it: if that brings most messages when they came, it was that.
+the delay is longer. So is one that is sent while what was before it is on its way, and whole before it comes: of a
+delay longer than messages are apart none finds the link idle. One that is not as late met no longer delay; of one that
+is later nothing is known. What follows first bytes may be later than that, or come at once behind them, as TCP's
+windows were narrower for the delay: so unevenly that it looks like losses, or so evenly that it looks like a rate. A
+link that is nothing but a model does as its delay has it: if that brings most messages when they came, it was that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, first_bytes_late_ns, found_idle, least_late_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import (
+    CERTAIN,
+    first_bytes_late_ns,
+    found_idle,
+    least_late_ns,
+    waits_ns,
+)
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned, later_than
@@ -37,8 +44,8 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
     would_ns = as_designed.would_ns(link)
     if would_ns is None or link.designed.left is not None or not as_designed.is_known_alone(link):
         return None
-    idle, first_ns = found_idle(link), first_bytes_late_ns(link)
-    later_ns = first_ns[idle][first_ns[idle] > least_late_ns(link)]
+    first_ns, awaited = first_bytes_late_ns(link), waits_ns(link) > least_late_ns(link)
+    later_ns, tells = first_ns[awaited], found_idle(link) | awaited
     late = each.of.messages(each.judged.windows) & later_than(link, would_ns)
     if len(later_ns) < CERTAIN or not late.any():
         return None
@@ -52,7 +59,7 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
     )  # others stood behind what was before
     if IN_A_ROW * len(rows_of(met[told])) > met[told].sum():
         return None
-    tried = [_in_force(link, known, met, longer_ns, share) for known in (idle, told) for share in CHANGED]
+    tried = [_in_force(link, known, met, longer_ns, share) for known in (tells, told) for share in CHANGED]
     off_ns = min(float(np.median(as_designed.off_ns(link, delay_s=delay_s)[late])) for delay_s in tried)
     return longer_ns if off_ns <= BROUGHT * np.median(link.services_ns[late]) else None
 
