@@ -49,12 +49,17 @@ def test_losses_are_no_delay_of_the_messages_that_were_sent_again(floats: int) -
     assert told(replace(ASKED, loss=0.1), 0.0, 1000.0, 1.0, floats) is not Part.DELAY
 
 
-@pytest.mark.parametrize(("rate_bps", "size", "begin_s"), [(16e6, 2, 0.5), (16e6, 3, 1.2), (40e6, 3, 0.8)])
+@pytest.mark.parametrize(
+    ("rate_bps", "size", "begin_s", "longer_s"),
+    [(16e6, 2, 0.5, 0.08), (16e6, 3, 1.2, 0.08), (40e6, 3, 0.8, 0.08), (16e6, 3, 0.8, 0.2)],
+)
 def test_a_delay_that_comes_to_stay_is_one_where_no_message_finds_the_link_idle(
-    rate_bps: float, size: int, begin_s: float
+    rate_bps: float, size: int, begin_s: float, longer_s: float
 ) -> None:
     asked = replace(ASKED, rate_bps=rate_bps, delay_s=0.0013)
-    later = replace(asked, conditions=lambda: iter([(0.0, asked), (begin_s, replace(asked, delay_s=0.0813))]))
+    later = replace(
+        asked, conditions=lambda: iter([(0.0, asked), (begin_s, replace(asked, delay_s=0.0013 + longer_s))])
+    )
     designed = vw.everywhere(size, asked)
     hosts = vw.hosts(size, of=vw.profile((20_000,) * 4), noise=0.05)
     links = {**designed, (1, 2 % size): later}
@@ -62,4 +67,4 @@ def test_a_delay_that_comes_to_stay_is_one_where_no_message_finds_the_link_idle(
     found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
     (departure,) = found.links.departures
     assert departure.part is Part.DELAY
-    assert departure.later_s == pytest.approx(0.08, abs=0.001)
+    assert departure.later_s == pytest.approx(longer_s, abs=0.001)

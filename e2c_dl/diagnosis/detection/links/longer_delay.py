@@ -35,7 +35,7 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 
 CHANGED = (0.1, 0.5, 0.9)  # of the time between two messages that are unlike
 IN_A_ROW = 2.0  # messages that it meets, in the mean: one by one they are late where their first segments are lost
-LIKE_ONE = 0.9  # of the first bytes that are late: they are so by one delay
+NO_SOONER, NO_LATER = 0.9, 0.6  # of the first bytes that are late, than by one delay: later ones a window kept back
 
 
 def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
@@ -51,7 +51,8 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
         return None
     longer_ns = float(np.median(later_ns))
     grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * longer_ns
-    if (np.abs(later_ns - longer_ns) <= grain_ns).mean() < LIKE_ONE:
+    no_sooner, no_later = later_ns >= longer_ns - grain_ns, later_ns <= longer_ns + grain_ns
+    if no_sooner.mean() < NO_SOONER or no_later.mean() < NO_LATER:
         return None
     told, met = (
         first_ns <= longer_ns + grain_ns,
