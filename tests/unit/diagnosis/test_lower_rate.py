@@ -8,6 +8,7 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
+from e2c_dl.diagnosis.detection.links.kinds import kind_of
 from e2c_dl.diagnosis.detection.links.kinds_simulated import BY_NO_RATE, kind_told
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
@@ -16,7 +17,9 @@ from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.stretches import When
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.ako import Ako
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.base import Strategy
 from e2c_dl.worlds.virtual import LinkModel
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
@@ -26,18 +29,19 @@ SLOW_S = (2.1, 5.4, 9.3, 12.2)  # for 1.5 s each
 
 
 def judged(
-    *steps: tuple[float, LinkModel], buckets: tuple[int, ...] = BUCKETS, iterations: int = 12
-) -> tuple[JudgedLink, AsDesigned]:
+    *steps: tuple[float, LinkModel], buckets: tuple[int, ...] = BUCKETS, iterations: int = 12,
+    asked: LinkModel = ASKED, strategy: type[Strategy] = Allreduce,
+) -> tuple[JudgedLink, AsDesigned]:  # fmt: skip
     """The link from rank 1 to rank 2 that is as ``steps`` have it, beside its design."""
-    links = vw.everywhere(SIZE, ASKED)
-    changing = replace(ASKED, conditions=lambda: iter([(0.0, ASKED), *steps]))
+    links = vw.everywhere(SIZE, asked)
+    changing = replace(asked, conditions=lambda: iter([(0.0, asked), *steps]))
     hosts = vw.hosts(SIZE, of=vw.profile(buckets), noise=0.05)
-    run = vw.run(Allreduce, size=SIZE, seed=3, links={**links, (1, 2): changing}, on_hosts=hosts, iterations=iterations)
+    run = vw.run(strategy, size=SIZE, seed=3, links={**links, (1, 2): changing}, on_hosts=hosts, iterations=iterations)
     reference = replace(replace(run, links=links).reference(), tcp=TCP, modelled=True)
     observed = observe(run.trace, reference)
     as_designed = AsDesigned(observed.carried, observed.design)
     every, _ = judged_links(observed.carried, observed.windows, observed.design, as_designed)
-    (slow,) = (each for each in every if each.departs)
+    (slow,) = (each for each in every if each.departs and each.link.pair == ("edge-2", "edge-3"))
     return slow, as_designed
 
 
@@ -84,6 +88,25 @@ def test_no_rate_brings_messages_when_a_link_that_loses_some_did(loss: float) ->
     found = lower_rate(slow, as_designed)
     assert found is not None and found.misfit >= BY_NO_RATE
     assert kind_told(slow, as_designed).part is Part.LOSS
+
+
+FAST = replace(ASKED, rate_bps=480e6, delay_s=0.012, jitter_s=0.0)
+
+
+@pytest.mark.parametrize(("begin_s", "end_s"), [(0.0, 0.1), (0.05, 0.35)])
+def test_messages_that_take_a_round_trip_each_are_late_by_losses_if_no_rate_brings_them(
+    begin_s: float, end_s: float
+) -> None:
+    steps = [(begin_s, replace(FAST, loss=0.05)), (end_s, FAST)]
+    slow, as_designed = judged(*steps, buckets=(40_000,), iterations=24, asked=FAST, strategy=Ako)
+    assert kind_of(slow.link, slow.of.messages(slow.judged.windows)).part is Part.RATE
+    assert kind_told(slow, as_designed).part is Part.LOSS
+
+
+def test_a_rate_by_which_messages_take_a_round_trip_each_is_no_loss() -> None:
+    slower = replace(FAST, rate_bps=14e6)  # 40 kB in 24 ms
+    slow, as_designed = judged((0.1, slower), buckets=(40_000,), iterations=24, asked=FAST, strategy=Ako)
+    assert kind_told(slow, as_designed).part is Part.RATE_OR_DELAY
 
 
 def test_where_nobody_knows_what_tcp_makes_of_a_link_no_rate_is_tried() -> None:

@@ -37,6 +37,7 @@ NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why m
 BY_NO_RATE = 0.15  # of what a message takes: so far from when they came at least is what no rate brought
 FAR_LESS = 0.5  # of how far they are from each other
 A_MESSAGE = 1.0  # of what one takes
+FEW_TRIPS, MOST = 3, 0.5  # of a window that grows with each; of the messages
 
 
 def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
@@ -86,21 +87,30 @@ def _rate_or_loss(
 ) -> Kind:  # fmt: skip
     """``kind``, or the other of the two: that a rate brings messages when they came tells more than unevenness.
 
-    Large ones are hardly uneven, whatever is lost of them: a rate that is why they are leaves far less than that.
+    Large ones are hardly uneven, whatever is lost of them: a rate that is why they are leaves far less than that. Nor
+    are those uneven that take a round trip or two each, by a window that losses keep narrow: it looks like a rate.
     One that alternates within messages brings each within a message of when its mean would; so may losses. Where none
     of the messages ``chosen`` is as those are that are sent again, they do not tell which.
     """
-    is_rate = kind.part is Part.RATE and not kind.delay_ns and kind.scatter >= MAY_SCATTER
+    uneven = kind.scatter >= MAY_SCATTER
+    is_rate = kind.part is Part.RATE and not kind.delay_ns and (uneven or _by_round_trips(each.link, chosen))
     found = lower_rate(each, as_designed) if as_designed.exact and (is_rate or kind.part is Part.LOSS) else None
     if found is None:
         return kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
-    no_rate = is_rate and found.misfit >= BY_NO_RATE and each.link.sent_again != 0
+    no_rate = is_rate and found.misfit >= (BY_NO_RATE if uneven else A_MESSAGE) and each.link.sent_again != 0
     if not no_rate and (is_rate or not kind.scatter):
         return kind
     by_loss = found.misfit >= A_MESSAGE or _sent_some_again(each.link, chosen)
     return replace(kind, part=Part.LOSS if by_loss else Part.RATE_DELAY_OR_LOSS)
+
+
+def _by_round_trips(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
+    """Whether most of the messages ``departs`` of ``link`` are late by one or a few whole round trips."""
+    trips = (link.services_ns[departs] - link.expected_ns[departs]) / max(1.0, link.round_trip_ns)
+    whole = np.clip(np.round(trips), 1, FEW_TRIPS)
+    return bool((np.abs(trips - whole) <= NEAR).mean() > MOST)
 
 
 def _sent_some_again(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
