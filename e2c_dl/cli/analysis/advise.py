@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,8 +27,12 @@ SHOWN = 10
 @click.argument("where", metavar="ARCHIVE|SCENARIO", type=options.PATH)
 @click.option(
     "--objective", type=click.Choice(["makespan", "cost", "fairness", "accuracy"]), default="makespan",
-    show_default=True, help="What is to be best: time, money, evenly busy hosts, or the time to the same loss.",
+    show_default=True, help="What is to be best: time, money, hosts evenly busy and accurate, or time to one loss.",
 )  # fmt: skip
+@click.option(
+    "--real/--shapes-only", "computing", default=None,
+    help="Compute gradients, with torch, and look at what is learned [default: for fairness and accuracy].",
+)
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Trials of each candidate.")
 @click.option(
     "--try", "more", multiple=True, metavar="STRATEGY[:SETTING=VALUE,...]",
@@ -40,6 +45,7 @@ SHOWN = 10
 def advise(
     where: Path,
     objective: str,
+    computing: bool | None,
     seeds: int,
     more: tuple[str, ...],
     workers: int | None,
@@ -50,7 +56,8 @@ def advise(
     """Try strategies and settings on the hosts and links of a run, or of a scenario, and rank them.
 
     Of an ARCHIVE in the times that were measured, of a SCENARIO by its profile.json. All train on the same number of
-    samples. With --objective accuracy gradients are real, which needs torch; else what is learned is not looked at.
+    samples. With --objective accuracy or fairness gradients are real, which needs torch and takes as long as training
+    does; else what is learned is not looked at.
     """
     options.one_of(workers=workers is not None, scheduler=scheduler is not None)
     from e2c_dl.campaign.predicting.advice.advise import AdviceRequest, write_winner
@@ -60,7 +67,7 @@ def advise(
 
     request = AdviceRequest(
         where=Path(os.path.abspath(where)), objective=Objective(objective), seeds=seeds, more=more, workers=workers,
-        scheduler=scheduler,
+        scheduler=scheduler, computing=computing,
     )  # fmt: skip
     if write_scenario is not None and os.path.lexists(write_scenario):
         raise InputError(f"{write_scenario} is there already; name a new folder with --write-scenario")
@@ -75,6 +82,9 @@ def advise(
         click.echo(json.dumps(_plain(found), indent=1))
         return
     _print(found, write_scenario)
+    if write_scenario is None:
+        again = shlex.join(["e2c-dl", *sys.argv[1:], "--write-scenario", "best"])
+        click.echo(f"To run the first of them: {again} && e2c-dl deploy best artifacts --on local")
 
 
 def _plain(found: Ranking) -> dict[str, object]:
@@ -98,13 +108,12 @@ def _print(found: Ranking, written: Path | None) -> None:
         console.print(f"as it is: {own.candidate}, place {found.rows.index(own) + 1} of {len(found.rows)}")
     if best.loss is None:
         console.print(
-            "Times are to the same samples, not to the same model: --objective accuracy looks at what is learned."
+            "Times are to the same samples, not to the same model: --objective accuracy, or --real, looks at what is "
+            "learned."
         )
     for candidate, problem in found.problems.items():
         console.print(f"not tried: {candidate}: {problem}", markup=False)
-    if written is None:
-        console.print("--write-scenario DIR writes the scenario with the first of them.")
-    else:
+    if written is not None:
         console.print(f"e2c-dl deploy {written} artifacts --on local", markup=False)
         if (written / PROFILE).is_file():
             console.print(f"e2c-dl simulate {written}", markup=False)

@@ -18,8 +18,6 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.predicting.advice import learning
 from e2c_dl.campaign.predicting.advice.candidates import Candidate, candidates
 from e2c_dl.campaign.predicting.advice.ground import Ground, of_archive
-from e2c_dl.campaign.predicting.advice.learning import Learned
-from e2c_dl.campaign.predicting.advice.ranking import Objective, jain, ranking
 from e2c_dl.campaign.predicting.advice.trial import Tried
 from e2c_dl.campaign.predicting.advice.trial import tried as tried_on
 from e2c_dl.campaign.predicting.advice.workers import in_processes, on_cluster
@@ -210,6 +208,7 @@ def members(group: int) -> dict[int, str]:
         (["--scheduler", "nobody"], "missing port number in address 'nobody'; write e.g. tcp://10.0.0.1:8786"),
         (["--objective", "acuracy"], "is not one of"),
         (["--try", "nothing"], "strategy 'nothing' does not exist"),
+        (["--objective", "accuracy", "--shapes-only"], "told by real gradients; leave out --shapes-only"),
     ],
 )
 def test_what_is_wrong_is_one_line(archive: Path, argv: list[str], says: str) -> None:
@@ -228,7 +227,7 @@ def test_without_prices_or_torch_the_objective_is_refused(
     monkeypatch.setattr(learning.importlib.util, "find_spec", lambda name: None)
     told = said("advise", archive, "--objective", "accuracy")
     assert told.code == 2
-    assert "computes gradients, and torch is not installed; install e2c_dl[train]" in told.err
+    assert "gradients are to be computed, and torch is not installed; install e2c_dl[train]" in told.err
 
 
 def test_real_gradients_are_evaluated_as_the_model_that_the_strategy_trains(archive: Path) -> None:
@@ -247,35 +246,3 @@ def test_real_gradients_are_evaluated_as_the_model_that_the_strategy_trains(arch
     assert own.learned.loss < own.learned.curve[0][1]  # it learns
     assert len(set(own.learned.by_host)) == 1  # every host has the same model
     assert own.learned.by_host[0] == own.learned.accuracy
-
-
-def tried(name: str, seed: int, run_s: float, *curve: tuple[float, float]) -> Tried:
-    learned = Learned(curve=curve, accuracy=0.5, by_host=(0.5, 0.5)) if curve else None
-    return Tried(candidate=Candidate(strategy=name), seed=seed, run_s=run_s, busy=(1.0, 0.0), learned=learned)
-
-
-def test_figures_are_medians_and_what_failed_is_told() -> None:
-    trials = [tried("adpsgd", seed, run_s) for seed, run_s in enumerate((3.0, 9.0, 4.0))]
-    trials += [tried("allreduce", seed, 5.0) for seed in range(3)]
-    trials += [Tried(candidate=Candidate(strategy="diloco"), seed=0, problem="it diverged")]
-    found = ranking(Objective.MAKESPAN, Candidate(strategy="allreduce"), trials)
-    assert [(row.candidate.strategy, row.run_s, row.least_s, row.most_s) for row in found.rows] == [
-        ("adpsgd", 4.0, 3.0, 9.0), ("allreduce", 5.0, 5.0, 5.0),
-    ]  # fmt: skip
-    assert found.problems == {"diloco": "it diverged"}
-    assert found.rows[0].evenly_busy == 0.5
-
-
-def test_the_loss_to_reach_is_what_the_own_strategy_has_after_three_quarters() -> None:
-    own = tried("allreduce", 0, 4.0, (1.0, 3.0), (2.0, 2.5), (3.0, 2.0), (4.0, 1.8), (4.0, 1.7))
-    fast = tried("adpsgd", 0, 2.0, (1.0, 2.4), (2.0, 1.8))
-    never = tried("localsgd", 0, 1.0, (0.5, 3.0), (1.0, 2.8))
-    found = ranking(Objective.ACCURACY, own.candidate, [own, fast, never])
-    assert [(row.candidate.strategy, row.to_loss_s) for row in found.rows] == [
-        ("adpsgd", 2.0), ("allreduce", 4.0), ("localsgd", None),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("values", "index"), [((1, 1, 1, 1), 1.0), ((1, 0, 0, 0), 0.25), ((0, 0), 1.0)])
-def test_evenness_is_one_of_all_alike_and_one_nth_of_one_alone(values: tuple[float, ...], index: float) -> None:
-    assert jain(values) == index

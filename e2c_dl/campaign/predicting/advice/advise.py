@@ -14,7 +14,7 @@ from e2c_dl.campaign.predicting.advice import ground as grounds
 from e2c_dl.campaign.predicting.advice.candidates import Candidate, candidates
 from e2c_dl.campaign.predicting.advice.ground import Ground
 from e2c_dl.campaign.predicting.advice.learning import need_torch
-from e2c_dl.campaign.predicting.advice.ranking import Objective, Ranking, ranking
+from e2c_dl.campaign.predicting.advice.ranking import LEARNED, Objective, Ranking, ranking
 from e2c_dl.campaign.predicting.advice.trial import Tried, tried
 from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
 from e2c_dl.diagnosis.resimulation.recorded import as_recorded
@@ -35,11 +35,12 @@ class AdviceRequest:
     more: Sequence[str] = ()  # candidates beyond the grid, as --try has them
     workers: int | None = None  # None: one per processor
     scheduler: str | None = None  # of a Dask cluster, instead
+    computing: bool | None = None  # gradients; None: as the objective needs it
 
     @property
     def real(self) -> bool:
         """Whether gradients are computed."""
-        return self.objective is Objective.ACCURACY
+        return self.objective in LEARNED if self.computing is None else self.computing
 
 
 def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranking, Ground]:
@@ -47,6 +48,8 @@ def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranki
 
     Raises: InputError, one line; ArchiveError, AnalysisError, if the archive's run cannot be simulated again.
     """
+    if request.objective is Objective.ACCURACY and not request.real:
+        raise InputError("--objective accuracy is told by real gradients; leave out --shapes-only")
     if request.real:
         need_torch()  # said before anything is read
     tell(Doing(what="reading the run" if _is_archive(request.where) else "reading the scenario"))

@@ -86,8 +86,8 @@ class Learning(ModelBeside):
 def need_torch() -> None:
     """Does nothing, where gradients can be computed. Raises: InputError, where torch is absent."""
     if importlib.util.find_spec("torch") is None:
-        needs = "--objective accuracy computes gradients, and torch is not installed"
-        raise InputError(f"{needs}; install e2c_dl[train], or choose another objective")
+        needs = "gradients are to be computed, and torch is not installed"
+        raise InputError(f"{needs}; install e2c_dl[train], or choose --objective makespan or cost, or --shapes-only")
 
 
 def computes(training: Training, ranks: int | None = None) -> tuple[Compute, ...]:

@@ -3,7 +3,8 @@
 ==============  =====================================================================================
 ``makespan``    the least time to the budget of samples
 ``cost``        the least money, by the scenario's prices
-``fairness``    hosts most evenly busy; with real gradients: whose own models are most evenly accurate
+``fairness``    hosts most evenly busy, and whose own models are most evenly accurate: the product of both; where
+                gradients are not real, most evenly busy
 ``accuracy``    the least time to the same loss: what the scenario's own strategy has after three quarters of its
                 samples, so that others, which learn less from a sample, may come to it as well; real gradients
 ==============  =====================================================================================
@@ -35,6 +36,10 @@ class Objective(str, Enum):
     COST = "cost"
     FAIRNESS = "fairness"
     ACCURACY = "accuracy"
+
+
+LEARNED = frozenset({Objective.FAIRNESS, Objective.ACCURACY})
+"""Told by what is learned: by real gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +123,7 @@ def _key(objective: Objective, row: Row) -> tuple[float, ...]:
     by_objective = {
         Objective.MAKESPAN: row.run_s,
         Objective.COST: math.inf if row.cost is None else row.cost,
-        Objective.FAIRNESS: -row.evenly_busy if row.evenly_accurate is None else -row.evenly_accurate,
+        Objective.FAIRNESS: -row.evenly_busy * (1.0 if row.evenly_accurate is None else row.evenly_accurate),
         Objective.ACCURACY: math.inf if row.to_loss_s is None else row.to_loss_s,
     }[objective]
     return by_objective, row.run_s if row.loss is None or objective is not Objective.ACCURACY else row.loss, row.run_s
