@@ -19,11 +19,15 @@ from e2c_dl.trace.model import SPAN, ClockAlignment, Collective, Phase, RankTrac
 from e2c_dl.trace.propagation.connections import LINK_ITERATION, Connections, LinkTraffic
 
 COMPUTED = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.STEP)
+AFTERWARDS = (Phase.REDUCE, Phase.STEP, Phase.EVALUATE, Phase.CHECKPOINT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ddp:
-    """One run. ``extra_s``: (rank, phase) -> seconds more in every iteration; of BACKWARD, in its first bucket."""
+    """One run. ``seconds``: of each phase; of sums, evaluations and checkpoints there are none, unless it has them.
+
+    ``extra_s``: (rank, phase) -> seconds more in every iteration; of BACKWARD, in its first bucket.
+    """
 
     ranks: int = 4
     iterations: int = 14
@@ -82,7 +86,9 @@ class Simulation:
                 end_s = ends_s[bucket][rank] if ddp.sees_ends else self.now_s[rank]
                 here |= {"nbytes": nbytes, "kind": Collective.ALL_REDUCE}
                 self.span(rank, Phase.COLLECTIVE, joined_s[rank][bucket], end_s, **here)
-            self.compute(rank, Phase.STEP, iteration)
+            for phase in AFTERWARDS:
+                if phase in ddp.seconds:
+                    self.compute(rank, phase, iteration)
             self.span(rank, Phase.ITERATION, began_s[rank], self.now_s[rank], iteration=iteration)
             self.carried(rank, busy[rank], iteration, began_s[rank])
         self.seq += len(ddp.bucket_bytes)

@@ -56,12 +56,14 @@ def main(kind: str | None, only: str, strategy: str | None, attempts: int, write
 
 
 def missed(compared: Sequence[Comparison]) -> list[str]:
-    """What of the bar the cases that count miss."""
+    """What of the bar the cases that count miss; one that does not count, or was left out, holds nothing."""
     errors = [abs(one.error) for one in compared if not one.void]
     if not errors:
         return ["no case counts"]
     found = [("median", statistics.median(errors), MEDIAN), ("worst", max(errors), WORST)]
-    return [f"{name} error {error:.1%}" for name, error, most in found if error > most]
+    absent = len(cases.CASES) - len(errors)
+    few = [f"{absent} of {len(cases.CASES)} cases not measured"] if absent else []
+    return [f"{name} error {error:.1%}" for name, error, most in found if error > most] + few
 
 
 def summary(compared: Sequence[Comparison]) -> str:

@@ -71,13 +71,14 @@ def main(back_ends: tuple[str, ...], links: int, seed: int, resume: bool, write:
     if write:
         _write(kept)
     click.echo(_text({name: kept[name] for name in chosen}))
-    written.conclude(BAR, missed({name: kept[name] for name in chosen}))
+    written.conclude(BAR, missed(kept))
 
 
 def missed(every: dict[str, list[Result]]) -> list[str]:
-    """How many links of this project's back ends are not within."""
+    """How many links of this project's back ends are not within, and which of these were not measured."""
     outside = {name: sum(not result.within for result in every.get(name, ())) for name in OURS}
-    return [f"{name}: {count} of {len(every[name])} not within" for name, count in outside.items() if count]
+    wrong = [f"{name}: {count} of {len(every[name])} not within" for name, count in outside.items() if count]
+    return wrong + [f"{name}: not measured" for name in OURS if not every.get(name)]
 
 
 def _in_turns(streams: dict[str, Iterator[Result]]) -> Iterator[tuple[str, Result]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from benchmarks import written
-from benchmarks.routing.worlds import Compared, live, simulated
+from benchmarks.routing.worlds import LIVE, Compared, live, simulated
 
 SHARE = 0.5
 LEAST_LOST = 0.02  # of the run: of less, a share says nothing
@@ -37,7 +37,8 @@ def missed(done: Sequence[Compared]) -> list[str]:
     """The comparisons that miss the bar; those in which too little was lost show nothing, and do not hold it."""
     void = [one for one in done if one.lost_s < LEAST_LOST * one.healthy_s]
     judged = [one for one in done if one not in void]
-    few = [f"{one.run}: not judged, {one.lost_s:.1f} s of {one.healthy_s:.1f} s were lost" for one in void]
+    few = [] if any(one.run == LIVE for one in done) else ["live: not compared"]
+    few += [f"{one.run}: not judged, {one.lost_s:.1f} s of {one.healthy_s:.1f} s were lost" for one in void]
     return few + [f"{one.run}: {one.share:.0%}" for one in judged if one.share > SHARE]
 
 

@@ -24,6 +24,7 @@ from e2c_dl.scenario.workflow import PROFILE
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = ROOT / "experiments" / "routing"
 NOISE = 0.05  # relative, of computing; simulated
+LIVE = "live"  # the run of that name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def live() -> Compared:
     healthy_s, slow_s = (_live_s(hears=False, healthy=healthy) for healthy in (True, False))
     healthy_hearing_s, slow_hearing_s = (_live_s(hears=True, healthy=healthy) for healthy in (True, False))
     return Compared(
-        run="live", way="edge-1 -> edge-2", healthy_s=healthy_s, healthy_hearing_s=healthy_hearing_s, slow_s=slow_s,
+        run=LIVE, way="edge-1 -> edge-2", healthy_s=healthy_s, healthy_hearing_s=healthy_hearing_s, slow_s=slow_s,
         slow_hearing_s=slow_hearing_s,
     )  # fmt: skip
 

@@ -35,6 +35,8 @@ BAR = f"{FASTER:g} times faster, figures within {SAME:.0e}".replace("e-0", "e-")
 @written.options(repeats=1)
 def main(program: Path | None, python: Path, repeats: int, write: bool) -> None:
     """The straggler metrics of Lin et al.: this program's against theirs, in time and in figures."""
+    if write and program is None:
+        raise click.UsageError("what is written has times beside their program's: name a clone of it by --program")
     with _cloned(program) as folder:
         theirs = None if folder is None else Theirs(folder=folder, python=python)
         measured, differences = [], {}
@@ -52,14 +54,15 @@ def main(program: Path | None, python: Path, repeats: int, write: bool) -> None:
         values = {"measured": runs, "differences": differences, "met": met}
         written.write(
             "straggler", title="Straggler metrics, beside their authors' program", text=text, values=values,
-            repeats=repeats, missed=missed(met),
+            repeats=repeats, missed=missed(met, compared=True),
         )  # fmt: skip
-    written.conclude(BAR, missed(met))
+    written.conclude(BAR, missed(met, compared=theirs is not None))
 
 
-def missed(met: bool) -> list[str]:
-    """What of the bar is missed; the table shows by which trace."""
-    return [] if met else ["a time or a figure of the table"]
+def missed(met: bool, *, compared: bool) -> list[str]:
+    """What of the bar is missed; the table shows by which trace. ``compared``: their program ran, too."""
+    wrong = [] if met else ["a time or a figure of the table"]
+    return wrong if compared else [*wrong, "times beside their program were not measured: name a clone by --program"]
 
 
 @contextmanager

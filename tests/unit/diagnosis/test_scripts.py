@@ -44,11 +44,13 @@ def without(trace: Trace, rank: int, *phases: Phase) -> Trace:
 
 @pytest.mark.parametrize(
     ("phase", "part"),
-    [(Phase.BACKWARD, Part.COMPUTE), (Phase.DATA, Part.DATA), (Phase.STEP, Part.STEP)],
+    [(Phase.BACKWARD, Part.COMPUTE), (Phase.DATA, Part.DATA), (Phase.STEP, Part.STEP), (Phase.REDUCE, Part.REDUCE),
+     (Phase.EVALUATE, Part.EVALUATION), (Phase.CHECKPOINT, Part.CHECKPOINT)],
 )  # fmt: skip
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_slow_phase_of_one_rank_is_told_from_the_others_waits(rank: int, phase: Phase, part: Part) -> None:
-    report = report_of(simulate(replace(NOISY, extra_s={(rank, phase): 0.2})))
+    seconds = {Phase.REDUCE: 0.02, Phase.EVALUATE: 0.02, Phase.CHECKPOINT: 0.02, **NOISY.seconds}
+    report = report_of(simulate(replace(NOISY, seconds=seconds, extra_s={(rank, phase): 0.2})))
     assert [(finding.element.src, finding.part) for finding in report.culprits] == [(name(rank), part)]
 
 
