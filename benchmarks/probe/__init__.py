@@ -1,0 +1,1 @@
+"""How long a probe takes, and whether it names what is slow."""
