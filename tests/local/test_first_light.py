@@ -16,8 +16,8 @@ def test_first_light_names_what_was_slowed_and_learns(tmp_path, repository):
     started = Started("deploy", folder, repository / "artifacts", "--archive", tmp_path / "a", log=tmp_path / "log")
     assert started.ended() == 0, started.said
 
-    slowed, first = started.said.find("leave out cloud-1, or mend what slows it down"), started.said.find("iteration 1/")
-    assert 0 < slowed < first, "who is slower than designed is told before anything is trained"
+    advice, first = (started.said.find(each) for each in ("leave out cloud-1, or mend what slows it", "iteration 1/"))
+    assert 0 < advice < first, "who is slower than designed is told before anything is trained"
     run, report = facts(tmp_path / "a"), json.loads((tmp_path / "a/report.json").read_text())
     injected = [*run["injected"]["compute"], *run["injected"]["links"]]
     elements = [finding["element"] for finding in report["culprits"]]
