@@ -3,14 +3,14 @@
 Links through a shared line are others than those beside it: they take another way, which may be as designed.
 
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
-others are as slow. Alike are those of one part whose slow-downs, or the delays by which links are late, differ by less
-than ALIKE, at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever
-another was seen to depart. One member that is as designed then, though so much would have been seen of it, and there is
-no group; nor unless all that depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times,
-is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another reason, as its
-own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells the least. One
-that departs by more has a cause of its own; one that may be late for another reason, or of which too little was seen,
-is of the group if it is as slow.
+others are as slow. Alike are those whose slow-downs, or the delays by which links are late, differ by less than ALIKE,
+at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever another was
+seen to depart. Hosts are held beside each other part by part: who is slow in another is as designed in this one. One
+member that is as designed then, though so much would have been seen of it, and there is no group; nor unless all that
+depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times, is of the group, too, for it
+tells little of itself. So is a link that is as slow then, but for another reason, as its own messages have it, if those
+of one reason are MORE than half of them: of one that is uneven it tells the least. One that departs by more has a cause
+of its own; one that may be late for another reason, or of which too little was seen, is of the group if it is as slow.
 """
 
 from __future__ import annotations
@@ -55,23 +55,26 @@ def grouped(
     ``looked``: element -> when it was looked at; others were all the time; ``line_of``: link -> what it shares.
     """
     key_of = partial(_key, layers=layers, line_of=line_of)
-    healthy: dict[Key, list[Element]] = {}
-    for element in judged.keys() - {each.element for each in departures}:
-        healthy.setdefault(key_of(element), []).append(element)
-    found: dict[Key, list[Departure]] = {}
+    found: dict[tuple[Key, Part | None], list[Departure]] = {}
     alone = []
     for each in departures:
         if each.element.kind in (ElementKind.HOST, ElementKind.LINK):
-            found.setdefault(key_of(each.element), []).append(each)
+            part = each.part if each.element.kind is ElementKind.HOST else None
+            found.setdefault((key_of(each.element), part), []).append(each)
         else:
             alone.append(each)
+    judged_of: dict[Key, list[Element]] = {}
+    for element in judged:
+        judged_of.setdefault(key_of(element), []).append(element)
     made = []
-    for key, own in found.items():
+    for (key, _), own in found.items():
+        departing = {each.element for each in own}
+        healthy = [each for each in judged_of.get(key, ()) if each not in departing]
         least = min(each.slowdown for each in own)
         alike, typical = _typical(own, looked)
         enough = MOST if len(own) >= MANY else 1
         is_group = len(own) > 1 and len(alike) >= enough * len(own) and len(typical) > MORE * len(alike)
-        seen_at = (judged[each] for each in healthy.get(key, ()) if _was_seen_then(each, typical, looked))
+        seen_at = (judged[each] for each in healthy if _was_seen_then(each, typical, looked))
         if is_group and min(seen_at, default=np.inf) > least:
             most = ALIKE * _middle(typical)
             of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
@@ -98,7 +101,7 @@ def _typical(
 ) -> tuple[list[Departure], list[Departure]]:  # fmt: skip
     """Those of ``own``, at least one, that are alike with one of middling slow-down, and of these those of one part.
 
-    Of those tried, the one with most of these; of hosts, who are alike are of one part.
+    Of those tried, the one with most of these.
     """
     by_slowdown = sorted(own, key=lambda each: each.slowdown)
     middle = by_slowdown[(len(own) - 1) // 2].slowdown
@@ -109,9 +112,8 @@ def _typical(
         for each in near:
             if each is first or not _are_alike(first, each, looked):
                 continue
-            is_one = _one_part([*typical, each])
-            typical += [each] if is_one else []
-            alike += [each] if is_one or each.element.kind is ElementKind.LINK else []
+            typical += [each] if _one_part([*typical, each]) else []
+            alike.append(each)
         found = max(found, (alike, typical), key=lambda both: len(both[1]))
     return found
 

@@ -58,6 +58,17 @@ def test_one_of_many_hosts_that_shows_less_of_it_is_of_the_group() -> None:
     assert len(group.members) == len(hosts)
 
 
+@pytest.mark.parametrize("seen_at", [1.2, 4.0])
+def test_a_host_that_is_slow_in_another_part_is_none_of_the_group(seen_at: float) -> None:
+    hosts = [f"edge-{number}" for number in range(1, 7)]
+    steps = replace(departure(hosts[5], When.PERSISTENT, 0.0, 34.0), part=Part.STEP)
+    sums = [replace(departure(host, When.ONCE, 3.0, 4.0), part=Part.REDUCE) for host in hosts[:5]]
+    found = grouped([steps, *sums], [], dict.fromkeys((steps.element,), seen_at), dict.fromkeys(hosts, "edge"))
+    assert steps in found
+    groups = [each for each in found if each.element.kind is ElementKind.GROUP]
+    assert [len(each.members) for each in groups] == ([5] if seen_at > 2.0 else [])  # it is as designed in theirs
+
+
 @pytest.mark.parametrize(("slowdown", "members"), [(2.0, 3), (4.0, 2)])
 def test_one_that_may_be_late_for_another_reason_is_of_the_group_if_it_departs_alike(
     slowdown: float, members: int
