@@ -127,6 +127,7 @@ def analyse(
         reference=EXPECTED if is_undesigned else DESIGN,
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
+        untraced=tuple(missing),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 

@@ -216,6 +216,8 @@ class Report:
     """Of whole ranks' updates, in rank order; none where no update can be stale."""
     round_iterations: int = 1
     """Ranks exchange something in every so many iterations."""
+    untraced: tuple[str, ...] = ()
+    """Hosts that trained and left no trace: what happened there nobody knows."""
 
     @property
     def mean_iteration_s(self) -> float:

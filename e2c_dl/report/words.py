@@ -119,7 +119,7 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
     said = f" {known} is {best}." if best else _none_alone(report)
     headline = _no_culprit(report, _off(links_off)) + said
-    tone = Tone.UNDECIDED if links_off else Tone.HEALTHY
+    tone = Tone.UNDECIDED if links_off or report.untraced else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
 
@@ -218,6 +218,8 @@ def _off(links: int) -> str:
 
 def _no_culprit(report: Report, off: str) -> str:
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
+    if report.untraced:
+        off = f"{off} Nothing is known of {formatting.count(len(report.untraced), 'host')} without a trace."
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"

@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import When
+from e2c_dl.report.words import Tone, verdict
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import Phase
@@ -74,6 +75,21 @@ def test_jitter_that_was_designed_accuses_nobody(jitter_s: float) -> None:
     jittery = virtual_world.everywhere(SIZE, replace(LINK, jitter_s=jitter_s))
     run = virtual_world.run(Allreduce, size=SIZE, iterations=20, on_hosts=hosts(), links=jittery)
     assert analyse(run.trace, run.reference()).culprits == ()
+
+
+@pytest.mark.parametrize("missing", range(SIZE))
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_without_a_ranks_trace_nobody_is_named_who_is_as_designed(disturbed: bool, missing: int) -> None:
+    designed = virtual_world.everywhere(SIZE, LINK)
+    links = {**designed, SLOW: replace(LINK, rate_bps=50e6 / 3)} if disturbed else designed
+    built = [replace(host, factor=2.0 if disturbed and rank == 0 else 1.0) for rank, host in enumerate(hosts())]
+    run = virtual_world.run(Allreduce, size=SIZE, iterations=20, on_hosts=tuple(built), links=links)
+    left = tuple(rank for rank in run.trace.ranks if rank.rank != missing)
+    found = analyse(replace(run.trace, ranks=left), replace(run, links=designed, hosts=hosts()).reference())
+    assert {str(element) for element in found.blamed} <= ({NAME, "edge-1"} if disturbed else set())
+    assert found.untraced == (f"edge-{missing + 1}",)
+    said = verdict(found)
+    assert said.tone is (Tone.CULPRITS if found.culprits else Tone.UNDECIDED)
 
 
 @pytest.mark.parametrize("slower", [1.3, 2.0, 10.0])

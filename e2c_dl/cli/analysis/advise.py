@@ -30,7 +30,9 @@ SHOWN = 10
     show_default=True, help="What is to be best: time, money, hosts evenly busy and accurate, or time to one loss.",
 )  # fmt: skip
 @click.option(
-    "--real/--shapes-only", "computing", default=None,
+    "--real/--shapes-only",
+    "computing",
+    default=None,
     help="Compute gradients, with torch, and look at what is learned [default: for fairness and accuracy].",
 )
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Trials of each candidate.")

@@ -220,6 +220,7 @@ def test_a_rank_that_left_no_trace_is_said() -> None:
     report = analyse(replace(trace, ranks=trace.ranks[:3]), RING.reference())
     assert "No trace of edge-4: what happened there is not known, nor where the bottleneck is." in report.limitations
     assert report.bottlenecks == report.groups == ()
+    assert report.untraced == ("edge-4",)
 
 
 def test_clocks_that_were_never_aligned_are_said() -> None:

@@ -79,6 +79,12 @@ def test_links_of_a_network_without_rules_are_unlimited(healthy: Report) -> None
     assert {row.designed_rate for row in undesigned} == {formatting.DASH}
 
 
+def test_where_hosts_left_no_trace_nothing_is_said_to_be_healthy(healthy: Report) -> None:
+    said = words.verdict(replace(healthy, untraced=("edge-2", "fog-1")))
+    assert said.tone is words.Tone.UNDECIDED
+    assert "Nothing is known of 2 hosts without a trace." in said.headline
+
+
 def test_limitations_weaken_the_verdict(healthy: Report) -> None:
     said = words.verdict(replace(healthy, limitations=("cores were oversubscribed",)))
     assert "nothing that could be judged departs" in said.headline
