@@ -1,0 +1,1 @@
+"""Runs of which reports were silent, or wrong, at commit 5cfbb21, and what they say now."""
