@@ -1,0 +1,1 @@
+"""How soon a watched run's verdict names what became slow."""
