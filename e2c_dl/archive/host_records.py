@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ ROWS_FORMAT = 2
 HEAT_COLUMNS = ("training_s", "temperature_c")  # those that are read
 MOST = 2.0**62
 """Of a table's numbers: the largest are times, in ns."""
+_AMENDING = threading.Lock()  # facts: samplers of one process tell theirs from several threads
 _RESERVE = ".outcome"
 _RESERVED_BYTES = 4096
 
@@ -179,7 +181,8 @@ class HostRecords:
 
     def amend_facts(self, **known: Any) -> None:
         """Its facts with the fields ``known`` in place of theirs."""
-        self.write_facts(msgspec.structs.replace(self.facts() or HostFacts(), **known))
+        with _AMENDING:
+            self.write_facts(msgspec.structs.replace(self.facts() or HostFacts(), **known))
 
     def facts(self) -> HostFacts | None:
         """What the host is; None if it left no facts."""

@@ -23,6 +23,7 @@ from e2c_dl.codec import DAMAGED
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.changes import ChangeInForce
 from e2c_dl.trace.model import RankTrace, Trace
+from e2c_dl.trace.propagation.ports import past_tcp
 from e2c_dl.trace.store import read_trace
 
 
@@ -85,7 +86,26 @@ class ReadArchive:
         run = {"run_id": self.run.run_id, "scenario": self.run.scenario, "started": self.run.started}
         self._there(layout.HOSTS, "no worker left a trace")
         trace = read_trace(self.path, {**run, **self.run.facts})
-        return replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks})
+        trace = replace(trace, alive={rank.host: self._alive(rank) for rank in trace.ranks})
+        about_ports = self._about_ports(trace)
+        if not about_ports:
+            return trace
+        limitations = (*trace.connections.limitations, *about_ports)
+        return replace(trace, connections=replace(trace.connections, limitations=limitations))
+
+    def _about_ports(self, trace: Trace) -> list[str]:
+        """What ports sent beside the sockets; which host's facts cannot be read."""
+        found, machines, problems = {}, {}, []
+        for rank in trace.ranks:
+            try:
+                facts = self.host(rank.host).facts() or HostFacts()
+            except ArchiveError as error:
+                problems.append(f"what left by its ports is unknown: {error}")
+                continue
+            machines[rank.host] = facts.host_name or rank.host
+            if facts.ports is not None:
+                found[rank.host] = facts.ports
+        return [*past_tcp(trace, machines, found), *problems]
 
     def _alive(self, rank: RankTrace) -> npt.NDArray[np.int64]:
         """When it was seen to run; empty if that is not known, as of a traced script."""

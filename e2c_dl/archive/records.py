@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from e2c_dl import formatting
+from e2c_dl.trace.propagation.ports import PortFacts
 
 OUTCOME_FORMAT = 2
 FACTS_FORMAT = 2
@@ -214,4 +215,5 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
         dict[str, Any] | None
     ) = {}  # null in format 1; device: the rank's own; gpus of the host by NVML, or unknown: why there are none
     sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them
+    ports: PortFacts | None = None  # what its ports counted while a script was traced
     timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony and systemd say

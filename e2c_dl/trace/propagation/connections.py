@@ -81,6 +81,9 @@ class Connections:
 
     links: tuple[LinkTraffic, ...]
     limitations: tuple[str, ...] = ()
+    wire_bytes: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Rank -> of Ethernet frames that left by all its connections to other addresses, whoever is at the other end,
+    since each was opened."""
 
     @property
     def data(self) -> tuple[LinkTraffic, ...]:

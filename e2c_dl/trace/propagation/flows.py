@@ -24,7 +24,7 @@ from e2c_dl.trace.propagation.counters import Times, at, curves, decoded, united
 from e2c_dl.trace.propagation.peers import peer_ranks
 from e2c_dl.trace.propagation.samples import Samples
 from e2c_dl.trace.propagation.tcp_info import JIFFY_NS
-from e2c_dl.trace.propagation.traffic import Iterations, Seen, traffic
+from e2c_dl.trace.propagation.traffic import Iterations, Seen, since_birth, traffic
 
 DATA_SHARE = 0.02
 """Of the bytes of the busiest link: what carries less is no gradient's, but rendezvous and replies."""
@@ -45,7 +45,7 @@ def with_flows(trace: Trace, of_all: Sequence[Samples], problems: Sequence[str] 
     if not known:
         return replace(trace, connections=Connections(links=(), limitations=tuple(problems))) if problems else trace
     iterations = {samples.rank: _iterations(ranks[samples.rank], samples) for samples in known}
-    links, strangers = _links(ranks, known, iterations)
+    links, strangers, wire_bytes = _links(ranks, known, iterations)
     tables = [traffic(src, dst, seen, iterations[src]) for (src, dst), seen in sorted(links.items())]
     most = max((_acked(table) for table in tables), default=0.0)
     tables = [replace(table, is_data=bool(0 < _acked(table) >= DATA_SHARE * most)) for table in tables]
@@ -68,7 +68,7 @@ def with_flows(trace: Trace, of_all: Sequence[Samples], problems: Sequence[str] 
     return replace(
         trace,
         ranks=tuple(replace(rank, spans=np.concatenate([rank.spans, *flows[rank.rank]])) for rank in trace.ranks),
-        connections=Connections(links=tuple(tables), limitations=limitations),
+        connections=Connections(links=tuple(tables), limitations=limitations, wire_bytes=wire_bytes),
     )
 
 
@@ -93,11 +93,12 @@ def _acked(table: LinkTraffic) -> float:
 
 def _links(
     ranks: Mapping[int, RankTrace], known: Sequence[Samples], iterations: Mapping[int, Iterations]
-) -> tuple[_Links, list[tuple[str, float]]]:
-    """The connections of every link; of those to no rank, a description and the bytes sent."""
+) -> tuple[_Links, list[tuple[str, float]], dict[int, float]]:
+    """The connections of every link; of those to no rank, a description and the bytes sent; of all, bytes by rank."""
     peers = peer_ranks(known)
     links: _Links = defaultdict(list)
     strangers = []
+    wire_bytes = {samples.rank: 0.0 for samples in known}
     for samples in known:
         at_ns = np.maximum.accumulate(ranks[samples.rank].clock.align(samples.time_ns))
         told = decoded(samples.raw)
@@ -113,13 +114,15 @@ def _links(
                 curves=curves(at_ns[of_it], told[of_it], ip_version=version),
                 within_machine=connection.local[0] == connection.remote[0],
             )  # fmt: skip
+            if not seen.within_machine:
+                wire_bytes[samples.rank] += since_birth([seen])["wire_bytes"]
             peer = peers.get((samples.rank, cookie))
             if peer is not None:
                 links[samples.rank, peer].append(seen)
             elif connection.rank != samples.rank:
                 where = f"rank {samples.rank} to {connection.remote[0]}:{connection.remote[1]}"
                 strangers.append((where, float(seen.curves.values["bytes_acked"][-1])))
-    return links, strangers
+    return links, strangers, wire_bytes
 
 
 def _rows(samples: Samples, at_ns: Times, iterations: Iterations) -> Times:

@@ -73,7 +73,7 @@ def traffic(src: int, dst: int, connections: Sequence[Seen], iterations: Iterati
         src=src, dst=dst, connections=len(connections), is_data=False,
         per_iteration=_table(connections, iterations, [one.row for one in connections]),
         total=_table(connections, whole, [np.zeros(len(one.row), dtype=np.int64) for one in connections]),
-        since_birth=_since_birth(connections), within_machine=all(one.within_machine for one in connections),
+        since_birth=since_birth(connections), within_machine=all(one.within_machine for one in connections),
     )  # fmt: skip
 
 
@@ -161,7 +161,8 @@ def _means(row: Rows, values: Numbers, count: int) -> Numbers:
     return np.asarray(np.divide(sums, sizes, out=np.full(count, np.nan), where=sizes > 0), dtype=np.float64)
 
 
-def _since_birth(connections: Sequence[Seen]) -> dict[str, float]:
+def since_birth(connections: Sequence[Seen]) -> dict[str, float]:
+    """What they have counted since they were opened, as last seen: LinkTraffic.since_birth."""
     found = {column: sum(float(one.told[name][-1]) for one in connections) for column, name in _COUNTED.items()
              if name != "wire_bytes"}  # fmt: skip
     headers = sum(

@@ -1,0 +1,63 @@
+"""What the ports of a traced rank's host count while its script trains: ``ports`` of facts.json.
+
+Sockets tell what TCP carried; ports tell what went past it (RDMA), though not to whom. Looked at when ranks have met,
+every ten seconds, which is what a kill costs, and at the end: see :mod:`e2c_dl.trace.propagation.ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.propagation.ports import PortTally
+from e2c_dl.tracing.rendezvous import Ranks
+from e2c_dl.tracing.samplers import Recording
+
+EVERY_S = 10.0
+
+
+class Ports:
+    """A sampler, as an errand of the thread that writes. ``root``: below which /proc and /sys are."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._tally = PortTally(root)
+        self._recording: Recording | None = None
+
+    def offers(self) -> Mapping[str, Any]:
+        """Nothing: ports know no ranks."""
+        return {}
+
+    def on_ready(self, ranks: Ranks, recording: Recording) -> None:
+        """Counts from now on."""
+        self._recording = recording
+        self._tally.look()
+        recording.errands.add(self._look_again, EVERY_S)
+
+    def at_ends(self) -> Callable[[int, int], object] | None:
+        """Nothing: ports cannot tell iterations apart."""
+
+    def on_rest(self, resting: bool) -> None:
+        """Ports count on."""
+
+    def on_end(self) -> None:
+        """A last look. Raises: ArchiveError, if it cannot be written."""
+        if self._recording is not None:
+            self._recording.errands.remove(self._look_again)
+            self._write(self._recording)
+
+    def _look_again(self) -> float | None:
+        """Seconds until the next look; None: it could not be written, as is said."""
+        if self._recording is None:
+            return None
+        try:
+            self._write(self._recording)
+        except ArchiveError as error:
+            self._recording.limited(f"what its ports count ends here: {error}")
+            return None
+        return EVERY_S
+
+    def _write(self, recording: Recording) -> None:
+        HostRecords(recording.folder).amend_facts(ports=self._tally.look())
