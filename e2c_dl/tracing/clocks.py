@@ -5,19 +5,21 @@
     on_ready          who is on the reference's machine has its clock already; a thread asks for all others:
     0 s               100 rounds, at the address of the reference that answers fastest
     every second      4 rounds
-    on_end            as far as it is known, with an uncertainty that holds until then
+    on_end            up to 100 rounds in half a second, if the reference is there; it waits as long for all others
 
-A script has no barriers to lend, so that its own messages may delay answers: bounds are wider then, and still hold. The
-first rank answers until its own training is over.
+Asked first are those addresses that training does not use, as far as the launcher has said which these are: they are
+the management network's. A script has no barriers to lend, so that its own messages may delay answers: bounds are wider
+then, and still hold, until the end too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import E2cDlError, TrainingError
 from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
 from e2c_dl.trace.clocks.timekeeping import timekeeping
+from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.tracing.addresses import training_addresses
 from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers import Recording
 
-OFFER = "clock"
+OFFER, TRAINS_AT = "clock", "trains_at"
 _TRIED_ROUNDS, _TRIED_WITHIN_S = 4, 0.3
 _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
@@ -42,6 +46,7 @@ class Clocks:
         self._recording: Recording | None = None
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
+        self._askers = 0
         self._reference: ReferenceClock | None = None
         self._problem = ""
 
@@ -52,15 +57,17 @@ class Clocks:
         except TrainingError as error:
             self._problem = str(error)
             return {}
-        return {OFFER: [self._server.port, self._server.token]}
+        return {OFFER: [self._server.port, self._server.token], TRAINS_AT: training_addresses(os.environ)}
 
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """The first rank goes on serving; others ask it from now on, from a thread of their own."""
         self._recording = recording
         reference, own = ranks.peers[0], ranks.own
-        others = any(peer.boot != own.boot for peer in ranks.peers)
+        others = sum(peer.boot != own.boot for peer in ranks.peers)
         if own.rank != reference.rank or not others:
             self._close()
+        else:
+            self._askers = others
         if reference.rank:
             recording.limited(f"rank 0 is not traced: clocks are aligned to rank {reference.rank}'s")
         if others and own.boot != reference.boot and OFFER not in reference.offers:
@@ -82,11 +89,13 @@ class Clocks:
         self._over.set()
         if self._thread is not None:
             self._thread.join(_JOIN_WITHIN_S)
+        if self._server is not None:
+            self._server.wait_for(self._askers)
         self._close()
         if self._recording is None:
             return
         if self._reference is not None and self._reference.least_round_trip_ns is not None:
-            HostRecords(self._recording.folder).write_clock(self._reference.until_now())
+            HostRecords(self._recording.folder).write_clock(_last(self._reference))
         elif self._problem:
             self._recording.limited(f"its clock is not aligned to the others': {self._problem}")
 
@@ -106,7 +115,8 @@ class Clocks:
 
     def _ask(self, reference: Peer, records: HostRecords) -> None:
         port, token = reference.offers[OFFER]
-        self._reference = ReferenceClock(_fastest(reference.addresses, port, token), port, token, self._clock)
+        avoided = reference.offers.get(TRAINS_AT, ())
+        self._reference = ReferenceClock(_address(reference.addresses, avoided, port, token), port, token, self._clock)
         records.write_clock(self._reference.exchange())
         while not self._over.wait(EVERY_S):
             with contextlib.suppress(TrainingError):  # others tell what this one would have
@@ -121,16 +131,34 @@ def _server(clock: Clock) -> ClockServer:
         return ClockServer("0.0.0.0", clock)
 
 
-def _fastest(addresses: tuple[str, ...], port: int, token: int) -> str:
-    """That of ``addresses`` at which answers take the shortest time. Raises: TrainingError, if none answers."""
+def _last(reference: ReferenceClock) -> ClockAlignment:
+    """The alignment after a last exchange; if the reference has gone, as far as it is known: less certain by now."""
+    try:
+        return reference.exchange_last()
+    except TrainingError:
+        return reference.until_now()
+
+
+def _address(addresses: Sequence[str], avoided: Collection[str], port: int, token: int) -> str:
+    """That of ``addresses`` at which answers take the shortest time; an ``avoided`` one only if no other answers.
+
+    Raises: TrainingError, if none does.
+    """
+    for some in ([each for each in addresses if each not in avoided], [each for each in addresses if each in avoided]):
+        found = _answering(some, port, token)
+        if found:
+            return min(found, key=lambda address: found[address])
+    tried = ", ".join(addresses) or "no address"
+    raise TrainingError(f"the reference clock answers at none of {tried}; let UDP port {port} pass")
+
+
+def _answering(addresses: Iterable[str], port: int, token: int) -> dict[str, int]:
+    """Address -> half the shortest way there and back, ns; without those that do not answer."""
     found = {}
     for address in addresses:
         if ipaddress.ip_address(address).is_link_local:  # it means another host on each interface
             continue
         with contextlib.suppress(TrainingError):
-            seen = exchange(address, port, token, rounds=_TRIED_ROUNDS, within_s=_TRIED_WITHIN_S)
+            seen = exchange(address, port, token, rounds=_TRIED_ROUNDS, within_s=_TRIED_WITHIN_S, listened=True)
             found[address] = min(each.uncertainty_ns for each in seen)
-    if not found:
-        tried = ", ".join(addresses) or "no address"
-        raise TrainingError(f"the reference clock answers at none of {tried}; let UDP port {port} pass")
-    return min(found, key=lambda address: found[address])
+    return found

@@ -20,6 +20,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,11 @@ EVERY_S = 1.0
 GIVE_UP_AFTER_S = 10.0
 _FEW_WITHIN_S = 1.0  # a reference that is stopped just now does not answer
 _ANSWER_WITHIN_S = 0.2
+LAST_WITHIN_S = 0.5
+"""A last exchange takes no longer, nor does the reference wait for those of others: they hold up a script's end."""
 
 _QUESTION = struct.Struct("!QQ8x")  # the server's token; a random number: a late answer is not taken for the next
+_GOODBYE = struct.Struct("!QQ")  # the token; who asks no more. It is not answered
 _ANSWER = struct.Struct("!Qqq")  # the same number, received, sent
 _ARRIVAL = struct.Struct("@qq")  # struct timespec
 _TIMESTAMP = getattr(socket, "SO_TIMESTAMPNS", 35)  # of Linux; no Python before 3.14 names it
@@ -66,6 +70,8 @@ class ClockServer:
             ) from error
         self._clock = clock
         self.token = secrets.randbits(64)  # who asks at a wrong address is not told another clock's time
+        self._gone: set[int] = set()
+        self._going = threading.Condition()
         self._farewell = secrets.token_bytes(_QUESTION.size + 1)
         self._thread = threading.Thread(target=self._serve, name="clock", daemon=True)
         self._thread.start()
@@ -75,6 +81,11 @@ class ClockServer:
         """The UDP port it answers on."""
         port: int = self._socket.getsockname()[1]
         return port
+
+    def wait_for(self, askers: int, within_s: float = LAST_WITHIN_S) -> None:
+        """Until so many have said that they ask no more, or for ``within_s``."""
+        with self._going:
+            self._going.wait_for(lambda: len(self._gone) >= askers, within_s)
 
     def close(self) -> None:
         with socket.socket(self._socket.family, socket.SOCK_DGRAM) as farewell:
@@ -95,11 +106,19 @@ class ClockServer:
             question, received_ns, sender = _receive(self._socket, self._clock)
             if question == self._farewell:  # nobody else knows it
                 return
+            if len(question) == _GOODBYE.size:
+                self._note_gone(*_GOODBYE.unpack(question))
             if len(question) != _QUESTION.size:
                 continue
             token, number = _QUESTION.unpack(question)
             if token == self.token:
                 _send(self._socket, _ANSWER.pack(number, received_ns, self._clock()), sender)
+
+    def _note_gone(self, token: int, asker: int) -> None:
+        if token == self.token:
+            with self._going:
+                self._gone.add(asker)
+                self._going.notify_all()
 
 
 class ReferenceClock:
@@ -114,7 +133,7 @@ class ReferenceClock:
     def exchange(self) -> ClockAlignment:
         """The alignment after one more exchange. Raises: TrainingError, if too few answers came."""
         with self._asking:
-            self._add(self._ask(ROUNDS, GIVE_UP_AFTER_S))
+            self._add(self._ask(ROUNDS, GIVE_UP_AFTER_S, listened=False))
             return self._seen.value()
 
     def exchange_few(self) -> ClockAlignment:
@@ -127,6 +146,18 @@ class ReferenceClock:
             self._add(seen if self._seen.explains(seen) else (*seen, *self._ask(ROUNDS, _FEW_WITHIN_S)))
             return self._seen.value(self._clock() + round(EVERY_S * 1e9))
 
+    def exchange_last(self) -> ClockAlignment:
+        """The same as much as can be done in LAST_WITHIN_S; it holds until now, and the server is told that it was all.
+
+        Raises: TrainingError, if too few answers came; at once, if nobody is there any more.
+        """
+        with self._asking:
+            try:
+                self._add(self._ask(ROUNDS, LAST_WITHIN_S - _ANSWER_WITHIN_S))
+            finally:
+                self._say_goodbye()
+            return self._seen.value(self._clock())
+
     def until_now(self) -> ClockAlignment:
         """The alignment as far as it is known, asking nobody; its uncertainty holds up to now."""
         with self._asking:
@@ -137,9 +168,13 @@ class ReferenceClock:
         """Of all that were believed; None before the first."""
         return self._least_round_trip_ns
 
-    def _ask(self, rounds: int, within_s: float) -> tuple[Exchange, ...]:
+    def _ask(self, rounds: int, within_s: float, *, listened: bool = True) -> tuple[Exchange, ...]:
         where = (self._address, self._port, self._token)
-        return exchange(*where, rounds=rounds, clock=self._clock, within_s=within_s)
+        return exchange(*where, rounds=rounds, clock=self._clock, within_s=within_s, listened=listened)
+
+    def _say_goodbye(self) -> None:
+        with suppress(OSError), _socket(self._address, self._port) as asking:  # no network any more: nobody to tell
+            _send(asking, _GOODBYE.pack(self._token, secrets.randbits(64)), (self._address, self._port))
 
     def _add(self, seen: tuple[Exchange, ...]) -> None:
         for each in seen:
@@ -156,10 +191,12 @@ def exchange(
     rounds: int = ROUNDS,
     clock: Clock = time.monotonic_ns,
     within_s: float = GIVE_UP_AFTER_S,
+    listened: bool = False,
 ) -> tuple[Exchange, ...]:
     """Those of ``rounds`` exchanges with the ClockServer at ``address`` that tell most, one or two, in order of time.
 
-    Blocks for about ``rounds`` round trips. Raises: TrainingError, if too few answers came.
+    Blocks for about ``rounds`` round trips. ``listened``: the server was there before, so that where nobody listens it
+    has gone, or is not meant, and is not waited for. Raises: TrainingError, if too few answers came.
     """
     answers: list[Exchange] = []
     give_up = time.monotonic() + within_s
@@ -168,7 +205,12 @@ def exchange(
             asking.connect((address, port))
             asking.settimeout(_ANSWER_WITHIN_S)
             while len(answers) < rounds and time.monotonic() < give_up:
-                answer = _ask(asking, token, clock)
+                try:
+                    answer = _ask(asking, token, clock)
+                except ConnectionRefusedError:
+                    if listened:
+                        break
+                    answer = None
                 if answer is not None:
                     answers.append(answer)
     except OSError as error:  # no route, no such address
@@ -226,13 +268,16 @@ def _send(sending: socket.socket, answer: bytes, receiver: Any) -> None:
 
 
 def _ask(asking: socket.socket, token: int, clock: Clock) -> Exchange | None:
-    """One exchange; None if no answer to it came in time (UDP may lose it, or nobody listens yet)."""
+    """One exchange; None if no answer to it came in time (UDP may lose it).
+
+    Raises: ConnectionRefusedError, if nobody listens (yet, or any more).
+    """
     number = secrets.randbits(64)
     asked_ns = clock()
     try:
         asking.send(_QUESTION.pack(token, number))
         answer, answered_ns, _ = _receive(asking, clock)
-    except (TimeoutError, ConnectionRefusedError):
+    except TimeoutError:
         return None
     if len(answer) != _ANSWER.size:
         return None

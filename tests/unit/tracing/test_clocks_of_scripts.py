@@ -14,8 +14,12 @@ import pytest
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import HostFacts
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace.clocks.clock import LAST_WITHIN_S, ClockServer
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.tracing.clocks import Clocks
+from e2c_dl.trace.recording.errands import Errands
+from e2c_dl.tracing.addresses import own_addresses, training_addresses
+from e2c_dl.tracing.clocks import Clocks, _address
 from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
 
 ADDRESSES = ("fe80::1", "192.0.2.1", "127.0.0.1")
@@ -30,6 +34,7 @@ class Recording:
         folder.mkdir(parents=True)
         HostRecords(folder).write_facts(HostFacts(host_name=folder.name))
         self.folder = folder
+        self.errands = Errands()
         self.limitations: list[str] = []
 
     def limited(self, sentence: str) -> None:
@@ -137,6 +142,61 @@ def test_a_reference_that_cannot_be_asked_is_said(tmp_path: Path, offers: Mappin
         assert made[1].records.clock() == ClockAlignment()
         (said,) = made[1].recording.limitations
         assert "its clock is not aligned to the others'" in said
+
+
+def test_a_step_just_before_the_end_is_seen_by_a_last_exchange(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, 7_000_000, boots="ab") as made:
+        for each in made:
+            each.ready(made)
+        made[1].until(lambda: made[1].asked)
+        made[1].wrong_ns += 40_000_000
+        ending = threading.Thread(target=made[0].clocks.on_end)  # at the same time: it waits for the other
+        ending.start()
+        made[1].clocks.on_end()
+        now_ns = np.array([made[1].clock()])
+        ending.join()
+        found = made[1].records.clock()
+        assert abs(int(found.align(now_ns)[0]) - (int(now_ns[0]) - made[1].wrong_ns)) <= found.usual_ns < 40_000_000
+        assert len(found.steps) == 1
+
+
+def test_a_reference_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, 7_000_000, boots="ab") as made:
+        for each in made:
+            each.ready(made)
+        made[1].until(lambda: made[1].asked)
+        began_s = time.monotonic()
+        made[0].clocks.on_end()
+        assert LAST_WITHIN_S <= time.monotonic() - began_s < 4 * LAST_WITHIN_S, "it waited for one that did not come"
+        began_s = time.monotonic()
+        made[1].clocks.on_end()
+        assert time.monotonic() - began_s < LAST_WITHIN_S
+
+
+def test_addresses_of_the_network_of_training_are_asked_last() -> None:
+    addresses = ("127.0.0.1", "::1")
+    with ClockServer("::") as server:
+        where = (server.port, server.token)
+        for avoided, other in (addresses, addresses[::-1]):
+            assert _address(addresses, (avoided, "192.0.2.1"), *where) == other
+        assert _address(addresses, addresses, *where) in addresses, "where no other answers"
+    with pytest.raises(TrainingError, match="answers at none of 127.0.0.1, ::1"):
+        _address(addresses, addresses[1:], *where)
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({}, False),
+        ({"GLOO_SOCKET_IFNAME": "lo"}, True),
+        ({"NCCL_SOCKET_IFNAME": "=lo,eth7"}, True),
+        ({"NCCL_SOCKET_IFNAME": "^lo"}, False),
+        ({"HOROVOD_GLOO_IFACE": "eth7"}, False),
+    ],
+)
+def test_devices_of_training_are_told_by_what_launchers_set(environment: Mapping[str, str], named: bool) -> None:
+    assert ("127.0.0.1" in training_addresses(environment)) is named
+    assert "127.0.0.1" in own_addresses()
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:
