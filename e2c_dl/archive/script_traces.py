@@ -2,12 +2,14 @@
 
 ::
 
-    time of day         Horovod: start_time_since_epoch_in_micros + ts        Kineto: baseTimeNanoseconds + ts
-      - clocks          of the rank's tracing.json: its own clock and the time of day, when its training ended
-    own clock           -> the rank's alignment -> the clock of the archive
+    time of day         Horovod: start_time_since_epoch_in_micros             Kineto: baseTimeNanoseconds + ts
+      - wall_clock      of the rank's facts: its own clock beside the time of day, while it trained
+    own clock           Horovod: + ts, which no time of day moves
+      -> the rank's alignment -> the clock of the archive
 
-If somebody set the time of day while it trained, what was before lies as far off. nsys reports are not read: only
-NVIDIA's own program knows their format.
+Of former archives, and of ranks that were killed early, one pair is known, ``clocks`` of tracing.json: if somebody set
+the time of day meanwhile, what was before lies as far off. nsys reports are not read: only NVIDIA's own program knows
+their format.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import itertools
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +29,10 @@ import numpy as np
 
 from e2c_dl import codec
 from e2c_dl.archive import layout
+from e2c_dl.archive.records import FACTS_FORMAT, HostFacts
 from e2c_dl.beneath import LARGE_BYTES, Place
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.clocks.time_of_day import Pair, TimesOfDay
 from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
 
 KNOWN = (layout.TRACING, layout.FACTS, layout.CLOCK, layout.OUTCOME, layout.ENDING, layout.HOST_LINKS)
@@ -56,7 +60,7 @@ class ScriptTrace:
     rank: RankTrace
     name: str
     base_ns: int
-    clocks: _Clocks
+    times: TimesOfDay
     content: list[Event]
     by_tensor: bool  # Horovod's processes are tensors: they are shown as threads
 
@@ -82,9 +86,10 @@ class ScriptTrace:
             yield moved
 
     def _placed_us(self, times_us: list[float], origin_ns: int) -> list[float]:
-        own_ns = self.base_ns - self.clocks.unix_ns + self.clocks.own_ns
-        at_ns = np.rint(np.array(times_us, dtype=np.float64) * 1000).astype(np.int64)
-        placed: list[float] = ((self.rank.clock.align(at_ns + own_ns) - origin_ns) / 1000).tolist()
+        at_ns, base_ns = np.rint(np.array(times_us, dtype=np.float64) * 1000).astype(np.int64), np.array([self.base_ns])
+        steady = self.by_tensor  # Horovod counts from its base by a clock that nobody sets
+        own_ns = self.times.own_ns(base_ns) + at_ns if steady else self.times.own_ns(base_ns + at_ns)
+        placed: list[float] = ((self.rank.clock.align(own_ns) - origin_ns) / 1000).tolist()
         return placed
 
     def _named(
@@ -112,12 +117,16 @@ def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[
         folder = archive / layout.HOSTS / rank.host
         if not (folder / layout.TRACING).exists():  # no script was traced
             continue
-        clocks = codec.read(folder / layout.TRACING, _Tracing).clocks
+        try:
+            times = TimesOfDay(_pairs(folder))
+        except ArchiveError as error:
+            problems.append(f"what the script of {rank.host} wrote is not merged: {error}")
+            continue
         for name in sorted(folder.names()):
             if name in KNOWN or not name.endswith((".json", ".json.gz")):
                 continue
             try:
-                traces.append(_read(folder / name, name, rank, clocks))
+                traces.append(_read(folder / name, name, rank, times))
             except (ArchiveError, OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
                 problems.append(f"{folder / name}: is not merged: {error}")
     return tuple(traces), tuple(problems)
@@ -132,7 +141,15 @@ def merged(traces: tuple[ScriptTrace, ...]) -> Callable[[int], Iterator[Event]]:
     return events
 
 
-def _read(place: Place, name: str, rank: RankTrace, clocks: _Clocks) -> ScriptTrace:
+def _pairs(folder: Place) -> Sequence[Pair]:
+    """Those of its facts, else the one of its tracing.json. Raises: ArchiveError."""
+    facts, clocks = folder / layout.FACTS, codec.read(folder / layout.TRACING, _Tracing).clocks
+    kept = codec.read(facts, HostFacts, FACTS_FORMAT).wall_clock if facts.exists() else ()
+    pairs = sorted(pair for pair in kept if max(map(abs, pair)) <= MOST_NS)
+    return pairs or [(clocks.own_ns, clocks.unix_ns)]
+
+
+def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> ScriptTrace:
     content = place.read(LARGE_BYTES)
     if name.endswith(".gz"):
         with gzip.open(io.BytesIO(content)) as packed:
@@ -156,7 +173,7 @@ def _read(place: Place, name: str, rank: RankTrace, clocks: _Clocks) -> ScriptTr
     if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
         raise ValueError("it does not say when it began: its times cannot be placed")
     events = [each for each in content_of if isinstance(each, dict) and _is_named(each)]
-    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, clocks=clocks, content=events, by_tensor=by_tensor)
+    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, times=times, content=events, by_tensor=by_tensor)
 
 
 def _start_us(each: Any) -> int | None:

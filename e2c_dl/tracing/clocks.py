@@ -7,6 +7,7 @@
     every second      4 rounds
     on_end            up to 100 rounds in half a second, if the reference is there; it waits as long for all others
 
+Beside them each rank looks every two seconds at the time of day, by which traces that its script makes are placed.
 Asked first are those addresses that training does not use, as far as the launcher has said which these are: they are
 the management network's. A script has no barriers to lend, so that its own messages may delay answers: bounds are wider
 then, and still hold, until the end too.
@@ -24,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.errors import E2cDlError, TrainingError
+from e2c_dl.errors import ArchiveError, E2cDlError, TrainingError
+from e2c_dl.trace.clocks import time_of_day
 from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.time_of_day import PairsKept
 from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.addresses import training_addresses
@@ -38,10 +41,14 @@ _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
 
 class Clocks:
-    """A sampler: writes clock.json, again after each exchange, and ``timekeeping`` of facts.json."""
+    """A sampler: writes clock.json, again after each exchange; ``timekeeping`` and ``wall_clock`` of facts.json.
 
-    def __init__(self, clock: Clock = time.monotonic_ns) -> None:
+    ``clock`` is the host's own, ``of_day`` tells the time of day.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic_ns, of_day: Clock = time.time_ns) -> None:
         self._clock = clock
+        self._times_of_day = PairsKept(clock, of_day)
         self._server: ClockServer | None = None
         self._recording: Recording | None = None
         self._thread: threading.Thread | None = None
@@ -62,6 +69,8 @@ class Clocks:
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """The first rank goes on serving; others ask it from now on, from a thread of their own."""
         self._recording = recording
+        self._times_of_day.look()
+        recording.errands.add(self._look_at_the_day, time_of_day.EVERY_S)
         reference, own = ranks.peers[0], ranks.own
         others = sum(peer.boot != own.boot for peer in ranks.peers)
         if own.rank != reference.rank or not others:
@@ -94,10 +103,25 @@ class Clocks:
         self._close()
         if self._recording is None:
             return
+        self._recording.errands.remove(self._look_at_the_day)
+        self._times_of_day.look()
+        HostRecords(self._recording.folder).amend_facts(wall_clock=self._times_of_day.pairs())
         if self._reference is not None and self._reference.least_round_trip_ns is not None:
             HostRecords(self._recording.folder).write_clock(_last(self._reference))
         elif self._problem:
             self._recording.limited(f"its clock is not aligned to the others': {self._problem}")
+
+    def _look_at_the_day(self) -> float | None:
+        """Seconds until the next look; None: what was seen could not be written, as is said."""
+        if self._recording is None:
+            return None
+        try:
+            if self._times_of_day.look():  # seldom; a kill costs no more than what came since
+                HostRecords(self._recording.folder).amend_facts(wall_clock=self._times_of_day.pairs())
+        except ArchiveError as error:
+            self._recording.limited(f"when its time of day was set is not known from here on: {error}")
+            return None
+        return time_of_day.EVERY_S
 
     def _close(self) -> None:
         if self._server is not None:

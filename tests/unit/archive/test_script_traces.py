@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.records import HostFacts
 from e2c_dl.archive.script_traces import found, merged
 from e2c_dl.beneath import Place
 from e2c_dl.trace.export.formats import write
@@ -61,6 +63,28 @@ def test_they_lie_where_the_tracer_saw_the_same(archive: Path) -> None:
         assert step["ts"] + step["dur"] > end - APART_US
 
 
+@pytest.mark.parametrize("set_by_s", [100, -100])
+def test_the_time_of_day_may_have_been_set_after_them(archive: Path, set_by_s: int) -> None:
+    own_ns, unix_ns = json.loads((archive / "hosts/edge-1/tracing.json").read_text())["clocks"].values()
+    later = [own_ns + 2 * 10**9, unix_ns + (2 + set_by_s) * 10**9]
+    clocks = {"clocks": {"own_ns": later[0], "unix_ns": later[1]}}
+    (archive / "hosts/edge-1/tracing.json").write_text(json.dumps(clocks))
+    pairs = [[own_ns - 10**9, unix_ns - 10**9], [own_ns, unix_ns], later]
+    HostRecords(archive / "hosts/edge-1").write_facts(HostFacts(wall_clock=tuple((own, day) for own, day in pairs)))
+    test_they_lie_where_the_tracer_saw_the_same(archive)
+
+
+def test_horovods_times_go_on_when_the_time_of_day_is_set_within_them(archive: Path) -> None:
+    own_ns, unix_ns = json.loads((archive / "hosts/edge-1/tracing.json").read_text())["clocks"].values()
+    within = OWN_NS[1][0] - 10**6  # the first of three collectives is over
+    pairs = [
+        (own, unix_ns + own - own_ns + (50 * 10**9 if own > within else 0)) for own in (within, within + 10, own_ns)
+    ]
+    before = [each for each in exported(archive) if each.get("name") == "ALLREDUCE"]
+    HostRecords(archive / "hosts/edge-1").write_facts(HostFacts(wall_clock=tuple(pairs)))
+    assert [each for each in exported(archive) if each.get("name") == "ALLREDUCE"] == before
+
+
 def test_nothing_of_two_files_is_taken_for_one_thing(archive: Path) -> None:
     shutil.copyfile(archive / "hosts" / "edge-1" / "kineto.json", archive / "hosts" / "edge-1" / "second.json")
     events = exported(archive)
@@ -99,6 +123,15 @@ def test_what_cannot_be_merged_is_said_by_name(archive: Path, content: str, said
     assert {each.name for each in traces} == {"kineto.json", "timeline.json"}
     assert problem.startswith(f"{archive}/hosts/edge-1/odd.json: is not merged: ")
     assert said in problem
+
+
+@pytest.mark.parametrize("name", ["facts.json", "tracing.json"])
+def test_without_readable_clocks_nothing_is_placed_and_that_is_said(archive: Path, name: str) -> None:
+    (archive / "hosts" / "edge-1" / name).write_text("{")
+    traces, (problem,) = found(Place(archive), one_rank())
+    assert traces == ()
+    assert problem.startswith("what the script of edge-1 wrote is not merged: ")
+    assert name in problem
 
 
 def test_events_that_are_none_are_left_out(archive: Path) -> None:

@@ -16,6 +16,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.clocks.clock import LAST_WITHIN_S, ClockServer
+from e2c_dl.trace.clocks.time_of_day import EVERY_S
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.addresses import own_addresses, training_addresses
@@ -47,7 +48,8 @@ class Rank:
     def __init__(self, rank: int, folder: Path, wrong_ns: int, boot: str) -> None:
         self.rank, self.boot, self.wrong_ns = rank, boot, wrong_ns
         self.recording = Recording(folder)
-        self.clocks = Clocks(self.clock)
+        self.of_day_ns = 0  # ahead of its own clock
+        self.clocks = Clocks(self.clock, lambda: self.clock() + self.of_day_ns)
         self.offers: Mapping[str, Any] = self.clocks.offers()
 
     def clock(self) -> int:
@@ -197,6 +199,24 @@ def test_addresses_of_the_network_of_training_are_asked_last() -> None:
 def test_devices_of_training_are_told_by_what_launchers_set(environment: Mapping[str, str], named: bool) -> None:
     assert ("127.0.0.1" in training_addresses(environment)) is named
     assert "127.0.0.1" in own_addresses()
+
+
+def test_the_time_of_day_is_kept_as_it_is_set(tmp_path: Path) -> None:
+    with ranks(tmp_path, 0, boots="a") as (only,):
+        only.ready([only])
+        assert only.clocks._look_at_the_day() == EVERY_S
+        facts = only.records.facts()
+        assert facts is not None and facts.wall_clock == (), "nothing has happened"
+        only.of_day_ns = 10**12
+        only.clocks._look_at_the_day()
+        facts = only.records.facts()
+        assert facts is not None
+        assert [round((day - own) / 10**11) for own, day in facts.wall_clock] == [0, 0, 10], "a kill does not lose it"
+        only.clocks.on_end()
+        facts = only.records.facts()
+        assert facts is not None
+        assert [round((day - own) / 10**11) for own, day in facts.wall_clock] == [0, 0, 10, 10]
+        assert only.recording.limitations == []
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:
