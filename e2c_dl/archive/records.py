@@ -217,4 +217,5 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them
     ports: PortFacts | None = None  # what its ports counted while a script was traced
     wall_clock: tuple[tuple[int, int], ...] = ()  # of a traced script's host: own clock, time of day, ns
-    timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony and systemd say
+    timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony, systemd and ptp4l say
+    timekeeping_at_end: dict[str, Any] = {}  # the same after training

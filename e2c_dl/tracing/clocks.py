@@ -27,7 +27,7 @@ from typing import Any
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import ArchiveError, E2cDlError, TrainingError
 from e2c_dl.trace.clocks import time_of_day
-from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.clock import EVERY_S, LAST_WITHIN_S, Clock, ClockServer, ReferenceClock, exchange
 from e2c_dl.trace.clocks.time_of_day import PairsKept
 from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
@@ -41,7 +41,7 @@ _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
 
 class Clocks:
-    """A sampler: writes clock.json, again after each exchange; ``timekeeping`` and ``wall_clock`` of facts.json.
+    """A sampler: writes clock.json, again after each exchange; what keeps its clock, and ``wall_clock``, of facts.json.
 
     ``clock`` is the host's own, ``of_day`` tells the time of day.
     """
@@ -105,11 +105,13 @@ class Clocks:
             return
         self._recording.errands.remove(self._look_at_the_day)
         self._times_of_day.look()
-        HostRecords(self._recording.folder).amend_facts(wall_clock=self._times_of_day.pairs())
+        records = HostRecords(self._recording.folder)
         if self._reference is not None and self._reference.least_round_trip_ns is not None:
-            HostRecords(self._recording.folder).write_clock(_last(self._reference))
+            records.write_clock(_last(self._reference))
         elif self._problem:
             self._recording.limited(f"its clock is not aligned to the others': {self._problem}")
+        kept = timekeeping(within_s=LAST_WITHIN_S)  # last: nobody waits for it
+        records.amend_facts(wall_clock=self._times_of_day.pairs(), timekeeping_at_end=kept)
 
     def _look_at_the_day(self) -> float | None:
         """Seconds until the next look; None: what was seen could not be written, as is said."""

@@ -90,6 +90,7 @@ def test_processes_train_as_one_and_leave_what_an_archive_needs(prepare: Prepare
         paced_ns = 1e9 * sum(facts["compute"]["agreed_s"]) / 0.5
         assert paced_gradients(spans, paced_ns)
         assert set(facts["buffers"]) == {"limits", "at_start"}
+        assert facts["timekeeping_at_end"].keys() == facts["timekeeping"].keys() > {"unknown"}
         assert not (run.directory(rank) / "run.key").exists()
         rows = (run.directory(rank) / "metrics.csv").read_text().splitlines()
         assert len(rows) > 2

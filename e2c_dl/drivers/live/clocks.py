@@ -50,6 +50,7 @@ class Clocks:
         """All ranks exchange a last time. Raises: TrainingError."""
         await self._control.barrier("clocks again", WHILE_ALIVE)  # ranks that still train would delay the answers
         await self._exchange(self._reference.exchange)
+        self._assignment.records.amend_facts(timekeeping_at_end=await abandonable(timekeeping))
 
     async def _follow(self) -> None:
         while self._assignment.rank:

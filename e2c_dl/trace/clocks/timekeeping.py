@@ -1,21 +1,24 @@
-"""What keeps this host's clock right: the kernel's own word (adjtimex), chrony, systemd's, PTP devices, daemons.
+"""What keeps this host's clock right: the kernel's own word (adjtimex), chrony, systemd's, ptp4l, PTP devices, daemons.
 
-A trace aligns clocks by itself and needs none of it. It is recorded since a daemon that slews a clock changes its pace,
-and one that steps it moves the wall clock, by which other programs' traces are placed.
+A trace aligns clocks by itself and needs none of it. It is recorded, before training and after, since a daemon that
+slews a clock changes its pace, and one that steps it moves the wall clock, by which other programs' traces are placed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 WITHIN_S = 2.0
+"""A program is waited for no longer."""
 DAEMONS = ("chronyd", "ntpd", "ntpsec", "systemd-timesyn", "ptp4l", "phc2sys", "openntpd", "timemaster")
 """As /proc tells them: at most 15 characters."""
 
@@ -26,6 +29,9 @@ _TRACKING = (
     "reference", "source", "stratum", "reference_time_s", "offset_s", "last_offset_s", "rms_offset_s",
     "frequency_ppm", "residual_ppm", "skew_ppm", "root_delay_s", "root_dispersion_s", "update_interval_s", "leap",
 )  # fmt: skip
+
+_PTP = ("pmc", "-u", "-b", "0", "GET TIME_STATUS_NP")  # of ptp4l on this host alone, by its socket
+_PTP_ANSWER = re.compile(r"RESPONSE MANAGE?MENT TIME_STATUS_NP")  # former versions write it so
 
 Run = Callable[[Sequence[str]], str]
 
@@ -45,19 +51,27 @@ class _Timex(ctypes.Structure):
     ]  # fmt: skip
 
 
-def timekeeping(root: Path = Path("/")) -> dict[str, Any]:
+def timekeeping(root: Path = Path("/"), within_s: float = 3 * WITHIN_S) -> dict[str, Any]:
     """All of it as JSON values for facts.json; ``unknown`` says of each part that could not be told why.
+
+    Programs that it asks get ``within_s`` together.
 
     >>> timekeeping()  # doctest: +SKIP
     {'kernel': {'synchronised': True, ...}, 'daemons': ['chronyd'], 'unknown': {'chrony': 'not installed'}}
     """
+    give_up_s = time.monotonic() + within_s
+
+    def run(command: Sequence[str]) -> str:
+        return said(command, give_up_s - time.monotonic())
+
     parts: dict[str, Callable[[], Any]] = {
         "kernel": kernel,
         "clock_source": lambda: clock_source(root),
         "daemons": lambda: daemons(root),
-        "chrony": lambda: chrony(said),
-        "systemd": lambda: systemd(said, root),
+        "chrony": lambda: chrony(run),
+        "systemd": lambda: systemd(run, root),
         "ptp": lambda: ptp(root),
+        "ptp4l": lambda: ptp4l(run),
     }
     told: dict[str, Any] = {}
     unknown = {}
@@ -135,18 +149,36 @@ def ptp(root: Path) -> dict[str, str]:
     return {device.name: _text(device / "clock_name") for device in sorted((root / "sys/class/ptp").glob("ptp*"))}
 
 
-def said(command: Sequence[str]) -> str:
-    """What ``command`` prints. Raises: Unknown, with what it complains of.
+def ptp4l(run: Run) -> dict[str, Any]:
+    """How far the clock that ptp4l keeps is from its grandmaster's, by linuxptp's pmc. Raises: Unknown."""
+    _, *told = _PTP_ANSWER.split(run(_PTP), maxsplit=1)
+    if not told:
+        raise Unknown("no ptp4l answers pmc")
+    values = dict(words for words in map(str.split, told[0].splitlines()) if len(words) == 2)
+    try:
+        return {
+            "offset_s": int(values["master_offset"]) * 1e-9,
+            "grandmaster": values["gmIdentity"],
+            "follows_it": values["gmPresent"] == "true",
+        }
+    except (KeyError, ValueError) as error:
+        raise Unknown(f"pmc does not tell what it should: {error}") from error
+
+
+def said(command: Sequence[str], within_s: float = WITHIN_S) -> str:
+    """What ``command`` prints within that time, and WITHIN_S. Raises: Unknown, with what it complains of.
 
     It is looked for here: subprocess would undo what a script's warnings know, so that each is shown again.
     """
     program = shutil.which(command[0])
     if program is None:
         raise Unknown("not installed")
+    if within_s <= 0:
+        raise Unknown("no time was left to ask it")
     try:
         done = subprocess.run(
-            [program, *command[1:]], capture_output=True, text=True, errors="replace", timeout=WITHIN_S, check=False,
-            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
+            [program, *command[1:]], capture_output=True, text=True, errors="replace", check=False,
+            timeout=min(within_s, WITHIN_S), stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unknown(str(error)) from error

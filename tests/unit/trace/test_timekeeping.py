@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,10 +16,22 @@ from typing import Any
 
 import pytest
 
-from e2c_dl.trace.clocks.timekeeping import Unknown, chrony, daemons, kernel, ptp, said, systemd, timekeeping
+from e2c_dl.trace.clocks.timekeeping import Unknown, chrony, daemons, kernel, ptp, ptp4l, said, systemd, timekeeping
 
 TRACKING = "C0A80001,192.168.0.1,3,1795355927.9,0.000012,-3e-06,2e-05,-12.345,0.001,0.05,0.0012,0.0003,64.5,Normal\n"
 """As chrony 4.3 prints it."""
+
+
+STATUS = """sending: GET TIME_STATUS_NP
+	90e2ba.fffe.20c7f8-0 seq 0 RESPONSE {word} TIME_STATUS_NP
+		master_offset              -31
+		ingress_time               1361545089345029441
+		cumulativeScaledRateOffset +0.000000000
+		lastGmPhaseChange          0x0000'0000000000000000.0000
+		gmPresent                  true
+		gmIdentity                 00a069.fffe.0b552d
+"""
+"""As linuxptp prints it."""
 
 
 def printing(text: str) -> Callable[[Sequence[str]], str]:
@@ -27,7 +40,7 @@ def printing(text: str) -> Callable[[Sequence[str]], str]:
 
 def test_every_part_is_told_or_said_to_be_unknown() -> None:
     told = timekeeping()
-    parts = {"kernel", "clock_source", "daemons", "chrony", "systemd", "ptp"}
+    parts = {"kernel", "clock_source", "daemons", "chrony", "systemd", "ptp", "ptp4l"}
     assert set(told) - {"unknown"} | set(told["unknown"]) == parts
     assert all("\n" not in reason for reason in told["unknown"].values())
     json.dumps(told)
@@ -49,6 +62,41 @@ def test_chrony_is_understood() -> None:
 def test_what_is_no_tracking_is_unknown(text: str) -> None:
     with pytest.raises(Unknown, match="chronyc"):
         chrony(printing(text))
+
+
+@pytest.mark.parametrize("word", ["MANAGEMENT", "MANAGMENT"])
+def test_ptp4l_is_asked_by_pmc(word: str) -> None:
+    assert ptp4l(printing(STATUS.format(word=word))) == {
+        "offset_s": pytest.approx(-31e-9), "grandmaster": "00a069.fffe.0b552d", "follows_it": True
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["sending: GET TIME_STATUS_NP\n", STATUS.format(word="MANAGEMENT")[:120]])
+def test_without_an_answer_of_ptp4l_it_is_unknown(text: str) -> None:
+    with pytest.raises(Unknown, match="pmc"):
+        ptp4l(printing(text))
+
+
+def program(folder: Path, name: str, does: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_programs_on_the_path_are_asked_and_waited_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "status").write_text(STATUS.format(word="MANAGEMENT"))
+    program(tmp_path, "pmc", f'[ "$*" = "-u -b 0 GET TIME_STATUS_NP" ] && cat {tmp_path}/status')
+    program(tmp_path, "chronyc", f"printf %s '{TRACKING}'")
+    told = timekeeping()
+    assert (told["ptp4l"]["follows_it"], told["chrony"]["stratum"]) == (True, 3.0)
+    program(tmp_path, "chronyc", "exec sleep 60")
+    began_s = time.monotonic()
+    told = timekeeping(within_s=0.2)
+    assert time.monotonic() - began_s < 2
+    assert "timed out" in told["unknown"]["chrony"]
+    assert told["unknown"]["ptp4l"] == "no time was left to ask it"
 
 
 def test_systemd_is_asked_where_it_runs(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_all_but_the_reference_ask_it_and_find_their_error(tmp_path: Path) -> No
             facts = each.records.facts()
             assert facts is not None
             assert "kernel" in facts.timekeeping
+            assert "kernel" in facts.timekeeping_at_end
             assert facts.host_name == each.recording.folder.name, "the rest of the facts is kept"
             assert each.recording.limitations == []
         assert not made[0].asked, "the reference needs none"
