@@ -6,7 +6,7 @@
                                               their busy times, united  --------------------------> FLOW spans
 
 A FLOW span is an interval in which a link was busy, cut where iterations begin and end; ``nbytes`` is what was
-acknowledged meanwhile. Which collective it belonged to is told by time: those under way at either end. Where ranks
+acknowledged meanwhile. Which collectives it belonged to is told by time (``collective_flows``). Where ranks
 recorded their messages themselves there are no such spans, which would tell the same bytes twice: only the table.
 """
 
