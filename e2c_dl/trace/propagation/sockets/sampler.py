@@ -12,7 +12,8 @@ every 4 s: counters tell all that a connection did since it began. Where iterati
 less often, down to every 0.9 s, and at small connections only when it looks for new ones.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
-written at its end. What that costs is counted: :attr:`SocketSampler.cpu_s`.
+written at its end. How much is kept within one: :mod:`e2c_dl.trace.propagation.sockets.share`. What all that costs is
+counted: :attr:`SocketSampler.cpu_s`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from e2c_dl.trace.propagation.samples import (
     header,
 )
 from e2c_dl.trace.propagation.sockets.own import MOVED, OwnSockets, Told, cookie_of, moved_bytes
+from e2c_dl.trace.propagation.sockets.share import Share
 from e2c_dl.trace.recording.errands import EARLY, Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
@@ -103,6 +105,7 @@ class SocketSampler:
         self._moved: dict[bytes, bytes] = {}  # cookie, as the kernel gives it -> what it last told of what moves
         self._small: set[int] = set()
         self._active: set[bytes] = set()  # those that have moved since the iteration began
+        self._share = Share()
         self._scan_due_s = 0.0
         self._scanned = False  # since small ones were told
         self._next_ns = self._ended_ns = 0
@@ -224,18 +227,17 @@ class SocketSampler:
         last, active, known, pack, samples = self._moved, self._active, self._known, SAMPLE.pack, []
         while self._rounds:
             at_ns, iteration, ends, told = self._rounds.popleft()
-            for cookie_told, family, raw in told:
-                moved = raw[MOVED]
-                if moved != last.get(cookie_told):
-                    if cookie_told not in known:  # of a number that was used again: see _rescan
-                        continue
-                    last[cookie_told] = moved
-                    active.add(cookie_told)
-                elif not (ends and cookie_told in active):
-                    continue
-                samples.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
+            moving = [one for one in told if one[2][MOVED] != last.get(one[0]) and one[0] in known]  # see _rescan
+            active.update([one[0] for one in moving])
             if ends:
+                moving = [one for one in told if one[0] in active]
+                self._share.ended(len(active))
                 active.clear()
+            elif not self._share.takes(len(moving), len(active)):
+                continue
+            for cookie_told, family, raw in moving:
+                last[cookie_told] = raw[MOVED]
+                samples.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
         self._log.extend(SAMPLE_KIND, samples)
         if self._scanned and not self._main_scans:
             self._scanned = False
