@@ -30,7 +30,8 @@ STILL_WRITING_S = 10.0  # how long ranks may take to end after the command has
 @click.option("--layer", default="all", show_default=True, help="Layer that this host's ranks are of.")
 @click.option(
     "--cap",
-    help="Size that a rank's trace may have: from half of it on, only slow iterations are kept [default: 1GiB].",
+    help="Size that a rank's spans may have, and what its sockets told: from half of it on, only slow iterations are "
+    "kept [default: 1GiB].",
 )
 @click.option("--scenario", type=PATH, help="The scenario that designed the network and the hosts, to compare with.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")

@@ -35,6 +35,11 @@ class Recording(Protocol):
         """The thread that does what is done now and then."""
         ...
 
+    @property
+    def cap_bytes(self) -> int:
+        """Size that a file may have which grows while training goes on."""
+        ...
+
     def limited(self, sentence: str) -> None:
         """One more sentence of what could not be seen."""
         ...

@@ -83,6 +83,10 @@ class Session(Numbers):
         assert self._folder is not None, "before the ranks have met"
         return self._folder
 
+    @property
+    def cap_bytes(self) -> int:
+        return self.settings.cap_bytes
+
     # ---- whose trace it is
 
     def meet(self, rank: int, world_size: int, exchange: Exchange | None = None) -> None:
@@ -115,7 +119,7 @@ class Session(Numbers):
         layer = self.told["layer"] = self.settings.layer if placed is None else placed.layer
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=layer,
-            cap_bytes=self.settings.cap_bytes, flush_every_s=FLUSH_EVERY_S, rows=self._told,
+            cap_bytes=self.cap_bytes, flush_every_s=FLUSH_EVERY_S, rows=self._told,
             errands=self.errands, on_failure=lambda error: self._stop(f"the trace ends here: {error}"),
         )  # fmt: skip
         folder.begin(self._folder, ranks, layer)

@@ -43,6 +43,7 @@ class Sockets:
             recording.folder / layout.CONNECTIONS_RAW, rank=ranks.own.rank, host=recording.folder.name,
             more={"machine": ranks.own.host}, source=_source(recording), iteration=recording.iteration,
             rank_of=_ranks_by_address(ranks), flush_every_s=FLUSH_EVERY_S, errands=recording.errands,
+            cap_bytes=recording.cap_bytes,
             on_failure=lambda error: recording.limited(f"what sockets tell ends here: {error}"),
         )  # fmt: skip
 
@@ -60,7 +61,7 @@ class Sockets:
         if self._sampler is None or self._recording is None:
             return
         self._sampler.close()
-        told = {"rounds": self._sampler.rounds, "cpu_s": self._sampler.cpu_s}
+        told = {"rounds": self._sampler.rounds, "cpu_s": self._sampler.cpu_s, "dropped": self._sampler.dropped}
         HostRecords(self._recording.folder).amend_facts(sockets=told)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import Cause, Deployed
+from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.drivers.live import mathematics
 from e2c_dl.drivers.live.beside import own_links
 from e2c_dl.drivers.live.budget.account import account_of
@@ -110,6 +111,7 @@ async def _steps(
     resources.push_async_callback(emulation.end)  # after the compute thread, which logs what it passes
     recorder = resources.enter_context(Recorder(
         records.spans, rank=assignment.rank, host=own.name, layer=own.host.layer, own_ns=emulation.clock.own_ns,
+        cap_bytes=LARGE_BYTES,
     ))  # fmt: skip
     gpu = _sampled(assignment, resources, emulation.clock)
     thread = resources.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute"))
@@ -130,7 +132,8 @@ async def _steps(
     await _connect(assignment, control, network, strategy.used_links(layers))
     sockets = resources.enter_context(SocketSampler(
         records.connections, rank=assignment.rank, host=own.name, source=OwnSockets(own.data_address),
-        own_ns=emulation.clock.own_ns, rate_hz=0,  # messages are recorded: what iterations began with will do
+        own_ns=emulation.clock.own_ns, cap_bytes=LARGE_BYTES,
+        rate_hz=0,  # messages are recorded: what iterations began with will do
     ))  # fmt: skip
     share = share_of(training, assignment.rank, recorder.clock, control.say_budget)
     if isinstance(share, AskedShare):
@@ -155,7 +158,9 @@ async def _steps(
     async with clocks.followed():
         await emulation.watched(hearing.watched(trained, worker.tell))
     sockets.close()  # while there are connections
-    assignment.records.amend_facts(sockets={"rounds": sockets.rounds, "cpu_s": sockets.cpu_s})
+    assignment.records.amend_facts(
+        sockets={"rounds": sockets.rounds, "cpu_s": sockets.cpu_s, "dropped": sockets.dropped}
+    )
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)

@@ -199,6 +199,11 @@ def _untold(known: Sequence[Samples], ranks: Mapping[int, RankTrace]) -> list[st
         host = ranks[samples.rank].host
         if samples.lost:
             found.append(f"{host}: {samples.lost} samples of its sockets are lost; its links' figures may have gaps")
+        if samples.dropped:
+            found.append(
+                f"{host}: for lack of room, {samples.dropped} samples of its sockets were left out, those of slow "
+                "iterations last: what its links carried is known, and less well when"
+            )
         told = decoded(samples.raw[:1])
         if len(told) and np.isnan(told["busy_us"][0]):
             found.append(f"{host}: its kernel does not tell how long a connection was busy; take Linux 4.10 or newer")

@@ -26,7 +26,7 @@ def peer_ranks(of_all: Sequence[Samples]) -> dict[tuple[int, int], int]:
     """
     ends: dict[_End, set[int]] = defaultdict(set)
     machines = {samples.rank: samples.machine or samples.host for samples in of_all}
-    incomplete = {samples.rank for samples in of_all if samples.lost}
+    incomplete = {samples.rank for samples in of_all if samples.lost or samples.dropped}
     for samples in of_all:
         for connection in samples.connections.values():
             ends[connection.local, connection.remote].add(samples.rank)

@@ -67,6 +67,7 @@ class SamplesFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     machine: str = ""
     lost: int = 0
+    dropped: int = 0
     version: int = VERSION
     connections: tuple[Connection, ...] = ()
     clock: ClockAlignment | None = None  # by which a table's times were made
@@ -88,7 +89,9 @@ class Samples:
     machine: str = ""
     """Equal where ranks share a host; empty: as ``host``."""
     lost: int = 0
-    """Records that were damaged, torn, or dropped for want of room."""
+    """Records that were damaged or torn."""
+    dropped: int = 0
+    """Records that were left out for lack of room."""
 
 
 def normalised(address: str) -> str:
@@ -130,7 +133,7 @@ def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
     samples, clock_file = _read_raw(own.connections_raw), own.folder / CLOCK
     clock = read_alignment(clock_file) if clock_file.exists() else None
     facts = SamplesFacts(
-        rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost,
+        rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost, dropped=samples.dropped,
         connections=tuple(samples.connections.values()), version=connection_columns.VERSION, origin_ns=origin_ns,
         clock=clock,
     )  # fmt: skip
@@ -149,7 +152,8 @@ def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
     except OSError as error:
         raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
     again = _read_parquet(own.connections)
-    if (again.raw, again.lost) != (samples.raw, samples.lost) or again.connections != samples.connections:
+    of_both = [(each.raw, each.lost, each.dropped, each.connections) for each in (samples, again)]
+    if of_both[0] != of_both[1]:
         raise ArchiveError(f"{target}: differs from {own.connections_raw} after conversion; keep that and report this")
     return target
 
@@ -169,7 +173,8 @@ def _read_raw(place: Place) -> Samples:
         told = list(map(_connection, payload.splitlines() or [b""])) if kind == CONNECTION_KIND else [None]
         connections |= {one.cookie: one for one in told if one is not None}
         malformed += told.count(None)
-    return _samples(facts, rows, connections, malformed + log.lost_frames + log.dropped)
+    facts = msgspec.structs.replace(facts, dropped=log.dropped)
+    return _samples(facts, rows, connections, malformed + log.lost_frames)
 
 
 def _rows(payload: bytes) -> Iterator[_Row]:
@@ -209,6 +214,7 @@ def _samples(facts: SamplesFacts, rows: list[_Row], connections: dict[int, Conne
         connections=connections,
         machine=facts.machine,
         lost=lost + len(rows) - len(good),
+        dropped=facts.dropped,
     )
 
 

@@ -49,11 +49,10 @@ class SlowOnly:
 
     def free(self, phase: int) -> bool:
         """Whether a span of ``phase``, recorded now, is kept whatever it is, and need not be offered."""
-        with self._turn:
-            self._recorded += 1
-            if self._recorded > self._half:
-                self._choosing = True
-            return not self._choosing and phase != _ITERATION
+        self._recorded += 1  # no lock, which costs more than all else: threads may miss some, of which half has room
+        if self._recorded > self._half:
+            self._choosing = True
+        return not self._choosing and phase != _ITERATION
 
     def all_free(self, count: int, lasted_ns: Sequence[int]) -> bool:
         """Whether so many spans are kept whatever they are, iterations that lasted so long being among them.

@@ -22,7 +22,7 @@ SPEED = 0.1
 
 
 def ended(path: Path, **env: object) -> loopback.Run:
-    run = loopback.prepare(path, [16, 16], members={"speed": SPEED}, **ASKED, **env)
+    run = loopback.prepare(path, [16, 16], members={"speed": SPEED}, **{**ASKED, **env})
     (path / "scenario" / "profile.json").write_text(PROFILE.to_json())
     run.start()
     assert run.wait() == [0, 0]
@@ -33,14 +33,18 @@ def ended(path: Path, **env: object) -> loopback.Run:
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[loopback.Run]:
     """Its workers end with what they have imported, one name a line, in the file ``modules`` of their directory."""
     path = tmp_path_factory.mktemp("shapes")
-    site = path / "site"
-    site.mkdir()
     told = "import atexit, sys; from pathlib import Path\n"
     told += "atexit.register(lambda: Path(sys.argv[2], 'modules').write_text('\\n'.join(sys.modules)))\n"
-    (site / "sitecustomize.py").write_text(told)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [str(site), *sys.path])  # what loopback's workers find first
+        first_of_all(path / "site", told, patch)
         yield ended(path / "run", mathematics="shapes")
+
+
+def first_of_all(site: Path, code: str, patch: pytest.MonkeyPatch) -> None:
+    """loopback's workers run ``code`` before anything else."""
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(code)
+    patch.setattr(sys, "path", [str(site), *sys.path])
 
 
 def spans(run: loopback.Run, rank: int) -> Spans:
@@ -93,6 +97,21 @@ def test_no_loss_and_no_accuracy_are_claimed(shapes: loopback.Run) -> None:
         assert [line["iteration"] for line in lines] == [1, 2, 3, 4, 5, 6]
         assert all(line.get("loss") is None and line.get("accuracy") is None for line in lines)
         assert not (shapes.directory(rank) / "model.npz").exists()
+
+
+def test_what_a_worker_records_never_gets_larger_than_a_reader_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap_bytes = 40_000
+    first_of_all(tmp_path / "site", f"import e2c_dl.beneath\ne2c_dl.beneath.LARGE_BYTES = {cap_bytes}\n", monkeypatch)
+    run = ended(tmp_path / "run", mathematics="shapes", iterations=60, evaluate_every=60)
+    for rank in range(2):
+        own = run.directory(rank)
+        assert all((own / name).stat().st_size <= cap_bytes for name in ("spans.bin", "connections.bin"))
+        facts, found, complete = read_spans(own / "spans.bin")
+        assert facts.lost.dropped > 0 and complete
+        assert sum(found["phase"] == Phase.ITERATION) == 60
+        assert run.read(rank, "facts.json")["sockets"]["dropped"] > 0
 
 
 def test_a_quota_with_nothing_to_compute_is_refused(tmp_path: Path) -> None:

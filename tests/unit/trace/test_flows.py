@@ -206,11 +206,12 @@ def test_two_connections_of_a_pair_are_one_link() -> None:
 def test_what_is_not_known_is_said() -> None:
     at_ms = [0, 100, 200]
     raws = [told(at, [(10, 110)]) for at in at_ms]
-    alone = with_flows(trace(NOTHING, NOTHING), [samples(0, at_ms, raws, lost=3)])
+    alone = with_flows(trace(NOTHING, NOTHING), [samples(0, at_ms, raws, lost=3, dropped=5)])
     assert alone.connections.links == ()
     text = " ".join(alone.connections.limitations)
     assert "h1: its sockets were not looked at" in text
     assert "h0: 3 samples of its sockets are lost" in text
+    assert "h0: for lack of room, 5 samples of its sockets were left out" in text
     assert "rank 0 to 10.0.0.2:50000: 0.1 MB" in text
     reduced = iterations(0, 100)
     reduced["phase"], reduced["kind"], reduced["nbytes"] = Phase.COLLECTIVE, 1, 10_000_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.places import recorded
 from e2c_dl.trace.propagation import tcp_info
-from e2c_dl.trace.propagation.samples import Connection, Samples, read_samples
+from e2c_dl.trace.propagation.samples import Connection, Samples, convert_samples, read_samples
 from e2c_dl.trace.propagation.sockets import SocketSampler
 from e2c_dl.trace.propagation.sockets.own import Told
 from e2c_dl.trace.propagation.sockets.share import MOST_SAMPLES, Share
@@ -49,14 +49,14 @@ class Moving:
         """None is."""
 
 
-def sampled(folder: Path, lasting_s: list[float], connections: int) -> Samples:
+def sampled(folder: Path, lasting_s: list[float], connections: int, cap_bytes: int | None = None) -> Samples:
     """What a rank leaves whose iterations last so long, looked at ten times a second."""
     own = recorded(folder, "a")
     own.folder.path.mkdir(parents=True)
     now_ns = 0
     with SocketSampler(
         own.connections_raw.path, rank=0, host="a", source=Moving(connections), rate_hz=0, clock=lambda: now_ns,
-        flush_every_s=60,
+        flush_every_s=60, cap_bytes=cap_bytes,
     ) as sampler:  # fmt: skip
         sampler.iteration(0)
         for number, last_s in enumerate(lasting_s):
@@ -103,6 +103,36 @@ def test_an_iteration_that_goes_on_is_told_of_ever_more_rarely(tmp_path: Path) -
 def test_the_ends_of_many_connections_are_all_kept_and_nothing_within(tmp_path: Path) -> None:
     samples = sampled(tmp_path, [2.0] * 2, MOST_SAMPLES + 1)
     assert [np.sum(samples.iteration == number) for number in range(2)] == [MOST_SAMPLES + 1] * 2
+
+
+SLOW = [number for number in range(400) if number % 40 == 7]
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_with_a_cap_slow_iterations_are_kept_and_the_sum_of_all(connections: int, tmp_path: Path) -> None:
+    cap_bytes = 150_000
+    samples = sampled(tmp_path, [0.6 if each in SLOW else 0.2 for each in range(400)], connections, cap_bytes)
+    assert recorded(tmp_path, "a").connections_raw.path.stat().st_size <= cap_bytes
+    count = {number: int(np.sum(samples.iteration == number)) for number in range(400)}
+    whole = sampled(tmp_path / "whole", [0.6 if each in SLOW else 0.2 for each in range(400)], connections)
+    assert (samples.dropped, samples.lost) == (len(whole.raw) - len(samples.raw), 0)
+    first = next(number for number in count if count[number] < 2 * connections)
+    assert first > 50 / connections
+    assert all(count[number] == 6 * connections for number in SLOW), "all that is known of them"
+    others = [number for number in range(first + 1, 399) if number not in SLOW]
+    assert {count[number] for number in others if number + 1 in SLOW} == {connections}, "where they began"
+    assert {count[number] for number in others if number + 1 not in SLOW} == {0}
+    assert samples.raw[-1] == whole.raw[-1]
+    convert_samples(recorded(tmp_path, "a"))
+    again = read_samples(recorded(tmp_path, "a"))
+    assert again is not None and again.dropped == samples.dropped
+
+
+def test_a_cap_that_is_reached_leaves_room_for_the_last_round(tmp_path: Path) -> None:
+    samples = sampled(tmp_path, [0.2 * 1.1**each for each in range(60)], 3, cap_bytes=40_000)
+    assert recorded(tmp_path, "a").connections_raw.path.stat().st_size <= 40_000
+    assert samples.dropped > 0
+    assert np.sum(samples.iteration == 60) == 3
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=200), max_size=5), st.integers(9, 40))

@@ -30,6 +30,7 @@ class Recording:
     """What a session offers its samplers."""
 
     iteration = -1
+    cap_bytes = 1 << 20
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)

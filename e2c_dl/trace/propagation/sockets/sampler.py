@@ -40,6 +40,7 @@ from e2c_dl.trace.propagation.samples import (
     header,
 )
 from e2c_dl.trace.propagation.sockets.own import MOVED, OwnSockets, Told, cookie_of, moved_bytes
+from e2c_dl.trace.propagation.sockets.room import Room
 from e2c_dl.trace.propagation.sockets.share import Share
 from e2c_dl.trace.recording.errands import EARLY, Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
@@ -82,7 +83,8 @@ class SocketSampler:
     ``clock`` is the machine's, ``own_ns`` turns it into the host's own time, as for a Recorder. ``rate_hz`` 0: at the
     boundaries of iterations alone. ``iteration``: the one under way. What a fork inherits of it does nothing. A disk
     that fails ends the sampling, and ``on_failure`` is told once: training goes on. ``errands``: whose thread
-    looks and writes; else its own.
+    looks and writes; else its own. ``cap_bytes``: the file never gets larger; see
+    :mod:`~e2c_dl.trace.propagation.sockets.room`.
 
     Raises: TrainingError, if ``path`` cannot be created.
     """
@@ -124,6 +126,7 @@ class SocketSampler:
             path, header(rank, host, more), record_bytes=RECORD_BYTES, cap_bytes=cap_bytes,
             flush_every_s=flush_every_s if self._main_scans else None, on_failure=self._failed, errands=self._errands,
         )  # fmt: skip
+        self._room = None if cap_bytes is None else Room(cap_bytes, self._log.drop)
         self._log.fed_by(self._decode)  # now: its thread may write at once
         self._rescan()
         self._sample(self._clock(), ends=False)
@@ -134,6 +137,11 @@ class SocketSampler:
     def cpu_s(self) -> float:
         """Processor time that all of it has used, in whatever thread."""
         return self._used_ns / 1e9
+
+    @property
+    def dropped(self) -> int:
+        """Samples that are not in the file: left out for lack of room, or after a failure."""
+        return self._log.dropped
 
     def iteration(self, number: int, now_ns: int | None = None) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before.
@@ -224,7 +232,8 @@ class SocketSampler:
     def _decode(self) -> None:
         """Hand what rounds told to the log, in the order in which they were taken."""
         began_ns = time.thread_time_ns()
-        last, active, known, pack, samples = self._moved, self._active, self._known, SAMPLE.pack, []
+        last, active, known, pack = self._moved, self._active, self._known, SAMPLE.pack
+        samples: list[bytes] = []
         while self._rounds:
             at_ns, iteration, ends, told = self._rounds.popleft()
             moving = [one for one in told if one[2][MOVED] != last.get(one[0]) and one[0] in known]  # see _rescan
@@ -235,9 +244,13 @@ class SocketSampler:
                 active.clear()
             elif not self._share.takes(len(moving), len(active)):
                 continue
-            for cookie_told, family, raw in moving:
-                last[cookie_told] = raw[MOVED]
-                samples.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
+            last.update([(one[0], one[2][MOVED]) for one in moving])
+            found = {  # as packed
+                told: pack(at_ns, known[told], iteration, family, 0, len(raw)) + raw for told, family, raw in moving
+            }
+            samples += found.values() if self._room is None else self._room.offer(found, at_ns, ends=ends)
+        if self._closed and self._room is not None:
+            samples += self._room.end()
         self._log.extend(SAMPLE_KIND, samples)
         if self._scanned and not self._main_scans:
             self._scanned = False
@@ -261,6 +274,9 @@ class SocketSampler:
         for connection in found:
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
             told = msgspec.structs.replace(connection, rank=rank, host=host)
-            self._log.append(CONNECTION_KIND, described(told))
+            record = described(told)
+            self._log.append(CONNECTION_KIND, record)
+            if self._room is not None:
+                self._room.use(record)
             self._known[connection.cookie.to_bytes(8, sys.byteorder)] = connection.cookie
         self._used_ns += time.thread_time_ns() - began_ns

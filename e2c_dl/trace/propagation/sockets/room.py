@@ -1,0 +1,78 @@
+"""Which samples are kept when their file may not grow for ever: those of slow iterations, as of spans.
+
+::
+
+    0 ........ half of the cap ........................ the cap
+    everything | samples wait in memory until their     | the last round alone
+               | iteration has ended; a slow one's are
+               | written, and with them where it began
+
+Slow is what :mod:`e2c_dl.trace.recording.keeping` calls slow, from one end of an iteration to the next. Counters tell
+the sum of what is left out. A sample counts as the most that it can take, alone in its frame.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from e2c_dl.trace.recording.frames import HEAD
+from e2c_dl.trace.recording.keeping import REMEMBERED, SLOW
+
+_FRAME_BYTES = 2 * HEAD.size + 8  # of one record, after one that tells of dropped ones
+_END_BYTES = 16384  # for headers, the last round, the last count
+
+
+class Room:
+    """Says what is written now of what came, and counts with ``drop`` what never is; for one thread."""
+
+    def __init__(self, cap_bytes: int, drop: Callable[[int], None]) -> None:
+        self._most_bytes = max(0, cap_bytes - _END_BYTES)
+        self._used_bytes = 0
+        self._drop = drop
+        self._held: list[tuple[bytes, bytes]] = []  # of the iteration under way
+        self._before: dict[bytes, bytes] = {}  # by connection: its last one that is not written
+        self._lasted: deque[int] = deque(maxlen=REMEMBERED)
+        self._ended_ns: int | None = None
+
+    def use(self, record: bytes) -> None:
+        """``record`` is written whatever it is."""
+        self._used_bytes += len(record) + _FRAME_BYTES
+
+    def offer(self, round_: Mapping[bytes, bytes], at_ns: int, *, ends: bool) -> list[bytes]:
+        """Samples to write, of those of a round (by connection) and of what waited; ``ends``: an iteration."""
+        free = self._used_bytes <= self._most_bytes // 2
+        self._held += round_.items()
+        if not ends:
+            return self._released() if free else []
+        slow = False
+        if self._ended_ns is not None:
+            self._lasted.append(at_ns - self._ended_ns)
+            slow = not free and self._lasted[-1] >= SLOW * statistics.median(self._lasted)
+        self._ended_ns = at_ns
+        if free or slow:
+            return self._released()
+        for connection, sample in self._held:
+            if connection in self._before:
+                self._drop(1)
+            self._before[connection] = sample
+        self._held = []
+        return []
+
+    def end(self) -> list[bytes]:
+        """What waits: nothing else comes."""
+        self._most_bytes += _END_BYTES
+        return self._released()
+
+    def _released(self) -> list[bytes]:
+        samples = [*self._before.values(), *(sample for _, sample in self._held)]
+        self._before, self._held = {}, []
+        kept = []
+        for sample in samples:
+            if self._used_bytes + len(sample) + _FRAME_BYTES > self._most_bytes:
+                self._drop(1)
+                continue
+            self.use(sample)
+            kept.append(sample)
+        return kept
