@@ -53,9 +53,8 @@ def _attempt_of(path: Path) -> int:
     return said if isinstance(said, int) else 0
 
 
-def begin(path: Path, ranks: Ranks, layer: str) -> None:
+def begin(path: Path, ranks: Ranks) -> None:
     """Write what is known as training begins: a rank that is killed leaves it."""
-    tell(path, ranks, {"layer": layer})
     reference = ranks.peers[0]
     if reference.boot == ranks.own.boot:  # one clock for both
         write_alignment(path / layout.CLOCK, ClockAlignment())
@@ -76,7 +75,7 @@ def end(path: Path, *, rank: int, iterations: int, seconds: float, failure: str)
 
 
 def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
-    """Write ``tracing.json``: which rank of how many, what was hooked, what was not and why."""
+    """Write ``tracing.json``: which rank of how many, what was hooked, what was not and why. Raises: OSError."""
     content = {
         "format": FORMAT,
         "rank": ranks.own.rank,
@@ -86,13 +85,21 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "attempt": attempt(),
         "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
         "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
-        "directory": os.getcwd(),
+        "directory": _directory(),
         "clocks": {"own_ns": time.monotonic_ns(), "unix_ns": time.time_ns()},  # for traces that carry times of a day
         "versions": versions(),
         **told,
     }
     with whole(path / layout.TRACING) as place:
         place.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _directory() -> str:
+    """The working directory; empty, if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 def remove(path: Path) -> None:

@@ -31,6 +31,7 @@ from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
+from e2c_dl.tracing.said import Said
 from e2c_dl.tracing.sampled import SAMPLERS
 from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
@@ -50,6 +51,8 @@ class Session(Numbers):
         self.settings = settings
         self.main = threading.get_ident()
         self.events: list[Event] = []
+        self.said = Said()
+        self.limited, self.hooked, self.wrote = self.said.limited, self.said.hooked, self.said.wrote
         self.lane = Lane(self.limited)  # told of events by the thread that writes
         self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
         self.awaited, self.awaited_all = self.lane.awaited, self.lane.awaited_all
@@ -57,8 +60,6 @@ class Session(Numbers):
         self.errands = Errands()
         self.iteration = -1  # the one under way
         self.ranks: Ranks | None = None
-        self.told: dict[str, Any] = {"hooked": [], "wrote": []}  # for tracing.json
-        self.limitations: list[str] = []
         self.iterations_done = 0
         self.preparing = False  # a library makes steps that train nothing, as Horovod does to find an optimizer's state
         self.explicit = False  # the script itself says where iterations begin and end
@@ -116,18 +117,20 @@ class Session(Numbers):
         self.ranks = ranks
         self._folder = folder.make(self.settings.archive, ranks)
         placed = placed_at(ranks.own.addresses)
-        layer = self.told["layer"] = self.settings.layer if placed is None else placed.layer
+        layer = self.settings.layer if placed is None else placed.layer
         self._recorder = Recorder(
             self._folder / folder.SPANS, rank=ranks.own.rank, host=self._folder.name, layer=layer,
             cap_bytes=self.cap_bytes, flush_every_s=FLUSH_EVERY_S, rows=self._told,
             errands=self.errands, on_failure=lambda error: self._stop(f"the trace ends here: {error}"),
         )  # fmt: skip
-        folder.begin(self._folder, ranks, layer)
+        self.said.begin(self._folder, ranks, layer)
+        folder.begin(self._folder, ranks)
 
     def _drop(self) -> None:
         assert self._recorder is not None
         self._each(lambda sampler: sampler.on_end())
         self._recorder.close()
+        self.said.move_out()
         folder.remove(self.folder)
         self._recorder, self._folder, self._at_ends = None, None, ()
 
@@ -174,6 +177,7 @@ class Session(Numbers):
         taken = self.events[:]
         del self.events[: len(taken)]  # others append meanwhile
         self.lane.tell(taken)
+        self.said.refresh()
         return self.lane.taken()
 
     def active(self) -> None:
@@ -222,21 +226,7 @@ class Session(Numbers):
             return 0
         return self._threads.setdefault(thread, len(self._threads) + 1)
 
-    # ---- what is said of it
-
-    def limited(self, sentence: str) -> None:
-        """One more sentence of what could not be seen."""
-        if sentence not in self.limitations:
-            self.limitations.append(sentence)
-
-    def hooked(self, what: str) -> None:
-        if what not in self.told["hooked"]:
-            self.told["hooked"].append(what)
-
-    def wrote(self, path: str) -> None:
-        """The script itself has written a trace there."""
-        if path not in self.told["wrote"]:
-            self.told["wrote"].append(path)
+    # ---- its end
 
     def end(self, failure: str = "") -> None:
         """Write down how it ended; a second call does nothing."""
@@ -254,10 +244,12 @@ class Session(Numbers):
             if self.iterations_done:
                 self._leave(failure)
             else:
+                self.said.move_out()
                 folder.remove(self.folder)
         except (E2cDlError, OSError) as error:
             self._stop(f"how it ended is not in its trace: {error}")
         self._silent, self._recorder, self._at_ends = True, None, ()
+        self.said.alone()
 
     def abandon(self) -> None:
         """This process is a fork of the rank: it records nothing."""
@@ -269,7 +261,7 @@ class Session(Numbers):
             self.folder, rank=self.ranks.own.rank, iterations=self.iterations_done,
             seconds=(self._last_ns - (self._first_ns or 0)) / 1e9, failure=failure,
         )  # fmt: skip
-        folder.tell(self.folder, self.ranks, {**self.told, "limitations": self.limitations})
+        self.said.write()
 
     def _each(self, act: Callable[[Sampler], None]) -> None:
         for sampler in self._samplers:
@@ -286,6 +278,7 @@ class Session(Numbers):
         self._silent, self._recorder = True, None  # sockets go on: another file
         self.events.clear()
         self.limited(why)
+        self.said.alone()
         self._tell_failure(why)
 
 

@@ -128,7 +128,7 @@ class Hooks:
             tracer.opened(session)
             timeline = os.environ.get("HOROVOD_TIMELINE")
             if timeline and hvd.rank() == 0:
-                session.wrote(os.path.abspath(timeline))
+                session.wrote(timeline)
             return result
 
         return init
@@ -136,7 +136,7 @@ class Hooks:
     def timeline_started(self, original: Function) -> Function:
         def start_timeline(file_path: Any, *args: Any, **kwargs: Any) -> Any:
             if self._tracer.session is not None and self._hvd.rank() == 0:
-                self._tracer.session.wrote(os.path.abspath(file_path))
+                self._tracer.session.wrote(file_path)
             return original(file_path, *args, **kwargs)
 
         return start_timeline
