@@ -64,6 +64,12 @@ VERDICTS = "verdicts.jsonl"
 OUTCOME = places.OUTCOME
 ENDING = "ending.json"
 WORKER_LOG = "worker.log"
+HOST_RECORDS = frozenset({
+    SPANS_RAW, CONNECTIONS_RAW, METRICS, FACTS, CLOCK, TRACING, HOST_LINKS, PROGRESS, SETUP, CHANGES, WORKER_CHANGES,
+    HEAT, VERDICTS, OUTCOME, ENDING, WORKER_LOG,
+})  # fmt: skip
+"""What this program writes into a host's folder; of a traced script's rank, other files are the script's own."""
+
 MODEL = "model.npz"
 ATTEMPTS = "attempts"
 LOGS = "logs"

@@ -20,8 +20,9 @@ import itertools
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -35,7 +36,8 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clocks.time_of_day import Pair, TimesOfDay
 from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
 
-KNOWN = (layout.TRACING, layout.FACTS, layout.CLOCK, layout.OUTCOME, layout.ENDING, layout.HOST_LINKS)
+NSYS = ".nsys-rep"
+_GZIP = b"\x1f\x8b"
 _FIRST_PROCESS = 1_000_000  # ranks have the numbers below
 _PROCESSES_PER_FILE = 100_000
 _SHOWN = frozenset("XBEbneiICstf")  # events that have a time
@@ -51,6 +53,7 @@ class _Clocks(msgspec.Struct, frozen=True):
 
 class _Tracing(msgspec.Struct, frozen=True):
     clocks: _Clocks
+    wrote: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,18 +121,40 @@ def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[
         if not (folder / layout.TRACING).exists():  # no script was traced
             continue
         try:
-            times = TimesOfDay(_pairs(folder))
+            told = codec.read(folder / layout.TRACING, _Tracing)
+            times = TimesOfDay(_pairs(folder, told.clocks))
         except ArchiveError as error:
             problems.append(f"what the script of {rank.host} wrote is not merged: {error}")
             continue
+        named = kept_as(told.wrote)
         for name in sorted(folder.names()):
-            if name in KNOWN or not name.endswith((".json", ".json.gz")):
+            if name.endswith(NSYS):
+                problems.append(f"{folder / name}: is not merged: only NVIDIA's own program reads nsys reports")
+            if name in layout.HOST_RECORDS or not (name in named or name.endswith((".json", ".json.gz"))):
                 continue
             try:
                 traces.append(_read(folder / name, name, rank, times))
             except (ArchiveError, OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
                 problems.append(f"{folder / name}: is not merged: {error}")
     return tuple(traces), tuple(problems)
+
+
+def kept_as(paths: Iterable[str]) -> list[str]:
+    """Under which names a rank's folder has the files ``paths``, in their order: those of one name are numbered.
+
+    >>> kept_as(["/a/trace.json", "/b/trace.json", "/a/spans.bin", "/a/.hidden"])
+    ['trace.json', 'trace-2.json', 'spans-2.bin', 'trace.hidden']
+    """
+    taken, names = set(layout.HOST_RECORDS), []
+    for path in paths:
+        name = PurePosixPath(path).name
+        name = name if name[:1].isalnum() and name[:1].isascii() else f"trace{name}"  # other names are not fetched
+        stem, dot, rest = name.partition(".")
+        numbered = (f"{stem}-{number}{dot}{rest}" for number in itertools.count(2))
+        name = next(each for each in itertools.chain([name], numbered) if each not in taken)
+        taken.add(name)
+        names.append(name)
+    return names
 
 
 def merged(traces: tuple[ScriptTrace, ...]) -> Callable[[int], Iterator[Event]]:
@@ -141,9 +166,9 @@ def merged(traces: tuple[ScriptTrace, ...]) -> Callable[[int], Iterator[Event]]:
     return events
 
 
-def _pairs(folder: Place) -> Sequence[Pair]:
-    """Those of its facts, else the one of its tracing.json. Raises: ArchiveError."""
-    facts, clocks = folder / layout.FACTS, codec.read(folder / layout.TRACING, _Tracing).clocks
+def _pairs(folder: Place, clocks: _Clocks) -> Sequence[Pair]:
+    """Those of its facts, else the one of its tracing.json, ``clocks``. Raises: ArchiveError."""
+    facts = folder / layout.FACTS
     kept = codec.read(facts, HostFacts, FACTS_FORMAT).wall_clock if facts.exists() else ()
     pairs = sorted(pair for pair in kept if max(map(abs, pair)) <= MOST_NS)
     return pairs or [(clocks.own_ns, clocks.unix_ns)]
@@ -151,7 +176,7 @@ def _pairs(folder: Place) -> Sequence[Pair]:
 
 def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> ScriptTrace:
     content = place.read(LARGE_BYTES)
-    if name.endswith(".gz"):
+    if content.startswith(_GZIP):
         with gzip.open(io.BytesIO(content)) as packed:
             content = packed.read(LARGE_BYTES)
     text = content.decode("utf-8", errors="replace")

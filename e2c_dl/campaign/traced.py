@@ -29,7 +29,7 @@ from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import described
 from e2c_dl.trace.places import recorded
-from e2c_dl.tracing.left import Told, told
+from e2c_dl.tracing.left import Told, keep_written, told
 
 NO_REPORT = "there is no report"
 NO_DESIGN = "no scenario: links and hosts are compared with each other and with their own past, not with a design"
@@ -57,6 +57,8 @@ def collected(folders: Sequence[Path], target: Path, scenario: Path | None = Non
     started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive = Archive.around(target, secrets.token_hex(4), started=started)
     try:
+        for sentence in keep_written(target):
+            archive.limited(sentence)
         _recorded(archive, found, scenario, ran or Ran())
         _reported(archive)
         archive.seal()

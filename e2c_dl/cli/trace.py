@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,14 +59,13 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
         raise click.UsageError(f"{place}: is not empty; name a new directory with --archive")
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
-    begun_s = time.time()
     try:
         code = launch.run(command, settings.environment(os.environ))
     except InputError:
         _unmake(place, made)
         raise
     sys.stdout.flush()
-    _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made, begun_s)
+    _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made)
     sys.exit(code)
 
 
@@ -90,7 +88,7 @@ def _size(cap: str) -> int:
     return size_bytes
 
 
-def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s: float) -> None:
+def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
     """Make one archive of it, if all ranks are here; say where it is, or what is missing."""
     from e2c_dl.archive import layout
     from e2c_dl.errors import ArchiveBusy, E2cDlError
@@ -104,8 +102,9 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool, begun_s:
             _unmake(place, made)
             _say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
-        for problem in left.keep_written(place, begun_s):
-            _say(problem)
+        if not (place / layout.RUN).exists():  # else another rank's command has made the archive, and this too
+            for problem in left.keep_written(place):
+                _say(problem)
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
         _say(f"{place}: the command of another rank makes the archive" if several else str(error))

@@ -14,9 +14,14 @@ import msgspec
 
 from e2c_dl import codec
 from e2c_dl.archive import layout
+from e2c_dl.archive.script_traces import NSYS, kept_as
+from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import E2cDlError
 from e2c_dl.tracing.folder import FORMAT
+from e2c_dl.tracing.rendezvous import boot
+
+_COARSE_S = 2.0
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +34,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     boot: str
     machines: int = 1  # that its ranks ran on, as far as it knew; 0: not all of them were there to be asked
     layer: str = "all"
+    begun_s: float = 0.0  # Unix time
     versions: dict[str, str] = {}
     limitations: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()  # by the script itself
@@ -47,31 +53,52 @@ def told(folder: Path) -> dict[str, Told]:
     return {name: codec.read(Place(folder) / layout.HOSTS / name / layout.TRACING, Told, FORMAT) for name in names}
 
 
-def keep_written(folder: Path, since_s: float) -> tuple[str, ...]:
-    """Copy the traces that the script itself has written since then (Unix time) beside its ranks'; what could not be.
+def keep_written(folder: Path) -> tuple[str, ...]:
+    """Copy the traces that the script itself has written beside its ranks'; a sentence for each that could not be.
 
-    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in the working directory.
+    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in its working directory. Files of
+    one name are numbered. What is there already, and no older, is left as it is. Raises: ArchiveError.
     """
     problems = []
     for name, each in told(folder).items():
-        reports = Path(each.directory).glob("*.nsys-rep") if each.directory else ()
-        for path in [*map(Path, each.wrote), *reports]:
-            target = folder / layout.HOSTS / name / path.name
-            try:
-                if path.stat().st_mtime < since_s or target.exists():
-                    continue
-                shutil.copyfile(path, target)
-            except OSError as error:
-                problems.append(f"{path}: is not in the archive: {error.strerror}")
+        here = each.boot == boot()
+        reports = sorted(Path(each.directory).glob(f"*{NSYS}")) if here and each.directory else []
+        sources = [*map(Path, each.wrote), *(path for path in reports if not _is_earlier(path, each))]
+        for source, target in zip(sources, kept_as(map(str, sources)), strict=True):
+            problem = _kept(source, folder / layout.HOSTS / name / target, each, here)
+            problems += [] if problem is None else [f"{source}: is not in the archive: {problem}"]
     return tuple(problems)
+
+
+def _kept(source: Path, target: Path, each: Told, here: bool) -> str | None:
+    """``target`` is ``source``; else why it is not."""
+    if not here:
+        told = "it was written on another machine than this one, or before it was booted"
+        return None if target.exists() else f"{told}; copy it to {target} before `e2c-dl collect`"
+    try:
+        if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
+            return None
+        if _is_earlier(source, each):
+            return "it is older than this training"
+        with whole(target) as place:
+            shutil.copyfile(source, place)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _is_earlier(path: Path, each: Told) -> bool:
+    """Whether it was there before the rank began. Files have coarser times than clocks tell."""
+    try:
+        return path.stat().st_mtime < each.begun_s - _COARSE_S
+    except OSError:  # who copies it will tell
+        return False
 
 
 def main() -> None:
     """Keep what the script has written; print, as JSON, a sentence for each file that could not be kept."""
-    folder = Path(sys.argv[1])
     try:
-        since_s = folder.stat().st_mtime if folder.is_dir() else 0.0  # when its first rank met the others
-        print(json.dumps(keep_written(folder, since_s)))
+        print(json.dumps(keep_written(Path(sys.argv[1]))))
     except (E2cDlError, OSError) as error:
         print(json.dumps([str(error)]))
 

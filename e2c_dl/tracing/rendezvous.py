@@ -130,7 +130,7 @@ def own_peer(rank: int, offers: Mapping[str, Any]) -> Peer:
     placed = placed_at(addresses)
     name = os.environ.get("E2CDL_HOST") or (socket.gethostname() if placed is None else placed.name)
     return Peer(
-        rank=rank, host=name.replace("/", "-") or "host", pid=os.getpid(), boot=_boot(), addresses=addresses,
+        rank=rank, host=name.replace("/", "-") or "host", pid=os.getpid(), boot=boot(), addresses=addresses,
         offers=offers,
     )  # fmt: skip
 
@@ -158,10 +158,10 @@ def _peer(told: bytes) -> Peer:
     return Peer(**{**said, "addresses": tuple(said["addresses"])})
 
 
-def _boot() -> str:
+def boot() -> str:
     """Of the machine since it booted, and of the time namespace, in which the monotonic clock may be another."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
-        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+        return f"{booted} {os.readlink('/proc/self/ns/time')}"
     except OSError:  # a kernel without time namespaces
-        return boot
+        return booted

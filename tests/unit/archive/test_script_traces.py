@@ -107,6 +107,24 @@ def test_one_that_was_packed_or_cut_off_is_read(archive: Path) -> None:
     assert len(exported(archive)) == whole - 1
 
 
+def test_whatever_its_name_is_one_that_a_rank_named_is_merged(archive: Path) -> None:
+    host = archive / "hosts" / "edge-1"
+    whole = len(exported(archive))
+    (host / "timeline.json").rename(host / "timeline")
+    assert len(exported(archive)) < whole, "anything may stand there"
+    (host / "kineto.json").write_bytes(gzip.compress((host / "kineto.json").read_bytes()))  # nor does that say much
+    told = json.loads((host / "tracing.json").read_text())
+    (host / "tracing.json").write_text(json.dumps({**told, "wrote": ["/elsewhere/timeline"]}))
+    assert len(exported(archive)) == whole
+
+
+def test_an_nsys_report_is_said_not_to_be_merged(archive: Path) -> None:
+    (archive / "hosts" / "edge-1" / "report1.nsys-rep").write_bytes(b"nsys")
+    assert found(Place(archive), one_rank())[1] == (
+        f"{archive}/hosts/edge-1/report1.nsys-rep: is not merged: only NVIDIA's own program reads nsys reports",
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

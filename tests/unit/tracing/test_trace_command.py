@@ -40,7 +40,7 @@ def test_two_commands_never_make_one_archive(
     held = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        trace._conclude(place, None, Ran(), made=False, begun_s=0.0)
+        trace._conclude(place, None, Ran(), made=False)
     finally:
         os.close(held)
     (line,) = capsys.readouterr().err.splitlines()
@@ -50,7 +50,7 @@ def test_two_commands_never_make_one_archive(
 def test_where_no_archive_could_be_written_it_says_how_to_make_one(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace._conclude(place, place / "no-scenario", Ran(), made=False, begun_s=0.0)
+    trace._conclude(place, place / "no-scenario", Ran(), made=False)
     assert f"`e2c-dl collect {place} --archive NEW`, where there is room" in capsys.readouterr().err
 
 
