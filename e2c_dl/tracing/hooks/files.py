@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import threading
 from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
-    """Hook torch.save and torch.profiler's export."""
+    """Hook torch.save, and the export of torch.profiler and of torch.autograd.profiler, which the former calls."""
     import torch
-    from torch.profiler import profile
+    from torch.autograd.profiler import profile
+    from torch.profiler.profiler import _KinetoProfile  # what torch.profiler.profile and classes of others' are made of
 
     outermost, main = outermost_of(tracer), main_thread().ident
 
@@ -38,14 +39,23 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return save
 
+    exporting = threading.local()
+
     def exported(original: Function) -> Function:
-        def export_chrome_trace(self: Any, path: Any) -> Any:
-            result = original(self, path)
+        def export_chrome_trace(self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(exporting, "under_way", False):  # by the other, into a file that may be temporary
+                return original(self, path, *args, **kwargs)
+            exporting.under_way = True
+            try:
+                result = original(self, path, *args, **kwargs)
+            finally:
+                exporting.under_way = False
             if tracer.session is not None:
-                tracer.session.wrote(os.path.abspath(path))
+                tracer.session.wrote(path)
             return result
 
         return export_chrome_trace
 
     patches.wrap(torch, "save", saved)
-    patches.wrap(profile, "export_chrome_trace", exported)
+    for each in (_KinetoProfile, profile):
+        patches.wrap(each, "export_chrome_trace", exported)

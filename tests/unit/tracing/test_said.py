@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,48 @@ def test_what_sockets_tell_has_the_cap_of_the_settings(tmp_path: Path) -> None:
     assert 15_000 < (session.folder / "connections.bin").stat().st_size <= 70_000
     assert json.loads((session.folder / "facts.json").read_text())["sockets"]["dropped"] > 0
     assert told(session.folder)["wrote"] == [str(tmp_path / "trace.json")]
+
+
+EXPORTING = """
+import os, sys, torch
+from torch.profiler import ProfilerActivity, _KinetoProfile, profile
+archive, made = sys.argv[1:]
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+step()
+step()
+class Own(_KinetoProfile):
+    pass
+for number, kind in enumerate((profile, _KinetoProfile, Own)):
+    os.mkdir(f"{made}/{number}")
+    with kind(activities=[ProfilerActivity.CPU]) if kind is profile else torch.autograd.profiler.profile() as profiler:
+        step()
+    if kind is profile:
+        profiler.export_chrome_trace(f"{made}/{number}/trace.json.gz")
+        continue
+    profiler.export_chrome_trace(f"{made}/{number}/trace.timeline")
+    other = kind(activities=[ProfilerActivity.CPU])
+    other.start()
+    step()
+    other.stop()
+    other.export_chrome_trace(f"{made}/{number}/trace.json")
+os._exit(5)
+"""
+
+
+def test_every_profilers_export_is_known_when_the_script_ends_without_a_word(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "made").mkdir()
+    command = [sys.executable, "-c", "from e2c_dl.cli.main import main; main()", "trace", "--archive"]
+    command += [str(tmp_path / "archive"), "--", sys.executable, "-c", EXPORTING, str(tmp_path / "archive")]
+    done = subprocess.run([*command, str(tmp_path / "made")], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 5, done.stderr
+    (own,) = (tmp_path / "archive" / "hosts").iterdir()
+    wrote = [Path(path).relative_to(tmp_path / "made").as_posix() for path in told(own)["wrote"]]
+    assert wrote == ["0/trace.json.gz", "1/trace.timeline", "1/trace.json", "2/trace.timeline", "2/trace.json"]
+    kept = ["trace.json.gz", "trace.timeline", "trace.json", "trace-2.timeline", "trace-2.json"]
+    for source, name in zip(wrote, kept, strict=True):
+        assert (own / name).read_bytes() == (tmp_path / "made" / source).read_bytes()
