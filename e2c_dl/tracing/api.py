@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -26,8 +27,10 @@ from e2c_dl.errors import InputError
 from e2c_dl.trace.attaching import LAYER
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
+from e2c_dl.tracing.hooks import files
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
+from e2c_dl.tracing.tracer import Tracer
 
 Item = TypeVar("Item")
 
@@ -62,6 +65,7 @@ def run(
     session = tracer.sign()
     session.meet(own, size)
     tracer.opened(session)
+    _watch_traces(tracer, session, own)
     try:
         yield
     except BaseException as error:
@@ -71,6 +75,18 @@ def run(
         session.end()
     finally:
         tracer.session = None
+
+
+def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
+    """What Horovod and torch's profilers write meanwhile goes into the archive."""
+    timeline = os.environ.get("HOROVOD_TIMELINE")
+    if timeline and rank == 0:
+        session.wrote(timeline)
+    try:
+        if "torch" in sys.modules:
+            tracer.install(files.install_exports)
+    except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
+        session.limited(f"traces that torch's profilers export are not in the archive: {error}")
 
 
 class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is

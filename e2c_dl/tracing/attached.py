@@ -20,7 +20,7 @@ from e2c_dl.tracing.tracer import Tracer
 HOOKS = {
     "torch": (
         optimizers.install, loaders.install, modules.install, backward.install, parallel.install, collectives.install,
-        files.install,
+        files.install, files.install_exports,
     ),
     "torch._dynamo.eval_frame": (modules.install_compiled,),
     "torch.distributed.tensor.parallel.api": (collectives.install_tensor_parallel,),

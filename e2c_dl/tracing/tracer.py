@@ -66,6 +66,11 @@ class Tracer:
         for hooks in self._hooks[name]:
             self._install(hooks)
 
+    def install(self, hooks: Install) -> None:
+        """These hooks are in place, as they may be already."""
+        if hooks not in self._installed:
+            self._install(hooks)
+
     def detach(self) -> None:
         """Every hook is taken away; what is under way is not recorded."""
         for patches in self._installed.values():

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
-    """Hook torch.save, and the export of torch.profiler and of torch.autograd.profiler, which the former calls."""
+    """Hook torch.save."""
     import torch
-    from torch.autograd.profiler import profile
-    from torch.profiler.profiler import _KinetoProfile  # what torch.profiler.profile and classes of others' are made of
 
     outermost, main = outermost_of(tracer), main_thread().ident
 
@@ -39,6 +37,14 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return save
 
+    patches.wrap(torch, "save", saved)
+
+
+def install_exports(tracer: Tracer, patches: Patches) -> None:
+    """Hook the export of torch.profiler, and of torch.autograd.profiler, which the former calls."""
+    from torch.autograd.profiler import profile
+    from torch.profiler.profiler import _KinetoProfile  # what torch.profiler.profile and classes of others' are made of
+
     exporting = threading.local()
 
     def exported(original: Function) -> Function:
@@ -56,6 +62,5 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return export_chrome_trace
 
-    patches.wrap(torch, "save", saved)
     for each in (_KinetoProfile, profile):
         patches.wrap(each, "export_chrome_trace", exported)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from e2c_dl import tracing as trace
 from e2c_dl.errors import InputError
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.store import read_trace
+from e2c_dl.tracing.left import keep_written
 
 
 def example(repository: Path) -> str:
@@ -33,6 +35,30 @@ def test_the_documented_example_leaves_what_it_says(repository: Path, tmp_path: 
     assert list(iterations) == list(range(100))
     (told,) = (tmp_path / "traces/mine/hosts").glob("*/tracing.json")
     assert json.loads(told.read_text())["world_size"] == 1
+
+
+KILLED = """
+import os, torch
+from e2c_dl import tracing as trace
+with trace.run("mine"):
+    for number in trace.iteration(range(3)):
+        with torch.profiler.profile() as profiler, trace.span("forward"):
+            torch.ones(2).sum()
+    profiler.export_chrome_trace("of-torch.txt")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_traces_that_libraries_write_meanwhile_are_known_even_of_a_script_that_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    environment = {**os.environ, "HOROVOD_TIMELINE": "of-horovod"}
+    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    (own,) = (tmp_path / "mine/hosts").iterdir()
+    wrote = json.loads((own / "tracing.json").read_text())["wrote"]
+    assert wrote == [str(tmp_path / name) for name in ("of-horovod", "of-torch.txt")]
+    (problem,) = keep_written(tmp_path / "mine")
+    assert problem == f"{tmp_path}/of-horovod: is not in the archive: No such file or directory"
+    assert (own / "of-torch.txt").is_file()
 
 
 def test_a_phase_that_there_is_not_is_told_with_the_closest() -> None:
