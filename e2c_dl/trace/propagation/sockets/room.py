@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from e2c_dl.trace.recording.frames import HEAD
 from e2c_dl.trace.recording.keeping import REMEMBERED, SLOW
 
 _FRAME_BYTES = 2 * HEAD.size + 8  # of one record, after one that tells of dropped ones
+_COOKIE = slice(8, 16)  # of a sample
 _END_BYTES = 16384  # for headers, the last round, the last count
 
 
@@ -31,29 +32,34 @@ class Room:
         self._most_bytes = max(0, cap_bytes - _END_BYTES)
         self._used_bytes = 0
         self._drop = drop
-        self._held: list[tuple[bytes, bytes]] = []  # of the iteration under way
+        self._choosing = False  # the first half is over
+        self._held: list[bytes] = []  # of the iteration under way
         self._before: dict[bytes, bytes] = {}  # by connection: its last one that is not written
         self._lasted: deque[int] = deque(maxlen=REMEMBERED)
         self._ended_ns: int | None = None
 
-    def use(self, record: bytes) -> None:
-        """``record`` is written whatever it is."""
-        self._used_bytes += len(record) + _FRAME_BYTES
+    def use(self, record: bytes, times: int = 1) -> None:
+        """``record`` is written whatever it is, or so many of its length."""
+        self._used_bytes += times * (len(record) + _FRAME_BYTES)
 
-    def offer(self, round_: Mapping[bytes, bytes], at_ns: int, *, ends: bool) -> list[bytes]:
-        """Samples to write, of those of a round (by connection) and of what waited; ``ends``: an iteration."""
-        free = self._used_bytes <= self._most_bytes // 2
-        self._held += round_.items()
+    def offer(self, found: list[bytes], at_ns: int, *, ends: bool) -> list[bytes]:
+        """Samples to write, of those of a round and of what waited; ``ends``: an iteration."""
+        if ends:
+            if self._ended_ns is not None:
+                self._lasted.append(at_ns - self._ended_ns)
+            self._ended_ns = at_ns
+        if not self._choosing:
+            if found:
+                self.use(found[0], len(found))  # one kernel's are equally long
+            self._choosing = self._used_bytes > self._most_bytes // 2
+            return found
+        self._held += found
         if not ends:
-            return self._released() if free else []
-        slow = False
-        if self._ended_ns is not None:
-            self._lasted.append(at_ns - self._ended_ns)
-            slow = not free and self._lasted[-1] >= SLOW * statistics.median(self._lasted)
-        self._ended_ns = at_ns
-        if free or slow:
+            return []
+        if self._lasted and self._lasted[-1] >= SLOW * statistics.median(self._lasted):
             return self._released()
-        for connection, sample in self._held:
+        for sample in self._held:
+            connection = sample[_COOKIE]
             if connection in self._before:
                 self._drop(1)
             self._before[connection] = sample
@@ -66,13 +72,12 @@ class Room:
         return self._released()
 
     def _released(self) -> list[bytes]:
-        samples = [*self._before.values(), *(sample for _, sample in self._held)]
-        self._before, self._held = {}, []
         kept = []
-        for sample in samples:
+        for sample in (*self._before.values(), *self._held):
             if self._used_bytes + len(sample) + _FRAME_BYTES > self._most_bytes:
                 self._drop(1)
                 continue
             self.use(sample)
             kept.append(sample)
+        self._before, self._held = {}, []
         return kept

@@ -236,19 +236,23 @@ class SocketSampler:
         samples: list[bytes] = []
         while self._rounds:
             at_ns, iteration, ends, told = self._rounds.popleft()
-            moving = [one for one in told if one[2][MOVED] != last.get(one[0]) and one[0] in known]  # see _rescan
-            active.update([one[0] for one in moving])
+            if not (ends or self._takes(told)):
+                continue
+            found = []
+            for cookie_told, family, raw in told:
+                moved = raw[MOVED]
+                if moved != last.get(cookie_told):
+                    if cookie_told not in known:  # of a number that was used again: see _rescan
+                        continue
+                    last[cookie_told] = moved
+                    active.add(cookie_told)
+                elif not (ends and cookie_told in active):
+                    continue
+                found.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
+            samples += found if self._room is None else self._room.offer(found, at_ns, ends=ends)
             if ends:
-                moving = [one for one in told if one[0] in active]
                 self._share.ended(len(active))
                 active.clear()
-            elif not self._share.takes(len(moving), len(active)):
-                continue
-            last.update([(one[0], one[2][MOVED]) for one in moving])
-            found = {  # as packed
-                told: pack(at_ns, known[told], iteration, family, 0, len(raw)) + raw for told, family, raw in moving
-            }
-            samples += found.values() if self._room is None else self._room.offer(found, at_ns, ends=ends)
         if self._closed and self._room is not None:
             samples += self._room.end()
         self._log.extend(SAMPLE_KIND, samples)
@@ -256,6 +260,12 @@ class SocketSampler:
             self._scanned = False
             self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
+
+    def _takes(self, told: list[Told]) -> bool:
+        """Whether a round within an iteration is kept; what moved is active all the same."""
+        moving = [one[0] for one in told if one[2][MOVED] != self._moved.get(one[0]) and one[0] in self._known]
+        self._active.update(moving)
+        return self._share.takes(len(moving), len(self._active))
 
     def _tell_small(self) -> None:
         carried = {cookie_told: moved_bytes(moved) for cookie_told, moved in self._moved.items()}
