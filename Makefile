@@ -48,6 +48,10 @@ setup-horovod: setup ## setup, and a wheel of Horovod in your cache and in .venv
 setup-flower: setup ## an environment for Flower, .venv-flower: it does not fit beside E2Clab (300 MB)
 	@[ -x .venv-flower/bin/flwr ] || { $(BIN)/python -m venv .venv-flower && .venv-flower/bin/python -m pip install --quiet flwr==1.41.0; }
 
+.PHONY: setup-chakra
+setup-chakra: setup ## an environment for Chakra's own reader of traces, .venv-chakra (3 MB beside pip); what its other tools need stays away
+	@[ -x .venv-chakra/bin/chakra_jsonizer ] || { $(BIN)/python -m venv .venv-chakra && .venv-chakra/bin/python -m pip install --quiet --no-deps --constraint constraints.txt mlc-chakra==1.0.0 protobuf; }
+
 .PHONY: demo
 demo: setup ## deploy experiments/first-light on this machine, train, and name what slowed it down (about 3 minutes the first time)
 	@$(BIN)/e2c-dl deploy experiments/first-light artifacts --on local
@@ -90,8 +94,8 @@ docs: setup ## all pages as a site, site/index.html, which reads and searches fr
 	@echo "site/index.html"
 
 .PHONY: test-programs
-test-programs: setup-docker setup-horovod setup-flower ## what test skips without Horovod and Flower: programs of a user's own, published scenarios
-	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_horovod_playbook.py tests/local/test_replays.py tests/local/test_flower_clients.py tests/unit/tracing/test_traced_script.py
+test-programs: setup-docker setup-horovod setup-flower setup-chakra ## what test skips without Horovod, Flower and Chakra: programs of a user's own, published scenarios
+	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_horovod_playbook.py tests/local/test_replays.py tests/local/test_flower_clients.py tests/unit/tracing/test_traced_script.py tests/unit/trace/test_exports.py
 
 .PHONY: bench
 bench: setup-uml setup-browser ## side-by-side measurements, as root (about sixteen hours, by the sum of its parts); results go to benchmarks/results
@@ -106,5 +110,5 @@ fuzz: setup ## edits of archives that nobody has tried, for ten minutes: command
 
 .PHONY: clean
 clean: ## remove environments, caches and builds from this tree (archives of runs stay)
-	rm -rf .venv .venv-lint .venv-flower build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-lint .venv-flower .venv-chakra build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find e2c_dl layers_services tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
