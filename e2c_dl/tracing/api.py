@@ -79,7 +79,7 @@ def run(
 
 def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
     """What Horovod and torch's profilers write meanwhile goes into the archive."""
-    timeline = os.environ.get("HOROVOD_TIMELINE")
+    timeline = files.horovod_timeline()
     if timeline and rank == 0:
         session.wrote(timeline)
     try:

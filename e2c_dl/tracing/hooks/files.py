@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,15 @@ from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
+
+
+_DYNAMIC = "DYNAMIC"  # it names no file: the script calls start_timeline, which does
+
+
+def horovod_timeline() -> str | None:
+    """The file that HOROVOD_TIMELINE names, which Horovod's rank 0 writes; None: it names none."""
+    named = os.environ.get("HOROVOD_TIMELINE")
+    return named if named and named != _DYNAMIC else None
 
 
 def install(tracer: Tracer, patches: Patches) -> None:

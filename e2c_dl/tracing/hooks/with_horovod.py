@@ -7,7 +7,6 @@ in which the optimizer has them, which is the same on every rank: what Horovod f
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
+from e2c_dl.tracing.hooks.files import horovod_timeline
 from e2c_dl.tracing.hooks.groups import WORLD
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
@@ -126,7 +126,7 @@ class Hooks:
             session.limited(FUSED)
             session.meet(hvd.rank(), hvd.size(), exchange(hvd))
             tracer.opened(session)
-            timeline = os.environ.get("HOROVOD_TIMELINE")
+            timeline = horovod_timeline()
             if timeline and hvd.rank() == 0:
                 session.wrote(timeline)
             return result
