@@ -95,7 +95,7 @@ docs: setup ## all pages as a site, site/index.html, which reads and searches fr
 
 .PHONY: test-programs
 test-programs: setup-docker setup-horovod setup-flower setup-chakra ## what test skips without Horovod, Flower and Chakra: programs of a user's own, published scenarios
-	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_horovod_playbook.py tests/local/test_replays.py tests/local/test_flower_clients.py tests/unit/tracing/test_traced_script.py tests/unit/trace/test_exports.py
+	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_horovod_playbook.py tests/local/test_replays.py tests/local/test_flower_clients.py tests/unit/tracing/test_traced_script.py tests/unit/tracing/test_trained_alike.py tests/unit/trace/test_exports.py
 
 .PHONY: bench
 bench: setup-uml setup-browser ## side-by-side measurements, as root (about sixteen hours, by the sum of its parts); results go to benchmarks/results

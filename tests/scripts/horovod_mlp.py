@@ -12,6 +12,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--recorded", default="")
     parser.add_argument("--out", default="")
     args = parser.parse_args()
     hvd.init()
@@ -27,6 +28,8 @@ def main() -> None:
     )
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    if args.recorded:
+        hvd.start_timeline(args.recorded)
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
         for number, (images, labels) in enumerate(loader):
@@ -35,6 +38,8 @@ def main() -> None:
             if (number + 1) % args.passes == 0:
                 optimizer.step()
                 optimizer.zero_grad()
+    if args.recorded:
+        hvd.stop_timeline()
     mean = hvd.allreduce(loss.detach(), name="loss")
     if hvd.rank() == 0 and args.out:
         torch.save(model.state_dict(), args.out)

@@ -11,12 +11,11 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.memory import cpu_model
-from e2c_dl.trace.model import Collective, Phase, RankTrace
+from e2c_dl.trace.model import Phase, RankTrace
 
 pytest.importorskip("torch")
 
@@ -42,6 +41,13 @@ def torchrun(*words: str, ranks: int = 2) -> tuple[str, ...]:
         port = probe.getsockname()[1]
     options = ("--nproc-per-node", str(ranks), "--master-port", str(port), "--log-dir", "/dev/null")
     return (sys.executable, "-m", "torch.distributed.run", *options[:4], *words)
+
+
+def horovodrun(*words: str) -> tuple[str, ...]:
+    if find_spec("horovod") is None:
+        pytest.skip("Horovod is not installed: make setup-horovod")
+    program = "from horovod.runner.launch import run_commandline; run_commandline()"
+    return (sys.executable, "-c", program, "-np", "2", "--gloo", *words)
 
 
 def phases(rank: RankTrace) -> Counter[str]:
@@ -230,11 +236,7 @@ def test_folders_of_several_hosts_become_one_archive(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_of_horovod_compute_what_they_compute_untraced(tmp_path: Path) -> None:
-    if find_spec("horovod") is None:
-        pytest.skip("Horovod is not installed: make setup-horovod")
-    program = "from horovod.runner.launch import run_commandline; run_commandline()"
-    script = (sys.executable, str(SCRIPTS / "horovod_mlp.py"), "--out")
-    launched = (sys.executable, "-c", program, "-np", "2", "--gloo", *script)
+    launched = horovodrun(sys.executable, str(SCRIPTS / "horovod_mlp.py"), "--out")
     plain_model, model = (tmp_path / name / "model.pt" for name in ("plain", "traced"))
     for path in (plain_model, model):
         path.parent.mkdir()
@@ -251,22 +253,3 @@ def test_two_ranks_of_horovod_compute_what_they_compute_untraced(tmp_path: Path)
         assert found["ITERATION"] == 8, "Horovod's own step, before training, is none"
         assert min(found["BACKWARD"], found["COLLECTIVE"]) >= 16, "in buckets"
     assert list((archive.path / "hosts").glob("*/timeline.json"))
-
-
-@pytest.mark.slow
-def test_collectives_of_a_scripts_own_fsdp_compiled_graphs_and_forks_leave_what_can_be_analysed(tmp_path: Path) -> None:
-    done = traced(tmp_path / "archive", *torchrun(str(SCRIPTS / "many_ways.py")))
-    assert (done.returncode, done.stdout) == (0, "done\ndone\n"), done.stderr
-    archive = open_archive(tmp_path / "archive")
-    trace = archive.trace()
-    assert [rank.rank for rank in trace.ranks] == [0, 1], "forks are none"
-    for rank in trace.ranks:
-        found = phases(rank)
-        assert found["ITERATION"] == found["STEP"] == found["FORWARD"] == 9
-        of = rank.spans[rank.spans["phase"] == Phase.COLLECTIVE]
-        kinds = Counter(Collective(kind).name for kind in of["kind"])
-        assert kinds == {"ALL_REDUCE": 12, "ALL_GATHER": 3, "REDUCE_SCATTER": 3}
-        waits = rank.spans[rank.spans["phase"] == Phase.AWAIT_COLLECTIVE]
-        assert all(np.sum(waits["seq"] == seq) <= 1 for seq in of["seq"]), "joining is no wait for what comes later"
-    assert any("torch.compile" in sentence for sentence in archive.run.limitations)
-    assert (archive.path / "report.json").exists(), archive.run.limitations
