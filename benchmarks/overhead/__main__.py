@@ -1,4 +1,4 @@
-"""Trains with the tracer switched on and off in turns, beside torch.profiler, and judges the difference.
+"""Trains with the tracer switched on and off in turns, beside torch.profiler and Horovod's timeline, and judges both.
 
 ::
 
@@ -36,7 +36,7 @@ MOST_RUNS = 5
 BAR = "at most 0.5 % (upper end of the 95 % interval); 100 us per iteration + 2 us per span; 10 kB per iteration"
 DRAWS = 10_000
 FRAMEWORKS = ("ddp", "horovod")
-PAIR_S, ELSE_S = 4.0, 60.0  # on a calm machine: two blocks, and what a job takes besides
+PAIR_S, ELSE_S = 4.0, 90.0  # on a calm machine: two blocks, and what a job takes besides
 TOLD = ("model", "framework", "pairs", "iteration_ms", "on", "own_us", "allowed_us", "bytes", "missing")
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 """For glibc: it keeps memory. Else each iteration asks the kernel for it anew, and takes as long as that has it."""
@@ -152,8 +152,8 @@ def summed_up(measured: Mapping[str, Any]) -> Run:
     """What counts of what one run measured."""
     return {
         "iteration_ms": round(1e3 * float(np.median(measured["seconds"]["off"])), 1),
-        "own": measured["own"], "bytes": round(measured["bytes"]), "kineto_bytes": round(measured["kineto_bytes"]),
-        "missing": measured["missing"],
+        "own": measured["own"], "missing": measured["missing"],
+        **{name: round(measured[name]) for name in ("bytes", "kineto_bytes", "timeline_bytes") if name in measured},
         "seconds": {kind: of_blocks(its) for kind, its in measured["seconds"].items()},
     }  # fmt: skip
 
@@ -172,6 +172,10 @@ def judged(model: str, framework: str, runs: Sequence[Run]) -> dict[str, Any]:
         "bytes": round(of("bytes")), "kineto_bytes": round(of("kineto_bytes")),
     }  # fmt: skip
     on = interval(runs, "off", "on", more=threads)
+    timed = [each for each in runs if "timeline" in each["seconds"]]  # Horovod's, and not of earlier results
+    if timed:
+        row["timeline"] = interval(timed, "untimed", "timeline")
+        row["timeline_bytes"] = round(of("timeline_bytes", timed))
     allowed_us = OWN_US + SPAN_US * row["spans"]
     where = f"{framework} {model}"
     missed = []
@@ -194,16 +198,19 @@ def judged(model: str, framework: str, runs: Sequence[Run]) -> dict[str, Any]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row per job, Markdown."""
     lines = [
-        "| job | pairs | iteration | traced: longer by (95 %) | torch.profiler | own CPU (allowed) | spans | bytes "
-        "| Kineto |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| job | pairs | iteration | traced: longer by (95 %) | torch.profiler | Horovod's timeline "
+        "| own CPU (allowed) | spans | bytes | Kineto | timeline |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        on, kineto = ("{:+.2f} % ({:+.2f} to {:+.2f})".format(*row[name]) for name in ("on", "kineto"))
+        on, kineto, timeline = (
+            "{:+.2f} % ({:+.2f} to {:+.2f})".format(*row[name]) if name in row else "-"
+            for name in ("on", "kineto", "timeline")
+        )
         lines.append(
             f"| {row['framework']} {row['model']} | {row['pairs']} | {row['iteration_ms']} ms | {on} | {kineto} "
-            f"| {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']} "
-            f"| {row['kineto_bytes']} |"
+            f"| {timeline} | {row['own_us']} us ({row['allowed_us']}) | {row['spans']} | {row['bytes']} "
+            f"| {row['kineto_bytes']} | {row.get('timeline_bytes', '-')} |"
         )
     return "\n".join(lines)
 

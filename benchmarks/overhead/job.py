@@ -4,7 +4,8 @@
 
     blocks    off | on | on | off | ...        the same order on all ranks, drawn from a seed; each 20 iterations
               hooks timed, some times          after some that are not measured: the tracer learns buckets anew
-              without | kineto | kineto | ...  last torch.profiler, which leaves its process slower, hooks too by 5 us
+              without | kineto | kineto | ...  then torch.profiler, which leaves its process slower, hooks too by 5 us
+              untimed | timeline | ...         last Horovod's timeline, for which Horovod begins anew each time
 
 A rank has a processor of its own, as far as there are some, and there the library's threads come before what computes:
 else each message waits for the scheduler's next tick, and iterations last as many ticks as chance has it.
@@ -22,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ import torch
 from torch import nn
 
 from benchmarks.overhead.models import MODELS
+from benchmarks.overhead.others import BESIDE, TOOLS
 from benchmarks.overhead.own import Own
 from e2c_dl.trace.recording.recorder import Row
 from e2c_dl.tracing import attached
@@ -41,7 +44,7 @@ ITERATIONS = 20
 COUNTED = 60  # iterations whose hooks are timed, one by one
 TIMED = 3  # times, which are some percent apart
 WARM = 4
-PROFILED = 6  # blocks of torch.profiler
+PROFILED = 6  # blocks of each other tool
 TRANSPORT = "gloo"  # in the names of threads that only send, receive and add
 STRETCH = 120  # iterations in which the tracer's thread is looked at: it works some seven times meanwhile
 
@@ -124,7 +127,12 @@ def main() -> None:
         wrapped, optimizer, its = wrap(framework, tracer, model)
         train(wrapped, optimizer, loader := endless(data, batch), WARM)
         missing.append(prefer_transport(its))  # whose threads are there by now
-        result = measure(tracer, Path(folder), pairs, seed, lambda count: train(wrapped, optimizer, loader, count))
+        train_some = partial(train, wrapped, optimizer, loader)
+        result = measure(tracer, Path(folder), pairs, seed, train_some)
+        for off, on in BESIDE[framework]:
+            seconds, nbytes = beside(off, on, min(pairs, PROFILED), seed, train_some)
+            result["seconds"] |= seconds
+            result[f"{on}_bytes"] = nbytes
         result["missing"] = [each for each in missing if each]
         tracer.end()
     if os.environ.get("RANK", os.environ.get("HOROVOD_RANK")) == "0":
@@ -155,7 +163,7 @@ def measure(
     tracer.detach()
     time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
     written_before, done_before = size(folder), session.iterations_done
-    seconds: dict[str, list[list[float]]] = {"off": [], "on": [], "without": [], "kineto": []}
+    seconds: dict[str, list[list[float]]] = {"off": [], "on": []}
     for kind in blocks("off", "on", pairs, seed):
         if kind == "on":
             tracer.attach()
@@ -166,15 +174,21 @@ def measure(
     time.sleep(2 * FLUSH_EVERY_S)  # what is in memory is written
     on_disk = (size(folder) - written_before) / (session.iterations_done - done_before)
     own = [timed(tracer, train_some) for _ in range(TIMED)]
-    kineto_bytes = 0
-    for kind in blocks("without", "kineto", min(pairs, PROFILED), seed):
-        with profiling(kind) as export:
+    return {"seconds": seconds, "own": own, "bytes": on_disk}
+
+
+def beside(
+    off: str, on: str, pairs: int, seed: int, train_some: Callable[[int], list[float]]
+) -> tuple[dict[str, list[list[float]]], float]:
+    """Seconds by kind and block without another tool and with it, and the bytes that it writes per iteration."""
+    seconds: dict[str, list[list[float]]] = {off: [], on: []}
+    written = 0
+    for kind in blocks(off, on, pairs, seed):
+        with TOOLS[kind]() as nbytes:
             train_some(WARM)
             seconds[kind].append(train_some(ITERATIONS))
-        if kind == "kineto":
-            kineto_bytes += export()
-    profiled = len(seconds["kineto"]) * (ITERATIONS + WARM)
-    return {"seconds": seconds, "own": own, "bytes": on_disk, "kineto_bytes": kineto_bytes / profiled}
+        written += nbytes()
+    return seconds, written / (pairs * (ITERATIONS + WARM))
 
 
 def timed(tracer: Tracer, train_some: Callable[[int], object]) -> dict[str, Any]:
@@ -234,30 +248,6 @@ def counted(
     time.sleep(2 * FLUSH_EVERY_S)  # spans are made when they are written
     session.lane.taken = taken  # type: ignore[method-assign]
     return own.laps[WARM:], spans / (WARM + COUNTED)
-
-
-class profiling:  # noqa: N801
-    """torch.profiler around a block of kind ``kineto``, as its own page shows; around others nothing."""
-
-    def __init__(self, kind: str) -> None:
-        self._profile = torch.profiler.profile() if kind == "kineto" else None
-
-    def __enter__(self) -> Callable[[], int]:
-        if self._profile is not None:
-            self._profile.__enter__()
-        return self.export
-
-    def __exit__(self, *error: Any) -> None:
-        if self._profile is not None:
-            self._profile.__exit__(*error)
-
-    def export(self) -> int:
-        """Bytes of its trace."""
-        assert self._profile is not None
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            self._profile.export_chrome_trace(str(path))
-            return path.stat().st_size
 
 
 def size(folder: Path) -> int:

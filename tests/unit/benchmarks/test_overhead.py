@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from benchmarks import rooms, written
 from benchmarks.overhead import __main__ as overhead
+from benchmarks.overhead import job, others
 from benchmarks.overhead.__main__ import NARROW_PERCENT, Run, half_width, interval, judged, summed_up
 
 PAIRS = 40
@@ -26,6 +30,13 @@ def measured(longer: float, spread: float, seed: int = 1) -> dict[str, Any]:
         "seconds": {**blocks, "without": blocks["off"], "kineto": blocks["on"]}, "own": [own(80.0)] * 3, "bytes": 900.0,
         "kineto_bytes": 60_000.0, "missing": [],
     }  # fmt: skip
+
+
+def timed(longer: float) -> dict[str, Any]:
+    """Of one run of Horovod's, whose blocks with its timeline last ``longer`` times as long."""
+    its = measured(1.0, 0.0)
+    seconds = {**its["seconds"], "untimed": [[0.1] * 20] * 6, "timeline": [[0.1 * longer] * 20] * 6}
+    return its | {"seconds": seconds, "timeline_bytes": 4321.4}
 
 
 def own(hooks_us: float) -> dict[str, Any]:
@@ -66,6 +77,31 @@ def test_each_part_of_the_bar_can_be_missed() -> None:
     assert [sentence.split(": ")[1] for sentence in missed] == [
         "up to 1.00 % longer", "200 us of its own per iteration, 116 us allowed", "20000 bytes per iteration",
     ]  # fmt: skip
+
+
+def test_horovods_timeline_has_columns_of_its_own_and_other_jobs_a_dash() -> None:
+    earlier = runs(measured(1.0, 0.0))
+    rows = [judged("cnn", "ddp", earlier), judged("cnn", "horovod", [*earlier, *runs(timed(1.25))])]
+    ddp, horovod = (line.split(" | ") for line in overhead.table(rows).splitlines()[2:])
+    assert (ddp[5], ddp[10]) == ("-", "- |")
+    assert (horovod[5], horovod[10]) == ("+25.00 % (+25.00 to +25.00)", "4321 |")
+    assert not rows[1]["missed"], "of what others cost nothing is asked"
+
+
+@pytest.mark.parametrize("framework", ["ddp", "horovod"])
+def test_other_tools_have_blocks_of_their_own(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[str] = []
+
+    def tool(kind: str) -> Any:
+        entered.append(kind)
+        return nullcontext(lambda: 240 if kind in ("kineto", "timeline") else 0)
+
+    monkeypatch.setattr(job, "TOOLS", {kind: partial(tool, kind) for kind in others.TOOLS})
+    for off, on in others.BESIDE[framework]:
+        seconds, nbytes = job.beside(off, on, 3, 1, lambda count: [0.1] * count)
+        assert {kind: [len(block) for block in its] for kind, its in seconds.items()} == {off: [20] * 3, on: [20] * 3}
+        assert nbytes == 240 / (20 + job.WARM)
+    assert Counter(entered) == {kind: 3 for pair in others.BESIDE[framework] for kind in pair}
 
 
 def test_results_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
