@@ -194,5 +194,7 @@ def test_what_is_shown_is_what_the_program_says(
 def test_every_file_of_an_archive_is_on_the_page_of_runs(repository: Path) -> None:
     page = (repository / "docs/runs.md").read_text()
     before_training = {layout.SETUP, layout.E2CLAB}
-    names = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)} - before_training
+    names = {
+        value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)
+    } - before_training
     assert {name for name in names if not re.search(rf"[`/]{re.escape(name)}[`/]", page)} == set()
