@@ -41,7 +41,9 @@ from e2c_dl.testbeds.machines import inventory
 LANGUAGES = {"", "console", "json", "python", "sql", "text", "yaml"}
 FENCED = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "experiments/*/README.md", "benchmarks/README.md",
           "benchmarks/*/README.md")  # fmt: skip
-OTHERS = {"e2clab", "git", "cat", "sed", "mkdir", "rm", "tensorboard", "torchrun", "jq", ".venv-lint/bin/twine"}
+OTHERS = {
+    "e2clab", "git", "cat", "sed", "mkdir", "rm", "tensorboard", "torchrun", "horovodrun", "jq", ".venv-lint/bin/twine",
+}  # fmt: skip
 """Programs that are not this project's: bash reads the line, and that is all that is checked."""
 OF_ENV = {"strategy", "compression", "device", "batching"}
 """Keys of which one stands in a block that belongs into the env of a Trainer."""
