@@ -38,14 +38,14 @@ def probe(asked: Asked, as_json: bool) -> None:
     from e2c_dl.campaign.run import run
     from e2c_dl.cli.telling.detached import Transcript
 
-    found = _found(run(request, open_console(quiet=as_json), Transcript()))
-    _print(found, as_json)
-    if asked.strict and found.sentences():
-        raise FidelityError(f"slower than designed: {found.sentences()[0]}")
+    probed = found(run(request, open_console(quiet=as_json), Transcript()))
+    _print(probed, as_json)
+    if asked.strict and probed.sentences():
+        raise FidelityError(f"slower than designed: {probed.sentences()[0]}")
 
 
-def _found(path: Path) -> Probe:
-    """What the hosts of the archive at ``path`` found."""
+def found(path: Path) -> Probe:
+    """What the hosts of the archive at ``path`` found. Raises: ArchiveError; ScenarioError."""
     from e2c_dl.archive.read import open_archive
     from e2c_dl.emulation.measuring.fidelity import LinkFidelity
     from e2c_dl.emulation.measuring.probed import Probe
