@@ -22,7 +22,7 @@ from e2c_dl.cli.probe import found as found_in
 
 HOSTS, MOST_S = 16, 60.0
 BAR = f"links and gradients of {HOSTS} hosts in {MOST_S:g} s; the slow host and the slow link named, and nobody else"
-BEGINS, ENDS = "measuring links", "train     done"
+BEGINS, ENDS = "measuring links: 0", "train     done"
 """What a probe says as it begins to measure, and when it has."""
 
 

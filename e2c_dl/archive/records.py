@@ -165,7 +165,7 @@ class ComputeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bucket_sizes: tuple[int, ...] = ()
     tensor_shapes: tuple[tuple[tuple[int, ...], ...], ...] = ()  # of the tensors in each bucket; empty: not known
     speed: float | None = None  # of a core; None: not paced
-    trial_s: float | None = None  # what a gradient took before training began: median; None: it was not tried
+    trial_s: float | None = None  # what a gradient took before training began: lower quartile; None: it was not tried
     designed_s: float | None = None  # what it takes by design; None: not known, as it is not paced
 
     @classmethod
