@@ -32,7 +32,7 @@ from e2c_dl.errors import FidelityError
 from e2c_dl.topology import Pair
 
 TRIALS, TRIALS_S = 3, 5.0  # of a gradient, before training
-MORE_TRIALS, MORE_S = 9, 1.0  # of those that are over so soon
+MORE_TRIALS, MORE_S = 25, 1.0  # of those that are over so soon
 """Gradients that are tried: as many, or as many as begin within that time."""
 
 
@@ -96,7 +96,7 @@ def _probed(assignment: Assignment, everybody: Sequence[Any]) -> Probe:
 
 
 def _tried(compute: Mathematics) -> float:
-    """Seconds of a gradient: the lower quartile. What else the machine does meanwhile makes some take longer, none less.
+    """Seconds of a gradient: the lower quartile. What else a machine does meanwhile makes some longer, none shorter.
 
     Hosts that share a machine try theirs all at once: of three, two may have met others.
     """
