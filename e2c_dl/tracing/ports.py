@@ -6,6 +6,7 @@ every ten seconds, which is what a kill costs, and at the end: see :mod:`e2c_dl.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class Ports:
     """A sampler, as an errand of the thread that writes. ``root``: below which /proc and /sys are."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        self._tally = PortTally(root)
+        self._tally = PortTally(time.monotonic_ns, root)
         self._recording: Recording | None = None
 
     def offers(self) -> Mapping[str, Any]:

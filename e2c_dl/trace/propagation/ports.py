@@ -15,7 +15,6 @@ No port says for whom it sent, so that all TCP of the host's ranks is taken from
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -62,7 +61,7 @@ class PortFacts(msgspec.Struct, frozen=True, kw_only=True):
 class PortTally:
     """Adds up what the ports below ``root`` count, from its first :meth:`look` on."""
 
-    def __init__(self, root: Path = Path("/"), clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, clock: Callable[[], int], root: Path = Path("/")) -> None:
         self._root, self._clock = root, clock
         self._since_ns: int | None = None
         self._last: dict[str, PortCount] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def adapter(root: Path, port: str, sent: int | str, received: int = 0) -> None:
 def test_counters_are_told_as_what_they_rose_by(tmp_path: Path) -> None:
     devices(tmp_path, lo=5, eth0=1000)
     adapter(tmp_path, "mlx5_0/1", 100, 7)
-    tally = PortTally(tmp_path, iter((10, 20, 30)).__next__)
+    tally = PortTally(iter((10, 20, 30)).__next__, tmp_path)
     first = tally.look()
     assert (first.network, first.rdma) == ({"eth0": PortCount()}, {"mlx5_0/1": PortCount()}), "no loopback"
     devices(tmp_path, lo=5, eth0=1500)
@@ -56,7 +57,7 @@ def test_counters_are_told_as_what_they_rose_by(tmp_path: Path) -> None:
 def test_what_does_not_tell_is_named_with_why(tmp_path: Path) -> None:
     adapter(tmp_path, "old/1", 2**32 - 1)
     adapter(tmp_path, "odd/1", "N/A (no PMA)")
-    found = PortTally(tmp_path).look()
+    found = PortTally(time.monotonic_ns, tmp_path).look()
     assert (found.network, found.rdma) == ({}, {})
     assert set(found.unknown) == {"old/1", "odd/1", "its network devices"}
     assert "stands at its end" in found.unknown["old/1"]
@@ -64,13 +65,13 @@ def test_what_does_not_tell_is_named_with_why(tmp_path: Path) -> None:
 
 def test_of_very_many_devices_some_are_looked_at(tmp_path: Path) -> None:
     devices(tmp_path, **{f"veth{number:03}": 1 for number in range(MOST_PORTS + 6)})
-    found = PortTally(tmp_path).look()
+    found = PortTally(time.monotonic_ns, tmp_path).look()
     assert len(found.network) == MOST_PORTS
     assert list(found.unknown) == ["6 more network devices"]
 
 
 def test_this_machine_can_be_looked_at() -> None:
-    found = PortTally().look()
+    found = PortTally(time.monotonic_ns).look()
     assert "its network devices" not in found.unknown
     assert all(count == PortCount() for count in found.network.values())
 
