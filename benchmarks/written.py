@@ -31,13 +31,15 @@ import timeit
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from benchmarks import rooms
 from e2c_dl.atomic_write import whole
 
+Case = TypeVar("Case")
+Measured = TypeVar("Measured")
 RESULTS = Path(__file__).parent / "results"
 _QUICK = f"{__name__}.quick"
 _LOAD_BEFORE = os.getloadavg()[0]  # benchmarks import this before they do anything
@@ -98,6 +100,20 @@ def unchanged(name: str, folder: Path = RESULTS) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return {} if rooms.changed(found["rooms"]) else found
+
+
+def in_turn(
+    measure: Callable[[Case], Measured],
+    asked: Sequence[Case],
+    table: Callable[[Sequence[Measured]], str],
+    repeats: int = 1,
+) -> list[Measured]:
+    """What ``measure`` finds of each of ``asked``, ``repeats`` times in turns; rows of ``table`` are shown."""
+    done = []
+    for case in [*asked] * repeats:
+        done.append(measure(case))
+        click.echo(table(done[-1:]).splitlines()[-1], err=True)
+    return done
 
 
 def percent(part: float) -> str:

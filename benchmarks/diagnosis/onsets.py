@@ -34,7 +34,7 @@ def onset_iteration(system: System, trace: Trace, injection: Injection, undistur
     source, began_s = next(
         ((src, at_s) for src, at_s in zip(sources, struck_s, strict=True) if at_s is not None), (sources[0], onset_s)
     )
-    return iteration_at(system, trace, source, began_s)
+    return iteration_at(trace, system.ranks[source], began_s)
 
 
 def _done_s(system: System, trace: Trace, injection: Injection) -> Iterator[npt.NDArray[np.float64]]:
@@ -63,10 +63,9 @@ def _struck_s(done_s: npt.NDArray[np.float64], in_force: Schedule, onset_s: floa
     return None
 
 
-def iteration_at(system: System, trace: Trace, host: str, time_s: float) -> int:
-    """The iteration that ``host`` was in at ``time_s`` of training."""
-    spans = trace.ranks[system.ranks[host]].spans
-    ends_ns = spans["end_ns"][spans["phase"] == Phase.ITERATION]
+def iteration_at(trace: Trace, rank: int, time_s: float) -> int:
+    """The iteration that ``rank`` was in at ``time_s`` of training."""
+    ends_ns = trace.ranks[rank].of(Phase.ITERATION)["end_ns"]
     return int(np.searchsorted(ends_ns, began_ns(trace) + round(time_s * 1e9), side="right"))
 
 

@@ -150,10 +150,11 @@ def _alike(system: System, injection: Injection) -> set[str]:
     return {first} if kind is None else {name for name, of in system.hardware.items() if of == kind}
 
 
-def _is_untold(system: System, trace: Trace, injection: Injection, onset: int | None) -> bool:
-    if injection.when is not When.LAST_THIRD or len(injection.hosts) != 1 or onset is None:
+def _is_untold(system: System, trace: Trace, injection: Injection, since: int | None) -> bool:
+    """``since``: the iteration in which it comes into force, of a host; whatever it strikes first."""
+    if injection.when is not When.LAST_THIRD or len(injection.hosts) != 1 or since is None:
         return False
-    return onset <= WARM_UP_ITERATIONS and len(_does(trace, injection) & _alike(system, injection)) <= 1
+    return since <= WARM_UP_ITERATIONS and len(_does(trace, injection) & _alike(system, injection)) <= 1
 
 
 def _material(told: Truth) -> int:
@@ -214,15 +215,15 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         without_s = times.took_s(others, laps)
         only_s, none_s = times.took_s((injection,), laps), times.took_s((), laps)
         alone, jointly = (_ratio(*pair) for pair in ((all_s, without_s), (only_s, none_s)))
-        first = injection.hosts[0] if injection.hosts else injection.links[0][0]
-        in_force_from = iteration_at(system, trace, first, injection.onset_s(times.undisturbed_s))
+        hosts, from_s = injection.hosts, injection.onset_s(times.undisturbed_s)
+        since = iteration_at(trace, system.ranks[hosts[0]], from_s) if hosts else None
         costs.append(
             Cost(
                 injection=injection, with_s=float(all_s.mean()), without_s=float(without_s.mean()), alone=alone[0],
                 jointly=jointly[0], own=float(max(all_s[0] / without_s[0], only_s[0] / none_s[0])),
                 own_s=(float(all_s[0]), float(without_s[0])), error=max(alone, jointly)[1],
                 onset_iteration=onset_iteration(system, trace, injection, times.undisturbed_s),
-                untold=_is_untold(system, trace, injection, in_force_from),
+                untold=_is_untold(system, trace, injection, since),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
                 silent=_silent(system, trace, injection, times.undisturbed_s),

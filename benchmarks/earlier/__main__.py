@@ -41,11 +41,7 @@ class Now:
 @written.options(only="1.5 x")
 def main(*, only: str, write: bool) -> None:
     """What reports said of these runs at 5cfbb21, and say now."""
-    done = []
-    for case in CASES:
-        if only in case.name:
-            done.append(judged(case))
-            click.echo(table(done[-1:]).splitlines()[-1], err=True)
+    done = written.in_turn(judged, [case for case in CASES if only in case.name], table)
     click.echo(table(done))
     if write:
         values = {"cases": [asdict(one) for one in done]}

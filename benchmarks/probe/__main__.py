@@ -50,11 +50,7 @@ class Probed:
 def main(*, hosts: int, repeats: int, write: bool) -> None:
     """`e2c-dl probe` of a ring and of a star, in which one host and one link are slower than designed."""
     end_in_order()
-    done = []
-    for _ in range(repeats):
-        for strategy in STRATEGIES:
-            done.append(probed(strategy, hosts))
-            click.echo(table(done[-1:]).splitlines()[-1], err=True)
+    done = written.in_turn(lambda strategy: probed(strategy, hosts), STRATEGIES, table, repeats)
     click.echo(table(done))
     if write:
         values = {"probes": [asdict(one) for one in done]}

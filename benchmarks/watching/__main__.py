@@ -21,6 +21,7 @@ import numpy as np
 import yaml
 
 from benchmarks import written
+from benchmarks.diagnosis.onsets import iteration_at
 from benchmarks.launched import end_in_order
 from e2c_dl.archive.read import open_archive
 from e2c_dl.trace.model import Phase, Trace
@@ -59,11 +60,7 @@ class Watched:
 def main(*, repeats: int, write: bool) -> None:
     """`e2c-dl watch` beside runs of first light in which a host, or a link, becomes slow after 20 s."""
     end_in_order()
-    done = []
-    for _ in range(repeats):
-        for slow in FAULTS:
-            done.append(watched(slow))
-            click.echo(table(done[-1:]).splitlines()[-1], err=True)
+    done = written.in_turn(watched, [*FAULTS], table, repeats)
     click.echo(table(done))
     if write:
         values = {"runs": [asdict(one) for one in done]}
@@ -159,9 +156,8 @@ def _watched(archive: Path, deploying: subprocess.Popen[bytes]) -> list[dict[str
 
 def _onset(trace: Trace, host: str) -> tuple[int, float]:
     """The iteration of ``host`` at AT_S of training, and the median of those before."""
-    began_ns = min(int(rank.of(Phase.TRAINING)["start_ns"].min()) for rank in trace.ranks)
-    own = next(rank for rank in trace.ranks if rank.host == host).of(Phase.ITERATION)
-    onset = int(np.searchsorted(own["end_ns"], began_ns + round(AT_S * 1e9), side="right"))
+    rank = trace.hosts.index(host)
+    own, onset = trace.ranks[rank].of(Phase.ITERATION), iteration_at(trace, rank, AT_S)
     return onset, float(np.median((own["end_ns"] - own["start_ns"])[:onset])) / 1e9
 
 

@@ -214,7 +214,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpu: (
         dict[str, Any] | None
     ) = {}  # null in format 1; device: the rank's own; gpus of the host by NVML, or unknown: why there are none
-    sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them
+    sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them, dropped samples
     ports: PortFacts | None = None  # what its ports counted while a script was traced
     wall_clock: tuple[tuple[int, int], ...] = ()  # of a traced script's host: own clock, time of day, ns
     timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony, systemd and ptp4l say

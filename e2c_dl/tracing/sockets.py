@@ -61,8 +61,7 @@ class Sockets:
         if self._sampler is None or self._recording is None:
             return
         self._sampler.close()
-        told = {"rounds": self._sampler.rounds, "cpu_s": self._sampler.cpu_s, "dropped": self._sampler.dropped}
-        HostRecords(self._recording.folder).amend_facts(sockets=told)
+        HostRecords(self._recording.folder).amend_facts(sockets=self._sampler.facts)
 
 
 class _Together:

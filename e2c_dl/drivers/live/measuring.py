@@ -31,9 +31,10 @@ from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.errors import FidelityError
 from e2c_dl.topology import Pair
 
-TRIALS, TRIALS_S = 3, 5.0  # of a gradient, before training
-MORE_TRIALS, MORE_S = 25, 1.0  # of those that are over so soon
+TRIALS, TRIALS_S = 3, 5.0
 """Gradients that are tried: as many, or as many as begin within that time."""
+MORE_TRIALS, MORE_S = 25, 1.0
+"""And more, as many as begin within that."""
 
 
 async def measure(assignment: Assignment, control: Control, tell: Tell) -> list[LinkFidelity]:

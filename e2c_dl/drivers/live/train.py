@@ -158,9 +158,7 @@ async def _steps(
     async with clocks.followed():
         await emulation.watched(hearing.watched(trained, worker.tell))
     sockets.close()  # while there are connections
-    assignment.records.amend_facts(
-        sockets={"rounds": sockets.rounds, "cpu_s": sockets.cpu_s, "dropped": sockets.dropped}
-    )
+    assignment.records.amend_facts(sockets=sockets.facts)
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)

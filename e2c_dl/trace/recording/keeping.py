@@ -27,9 +27,15 @@ SLOW = 1.5
 REMEMBERED = 101  # iterations
 DECIDED = 64  # iterations whose late spans still find their way
 MOST_HELD = 20_000  # spans in memory: 3 MB; more of an iteration than that are not kept
-SPAN_BYTES = RECORD_BYTES + 2 * HEAD.size + 8  # alone in its frame, after one that tells of dropped ones
+FRAME_BYTES = 2 * HEAD.size + 8  # of a record alone in its frame, after one that tells of dropped ones
+SPAN_BYTES = RECORD_BYTES + FRAME_BYTES
 _ITERATION = int(Phase.ITERATION)  # compared faster than the enum
 _END_BYTES = 8192  # for headers, the TRAINING span, the last count
+
+
+def ended_slowly(lasted_ns: deque[int]) -> bool:
+    """Whether the last iteration of those that lasted so long was slow."""
+    return lasted_ns[-1] >= SLOW * statistics.median(lasted_ns)
 
 
 class SlowOnly:
@@ -49,7 +55,8 @@ class SlowOnly:
 
     def free(self, phase: int) -> bool:
         """Whether a span of ``phase``, recorded now, is kept whatever it is, and need not be offered."""
-        self._recorded += 1  # no lock, which costs more than all else: threads may miss some, of which half has room
+        # No lock, which costs more than all else: threads may miss some, but spans take less than they count.
+        self._recorded += 1
         if self._recorded > self._half:
             self._choosing = True
         return not self._choosing and phase != _ITERATION
@@ -75,7 +82,7 @@ class SlowOnly:
                 self._keep(record)
             elif phase == Phase.ITERATION:
                 self._take(record)
-                self._decide(iteration, lasted_ns)
+                self._decide(iteration)
             elif iteration < 0 or self._slow.get(iteration, False):
                 self._take(record)
             elif iteration in self._slow or self._waiting >= MOST_HELD:
@@ -90,8 +97,8 @@ class SlowOnly:
             for iteration in sorted(self._held):
                 self._release(iteration, slow=True)
 
-    def _decide(self, iteration: int, lasted_ns: int) -> None:
-        slow = lasted_ns >= SLOW * statistics.median(self._lasted)
+    def _decide(self, iteration: int) -> None:
+        slow = ended_slowly(self._lasted)
         self._release(iteration, slow=slow)
         self._slow[iteration] = slow
         if len(self._slow) > DECIDED:

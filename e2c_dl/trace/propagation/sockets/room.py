@@ -13,14 +13,11 @@ the sum of what is left out. A sample counts as the most that it can take, alone
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable
 
-from e2c_dl.trace.recording.frames import HEAD
-from e2c_dl.trace.recording.keeping import REMEMBERED, SLOW
+from e2c_dl.trace.recording.keeping import FRAME_BYTES, REMEMBERED, ended_slowly
 
-_FRAME_BYTES = 2 * HEAD.size + 8  # of one record, after one that tells of dropped ones
 _COOKIE = slice(8, 16)  # of a sample
 _END_BYTES = 16384  # for headers, the last round, the last count
 
@@ -40,7 +37,7 @@ class Room:
 
     def use(self, record: bytes, times: int = 1) -> None:
         """``record`` is written whatever it is, or so many of its length."""
-        self._used_bytes += times * (len(record) + _FRAME_BYTES)
+        self._used_bytes += times * (len(record) + FRAME_BYTES)
 
     def offer(self, found: list[bytes], at_ns: int, *, ends: bool) -> list[bytes]:
         """Samples to write, of those of a round and of what waited; ``ends``: an iteration."""
@@ -56,7 +53,7 @@ class Room:
         self._held += found
         if not ends:
             return []
-        if self._lasted and self._lasted[-1] >= SLOW * statistics.median(self._lasted):
+        if self._lasted and ended_slowly(self._lasted):
             return self._released()
         for sample in self._held:
             connection = sample[_COOKIE]
@@ -74,7 +71,7 @@ class Room:
     def _released(self) -> list[bytes]:
         kept = []
         for sample in (*self._before.values(), *self._held):
-            if self._used_bytes + len(sample) + _FRAME_BYTES > self._most_bytes:
+            if self._used_bytes + len(sample) + FRAME_BYTES > self._most_bytes:
                 self._drop(1)
                 continue
             self.use(sample)

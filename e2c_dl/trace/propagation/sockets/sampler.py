@@ -139,9 +139,9 @@ class SocketSampler:
         return self._used_ns / 1e9
 
     @property
-    def dropped(self) -> int:
-        """Samples that are not in the file: left out for lack of room, or after a failure."""
-        return self._log.dropped
+    def facts(self) -> dict[str, float]:
+        """For ``sockets`` of facts.json; ``dropped``: samples left out for lack of room, or after a failure."""
+        return {"rounds": self.rounds, "cpu_s": self.cpu_s, "dropped": self._log.dropped}
 
     def iteration(self, number: int, now_ns: int | None = None) -> None:
         """Iteration ``number`` begins (-1: none): what moved until now belongs to the one before.
