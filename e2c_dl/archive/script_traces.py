@@ -1,15 +1,15 @@
-"""Traces that a traced script itself has made, as trace events on the archive's clock: Horovod's timeline, Kineto's.
+"""Traces that a traced script itself has made, as trace events on the archive's clock: Horovod's, Kineto's, nsys's.
 
 ::
 
-    time of day         Horovod: start_time_since_epoch_in_micros             Kineto: baseTimeNanoseconds + ts
+    time of day         Horovod: start_time_since_epoch_in_micros; nsys: utcEpochNs; Kineto: baseTimeNanoseconds + ts
       - wall_clock      of the rank's facts: its own clock beside the time of day, while it trained
-    own clock           Horovod: + ts, which no time of day moves
+    own clock           Horovod, nsys: + ts, which no time of day moves
       -> the rank's alignment -> the clock of the archive
 
 Of former archives, and of ranks that were killed early, one pair is known, ``clocks`` of tracing.json: if somebody set
-the time of day meanwhile, what was before lies as far off. nsys reports are not read: only NVIDIA's own program knows
-their format.
+the time of day meanwhile, what was before lies as far off. Of an nsys report is read what ``nsys export`` made of it:
+only NVIDIA's own program knows the report's format.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ import msgspec
 import numpy as np
 
 from e2c_dl import codec
-from e2c_dl.archive import layout
+from e2c_dl.archive import layout, nsys
 from e2c_dl.archive.records import FACTS_FORMAT, HostFacts
 from e2c_dl.beneath import LARGE_BYTES, Place
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clocks.time_of_day import Pair, TimesOfDay
 from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
 
-NSYS = ".nsys-rep"
 _GZIP = b"\x1f\x8b"
 _FIRST_PROCESS = 1_000_000  # ranks have the numbers below
 _PROCESSES_PER_FILE = 100_000
+_READ = (".json", ".json.gz", nsys.EXPORT)
 _SHOWN = frozenset("XBEbneiICstf")  # events that have a time
 _LINKED = frozenset("stfbne")  # ... and an id, which is their file's own
 
@@ -65,7 +65,8 @@ class ScriptTrace:
     base_ns: int
     times: TimesOfDay
     content: list[Event]
-    by_tensor: bool  # Horovod's processes are tensors: they are shown as threads
+    steady: bool  # they count from the base by a clock that nobody sets
+    by_tensor: bool = False  # Horovod's processes are tensors: they are shown as threads
 
     def events(self, origin_ns: int, number: int) -> Iterator[Event]:
         """Its events on the archive's clock, from ``origin_ns`` on; the ``number``th file has processes of its own."""
@@ -90,8 +91,7 @@ class ScriptTrace:
 
     def _placed_us(self, times_us: list[float], origin_ns: int) -> list[float]:
         at_ns, base_ns = np.rint(np.array(times_us, dtype=np.float64) * 1000).astype(np.int64), np.array([self.base_ns])
-        steady = self.by_tensor  # Horovod counts from its base by a clock that nobody sets
-        own_ns = self.times.own_ns(base_ns) + at_ns if steady else self.times.own_ns(base_ns + at_ns)
+        own_ns = self.times.own_ns(base_ns) + at_ns if self.steady else self.times.own_ns(base_ns + at_ns)
         placed: list[float] = ((self.rank.clock.align(own_ns) - origin_ns) / 1000).tolist()
         return placed
 
@@ -127,10 +127,14 @@ def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[
             problems.append(f"what the script of {rank.host} wrote is not merged: {error}")
             continue
         named = kept_as(told.wrote)
-        for name in sorted(folder.names()):
-            if name.endswith(NSYS):
-                problems.append(f"{folder / name}: is not merged: only NVIDIA's own program reads nsys reports")
-            if name in layout.HOST_RECORDS or not (name in named or name.endswith((".json", ".json.gz"))):
+        names = sorted(folder.names())
+        for name in names:
+            if name.endswith(nsys.REPORT):
+                export = name.removesuffix(nsys.REPORT) + nsys.EXPORT
+                if export not in names:
+                    problems.append(f"{folder / name}: is not merged: `nsys export --type sqlite` makes {export} of it")
+                continue
+            if name in layout.HOST_RECORDS or not (name in named or name.endswith(_READ)):
                 continue
             try:
                 traces.append(_read(folder / name, name, rank, times))
@@ -176,6 +180,19 @@ def _pairs(folder: Place, clocks: _Clocks) -> Sequence[Pair]:
 
 def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> ScriptTrace:
     content = place.read(LARGE_BYTES)
+    exported = name.endswith(nsys.EXPORT)
+    base_ns, events, by_tensor = (*nsys.read(content), False) if exported else _trace_events(content)
+    if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
+        raise ValueError("it does not say when it began: its times cannot be placed")
+    events = [each for each in events if isinstance(each, dict) and _is_named(each)]
+    steady = exported or by_tensor
+    return ScriptTrace(
+        rank=rank, name=name, base_ns=base_ns, times=times, content=events, steady=steady, by_tensor=by_tensor
+    )
+
+
+def _trace_events(content: bytes) -> tuple[Any, list[Any], bool]:
+    """(when its times begin, in ns of Unix time, its events, whether its processes are tensors). Raises: ValueError."""
     if content.startswith(_GZIP):
         with gzip.open(io.BytesIO(content)) as packed:
             content = packed.read(LARGE_BYTES)
@@ -187,18 +204,11 @@ def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> Script
             raise
         read = json.loads(text.rstrip().rstrip(",") + "]")  # a timeline is closed when Horovod is shut down
     if isinstance(read, Mapping) and isinstance(read.get("traceEvents"), list):
-        base_ns = read.get("baseTimeNanoseconds")
-        content_of, by_tensor = read["traceEvents"], False
-    elif isinstance(read, list):
+        return read.get("baseTimeNanoseconds"), read["traceEvents"], False
+    if isinstance(read, list):
         starts = [_start_us(each) for each in read[:100]]
-        base_ns = next((1000 * start for start in starts if start is not None), None)
-        content_of, by_tensor = read, True
-    else:
-        raise ValueError("it holds no trace events")
-    if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
-        raise ValueError("it does not say when it began: its times cannot be placed")
-    events = [each for each in content_of if isinstance(each, dict) and _is_named(each)]
-    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, times=times, content=events, by_tensor=by_tensor)
+        return next((1000 * start for start in starts if start is not None), None), read, True
+    raise ValueError("it holds no trace events")
 
 
 def _start_us(each: Any) -> int | None:

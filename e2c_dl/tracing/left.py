@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 
 from e2c_dl import codec
-from e2c_dl.archive import layout
-from e2c_dl.archive.script_traces import NSYS, kept_as
+from e2c_dl.archive import layout, nsys
+from e2c_dl.archive.script_traces import kept_as
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import E2cDlError
@@ -22,6 +23,10 @@ from e2c_dl.tracing.folder import FORMAT
 from e2c_dl.tracing.rendezvous import boot
 
 _COARSE_S = 2.0
+_NSYS = "nsys"
+_TO_SQLITE = ("export", "--type", "sqlite", "--force-overwrite", "true")
+_EXPORT_S = 900.0
+_SAID = 300  # characters of what it said in the end
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +61,42 @@ def told(folder: Path) -> dict[str, Told]:
 def keep_written(folder: Path) -> tuple[str, ...]:
     """Copy the traces that the script itself has written beside its ranks'; a sentence for each that could not be.
 
-    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in its working directory. Files of
-    one name are numbered. What is there already, and no older, is left as it is. Raises: ArchiveError.
+    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in its working directory, each with
+    its export. Files of one name are numbered. What is there already, and no older, is left. Raises: ArchiveError.
     """
     problems = []
     for name, each in told(folder).items():
         here = each.boot == boot()
-        reports = sorted(Path(each.directory).glob(f"*{NSYS}")) if here and each.directory else []
+        reports = sorted(Path(each.directory).glob(f"*{nsys.REPORT}")) if here and each.directory else []
         sources = [*map(Path, each.wrote), *(path for path in reports if not _is_earlier(path, each))]
         for source, target in zip(sources, kept_as(map(str, sources)), strict=True):
-            problem = _kept(source, folder / layout.HOSTS / name / target, each, here)
+            kept = folder / layout.HOSTS / name / target
+            problem = _kept(source, kept, each, here)
             problems += [] if problem is None else [f"{source}: is not in the archive: {problem}"]
+            if source in reports and problem is None:
+                problem = _exported(source, kept, each)
+                problems += [] if problem is None else [f"{source}: its events are not in the archive: {problem}"]
     return tuple(problems)
+
+
+def _exported(report: Path, kept: Path, each: Told) -> str | None:
+    """Have what nsys exports of ``report`` beside the ``kept`` one; else why it is not, where nsys could have told."""
+    made, target = (path.with_suffix(nsys.EXPORT) for path in (report, kept))
+    program = shutil.which(_NSYS)
+    if made.exists():
+        return _kept(made, target, each, here=True)
+    if program is None or (target.exists() and target.stat().st_mtime >= report.stat().st_mtime):
+        return None  # without nsys, the export says what is to be done
+    try:
+        with whole(target) as place:
+            command = [program, *_TO_SQLITE, "--output", str(place), str(report)]
+            subprocess.run(command, check=True, capture_output=True, timeout=_EXPORT_S)
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or error.stdout).decode(errors="replace").split()
+        return f"`nsys export` failed: {' '.join(said)[-_SAID:]}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"`nsys export` failed: {error}"
+    return None
 
 
 def _kept(source: Path, target: Path, each: Told, here: bool) -> str | None:

@@ -118,13 +118,6 @@ def test_whatever_its_name_is_one_that_a_rank_named_is_merged(archive: Path) -> 
     assert len(exported(archive)) == whole
 
 
-def test_an_nsys_report_is_said_not_to_be_merged(archive: Path) -> None:
-    (archive / "hosts" / "edge-1" / "report1.nsys-rep").write_bytes(b"nsys")
-    assert found(Place(archive), one_rank())[1] == (
-        f"{archive}/hosts/edge-1/report1.nsys-rep: is not merged: only NVIDIA's own program reads nsys reports",
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -111,3 +111,51 @@ def test_names_are_the_same_whenever_they_are_asked_for() -> None:
     paths = ["/a/x.json", "/b/x.json", "/c/x-2.json", "/d/x.json"]
     assert kept_as(paths) == ["x.json", "x-2.json", "x-2-2.json", "x-3.json"]
     assert [kept_as(paths[:count]) for count in range(4)] == [kept_as(paths)[:count] for count in range(4)]
+
+
+NSYS = """#!/bin/sh
+# as NVIDIA's is called: nsys export --type sqlite --force-overwrite true --output TO REPORT
+test "$1 $2 $3 $4 $5 $6" = "export --type sqlite --force-overwrite true --output" && cat "$8" > "$7"
+"""
+
+
+@pytest.fixture
+def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of that name, which exports a report by copying it."""
+    program = tmp_path / "bin" / "nsys"
+    program.parent.mkdir()
+    program.write_text(NSYS)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return program
+
+
+def test_what_nsys_has_exported_is_kept_beside_its_report(made: Path, nsys: Path) -> None:
+    own = left(made)
+    write(made / "report1.nsys-rep", "a report")
+    write(made / "report1.sqlite", "of its own")
+    write(made / "cache.sqlite", "the script's, and no trace")
+    assert keep_written(own.parents[1]) == ()
+    assert {path.name for path in own.iterdir()} == {"tracing.json", "report1.nsys-rep", "report1.sqlite"}
+    assert (own / "report1.sqlite").read_text() == "of its own"
+
+
+def test_a_report_that_was_not_exported_is_where_nsys_is(made: Path, nsys: Path) -> None:
+    own = left(made)
+    write(made / "report1.nsys-rep", "a report", age_s=1)
+    assert keep_written(own.parents[1]) == ()
+    assert (own / "report1.sqlite").read_text() == "a report"
+    nsys.write_text("#!/bin/sh\nexit 1")  # what is there is not made again
+    assert keep_written(own.parents[1]) == ()
+
+
+def test_why_nsys_could_not_export_is_said(made: Path, nsys: Path) -> None:
+    own = left(made)
+    write(made / "report1.nsys-rep", "a report")
+    nsys.write_text("#!/bin/sh\necho 'unknown   version' >&2; echo half > \"$7\"; exit 1")
+    assert keep_written(own.parents[1]) == (
+        f"{made}/report1.nsys-rep: its events are not in the archive: `nsys export` failed: unknown version",
+    )
+    assert {path.name for path in own.iterdir()} == {"tracing.json", "report1.nsys-rep"}
+    nsys.unlink()
+    assert keep_written(own.parents[1]) == (), "`e2c-dl export` tells what is to be done"
