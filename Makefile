@@ -74,19 +74,23 @@ test-fast: lint ## lint, types, import contracts, unit tests, laws, a short fuzz
 	@$(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -m 'not thorough' tests/unit tests/laws tests/fuzz
 
 .PHONY: test
-test: setup-docker setup-vagrant setup-uml setup-browser lint ## what test-fast does, and real runs on this machine; as root
+test: setup-docker setup-vagrant setup-uml setup-browser ## what test-fast does, and real runs on this machine; as root
 	$(call tests,and not thorough)
 
 .PHONY: test-all
-test-all: setup-docker setup-vagrant setup-uml setup-browser lint ## what test does, and what it leaves out: stages and corruptions that are like others (it took an hour on two slow processors)
+test-all: setup-docker setup-vagrant setup-uml setup-browser ## what test does, and what it leaves out: stages and corruptions that are like others (it took an hour on two slow processors)
 	$(call tests,)
 
 define tests
-	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
-	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(1)' tests $(AGAIN)
+	@$(MAKE) -j2 lint tests-side-by-side THOROUGH='$(1)'
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
 	@$(BIN)/python -m pytest -m 'alone $(1)' tests/local $(AGAIN)
 endef
+
+.PHONY: tests-side-by-side
+tests-side-by-side: setup
+	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
+	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(THOROUGH)' tests $(AGAIN)
 
 .PHONY: docs
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 def connected(family: int = socket.AF_INET, at: str = "127.0.0.1") -> Iterator[tuple[socket.socket, socket.socket]]:
     with ExitStack() as opened:
         listening = opened.enter_context(socket.create_server((at, 0), family=family))
-        first = opened.enter_context(socket.create_connection(listening.getsockname()[:2]))
+        first = opened.enter_context(socket.create_connection(listening.getsockname()[:2], source_address=(at, 0)))
         yield first, opened.enter_context(listening.accept()[0])
 
 

@@ -29,8 +29,11 @@ from e2c_dl.trace.propagation.samples import (
     read_samples,
 )
 from e2c_dl.trace.propagation.sockets import SocketSampler
+from e2c_dl.trace.propagation.sockets.own import OwnSockets
 from e2c_dl.trace.propagation.sockets.sampler import APART_S
 from e2c_dl.trace.recording.log import Log, read_log
+
+ITS_OWN = "127.0.0.9"  # other tests may have left connections of this process
 
 
 def own(archive: Path) -> Recorded:
@@ -46,9 +49,11 @@ def raw(archive: Path) -> Path:
 
 
 def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp_path: Path) -> None:
-    with connected() as large, connected() as small:
+    with connected(at=ITS_OWN) as large, connected(at=ITS_OWN) as small:
         send(small, 100)
-        with SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=500.0, flush_every_s=0.001) as sampler:
+        with SocketSampler(
+            raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=500.0, flush_every_s=0.001
+        ) as sampler:
             slight, busy = {cookie(one) for one in small}, {cookie(one) for one in large}
             while not slight <= sampler._small or busy & sampler._small:  # a look may come while only one end has sent
                 send(large, 100_000)
@@ -61,8 +66,8 @@ def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp
 
 
 def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
-    with connected() as pair, connected():
-        with SocketSampler(raw(tmp_path), rank=3, host="edge-1", rate_hz=0) as sampler:
+    with connected(at=ITS_OWN) as pair, connected(at=ITS_OWN):
+        with SocketSampler(raw(tmp_path), source=OwnSockets(ITS_OWN), rank=3, host="edge-1", rate_hz=0) as sampler:
             for iteration in range(3):
                 time.sleep(APART_S)
                 sampler.iteration(iteration)
@@ -84,7 +89,7 @@ def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:
 
 
 def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
-    with SocketSampler(raw(tmp_path), rank=3, host="edge-1", rate_hz=0) as sampler:
+    with SocketSampler(raw(tmp_path), source=OwnSockets(ITS_OWN), rank=3, host="edge-1", rate_hz=0) as sampler:
         for iteration in range(1000):
             sampler.iteration(iteration)
         assert sampler.rounds < 900
@@ -92,8 +97,8 @@ def test_iterations_that_are_short_share_a_round(tmp_path: Path) -> None:
 
 def test_a_thread_writes_what_it_looked_at_in_time(tmp_path: Path) -> None:
     with (
-        connected() as pair,
-        SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=1.0, flush_every_s=0.01),
+        connected(at=ITS_OWN) as pair,
+        SocketSampler(raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=1.0, flush_every_s=0.01),
     ):
         send(pair, 1000)
         while not any(tcp_info.field(raw, "bytes_sent") == 1000 for raw in _written(tmp_path)):
@@ -107,8 +112,8 @@ def _written(archive: Path) -> tuple[bytes, ...]:
 
 def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:
     with (
-        connected() as pair,
-        SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=500.0) as sampler,
+        connected(at=ITS_OWN) as pair,
+        SocketSampler(raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=500.0) as sampler,
     ):
         while sampler.rounds < 20:
             send(pair, 10)
@@ -118,7 +123,10 @@ def test_a_thread_samples_between_boundaries(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_writes_nothing(tmp_path: Path) -> None:
-    with connected() as pair, SocketSampler(raw(tmp_path), rank=0, host="a", rate_hz=0) as sampler:
+    with (
+        connected(at=ITS_OWN) as pair,
+        SocketSampler(raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=0) as sampler,
+    ):
         child = os.fork()
         if not child:
             send(pair, 10)
@@ -137,9 +145,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_after_a_full_disk_nothing_is_looked_at_and_nothing_kept(tmp_path: Path) -> None:
     failures: list[TrainingError] = []
-    with small_files(4096), connected() as pair:
+    with small_files(4096), connected(at=ITS_OWN) as pair:
         sampler = SocketSampler(
             raw(tmp_path),
+            source=OwnSockets(ITS_OWN),
             rank=0,
             host="a",
             rate_hz=0,
