@@ -134,12 +134,18 @@ class Lane:
         self._piece(done, now_ns)
         if done.pieces is not None:
             self._reduce(done.pieces, now_ns, passes)
-        if not self._open:
-            return
-        for outer in reversed(self._open):
-            if outer is not None:
-                outer.start_ns = now_ns
-                break
+        if self._open:
+            self._go_on(now_ns)
+
+    def abandon(self, now_ns: int, phases: Sequence[Phase]) -> None:
+        """The innermost of ``phases`` was over before, with all within it; when, nobody knows: the rest is left out."""
+        at, phase = -1, None
+        for place, each in enumerate(self._open):
+            phase = phase if each is None else each.phase
+            at = place if phase in phases else at
+        if at >= 0:
+            del self._open[at:]
+            self._go_on(now_ns)
 
     def iterate(self, now_ns: int, number: int, *, ended: bool) -> None:
         """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left."""
@@ -189,6 +195,13 @@ class Lane:
     def clear(self) -> None:
         """Nothing is open any more, and nothing of it is recorded."""
         self._open.clear()
+
+    def _go_on(self, now_ns: int) -> None:
+        """The phase that is the innermost now."""
+        for outer in reversed(self._open):
+            if outer is not None:
+                outer.start_ns = now_ns
+                return
 
     def _infer(self, now_ns: int) -> None:
         begun_ns = max(self._begun_ns, self._ended_ns)

@@ -14,6 +14,7 @@ from the batch to the backward. What is pickled, saved or scripted has no hooks.
 from __future__ import annotations
 
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -22,6 +23,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.calls import under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ _EVALUATE, _FORWARD = Phase.EVALUATE, Phase.FORWARD  # as in Lane
 FRAMES_UP = "_frames_up"  # of torch.jit.script
 LOOKED_AT = 3  # calls within others after which a module is no outermost one
 COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph are ready all at once, at its end"
+INTERRUPTED = "a module's call was interrupted: what followed up to the next call may be called forward or evaluation"
 
 
 @dataclass(slots=True)
@@ -121,9 +124,12 @@ class Before(Hook):
         if session is None or get_ident() != session.main:
             return
         if outermost.depth:
-            outermost.depth += 1
-            watched.within += 1
-            return
+            if under_way(sys._getframe(1), 1):
+                outermost.depth += 1
+                watched.within += 1
+                return
+            session.note(session.lane.abandon, self._clock(), (_FORWARD, _EVALUATE))  # torch tells of no Ctrl-C
+            session.limited(INTERRUPTED)
         outermost.depth = 1
         watched.outermost = True
         if training := module.training:

@@ -2,16 +2,19 @@
 
 A step within a step (Horovod's optimizer around the user's, ZeRO's around a local one) is one step. Of several
 optimizers one ends iterations: the one that steps first, or once another has stepped twice meanwhile, that one.
+A step that raises ends none; torch tells nobody, so that the next step finds out that it is over.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.calls import under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
 
 SKIPPED = "some steps were skipped by a GradScaler (infinite gradients); each ends an iteration"
+RAISED = "a step of an optimizer raised: it ended no iteration; what followed up to the next step may be called step"
 
 
 class Steps:
@@ -89,6 +93,8 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         session = tracer.session
         if session is None or session.preparing or get_ident() != session.main:
             return
+        if steps.depth:
+            _give_up(steps, session, under_way(sys._getframe(1), steps.depth))
         steps.depth += 1
         if session.begun_ns is None:
             session.active()
@@ -98,6 +104,8 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         session = tracer.session
         if session is None or session.preparing or not steps.depth or get_ident() != session.main:
             return
+        if steps.depth > 1:
+            _give_up(steps, session, 1 + under_way(sys._getframe(1), steps.depth - 1))
         steps.depth -= 1
         now_ns = clock()
         session.events.append((session.left, now_ns))
@@ -113,6 +121,14 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
             session.end_iteration(now_ns)
 
     return began, ended
+
+
+def _give_up(steps: Steps, session: Session, still: int) -> None:
+    """All steps but the ``still`` outermost have raised."""
+    while steps.depth > still:
+        steps.depth -= 1
+        session.note(session.lane.abandon, session.clock(), (Phase.STEP,))
+        session.limited(RAISED)
 
 
 def end_iteration(tracer: Tracer, session: Session, now_ns: int) -> None:

@@ -152,3 +152,18 @@ def test_what_is_told_at_once_is_as_what_is_told_one_by_one(steps: list[Phase | 
     assert (at_once.rows, at_once._ended_ns, at_once._open) == (
         one_by_one.rows, one_by_one._ended_ns, one_by_one._open,
     )  # fmt: skip
+
+
+def test_what_was_left_by_an_exception_is_over_with_all_within_it_and_what_is_around_goes_on() -> None:
+    tape = Tape()
+    for phase in (Phase.FORWARD, Phase.STEP, Phase.STEP, Phase.DATA):
+        tape.enter(phase)
+    tape.lane.abandon(tape.tick(), (Phase.STEP,))
+    tape.enter(Phase.DATA)
+    tape.leave()
+    tape.lane.abandon(tape.tick(), (Phase.STEP,))
+    tape.lane.abandon(tape.tick(), (Phase.STEP,))
+    tape.leave()
+    assert tape.spans == [
+        (Phase.FORWARD, 1, 2), (Phase.STEP, 2, 4), (Phase.STEP, 5, 6), (Phase.DATA, 6, 7), (Phase.FORWARD, 8, 10),
+    ]  # fmt: skip
