@@ -92,7 +92,8 @@ def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
 class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
     """Iterations that the script itself bounds: ``for i in iteration(range(9))``, or ``with iteration(i)``.
 
-    Each item of an iterable is one iteration, from 0; with a number, the block is that iteration. Spans that are
+    Each item of an iterable is one iteration, also that which a loop is left in; numbers begin with 0 and go on from
+    one loop to the next, as of epochs. With a number, the block is that iteration, unless it raises. Spans that are
     recorded meanwhile belong to it. Outside of a run nothing is recorded.
     """
 
@@ -102,8 +103,9 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
     def __iter__(self) -> Iterator[Item]:
         if isinstance(self._what, int):
             raise InputError(f"trace.iteration({self._what}) is one iteration: write `with`, or pass range(...)")
-        for number, item in enumerate(self._what):
-            with iteration(number):
+        for item in self._what:
+            session = _session()
+            with iteration(0 if session is None else session.iterations_done):
                 yield item
 
     def __enter__(self) -> None:
@@ -118,8 +120,8 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         session = _session()
-        if session is not None:
-            if kind is None:
+        if session is not None and session.iteration == self._what:  # a loop that was left may be closed much later
+            if kind is None or kind is GeneratorExit:
                 session.end_iteration(session.clock())
             session.outside()
 

@@ -81,3 +81,34 @@ def test_outside_of_a_run_nothing_is_recorded(tmp_path: Path) -> None:
 def test_a_rank_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rank 3 of 2 is none"), trace.run(tmp_path, rank=3, world_size=2):
         pass
+
+
+EPOCHS = """
+from e2c_dl import tracing as trace
+with trace.run("mine"):
+    for epoch in range(2):
+        for number in trace.iteration(iter("abcde")):
+            with trace.span("forward"):
+                pass
+    for number in trace.iteration(range(3)):
+        if number == 1:
+            break
+    late = iter(trace.iteration(range(2)))
+    next(late)
+    for number in trace.iteration(range(2)):
+        if number == 1:
+            late = None
+    with trace.iteration(20):
+        pass
+    for number in trace.iteration(range(1)):
+        pass
+"""
+
+
+def test_iterations_of_one_loop_after_another_are_numbered_on(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", EPOCHS], cwd=tmp_path, check=True)
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    iterations = rank.spans["iteration"][rank.spans["phase"] == Phase.ITERATION]
+    assert list(iterations) == [*range(14), 20, 21], "11 was left by a break"
+    (outcome,) = (tmp_path / "mine/hosts").glob("*/outcome.json")
+    assert json.loads(outcome.read_text())["iterations_done"] == 22
