@@ -8,7 +8,10 @@ are, as flows.
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import sys
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +45,7 @@ KINDS = {
     "barrier": Collective.BARRIER,
     "monitored_barrier": Collective.BARRIER,
 }
-MOST_PENDING = 10_000
+UNWAITED = "collectives that nobody waits for are not recorded"
 DTENSORS = "a model is tensor parallel: what ranks wait for in collectives of DTensors is within forward and backward"
 
 
@@ -57,12 +60,21 @@ class Joined:
     nbytes: int
 
 
+class Pending(weakref.ref[Any]):
+    """A Work that was not waited for yet; once it is gone, another may have its ``key``, the id."""
+
+    __slots__ = ("joined", "key")
+
+    key: int
+    joined: Joined
+
+
 class Collectives:
     """Those that were joined and not waited for yet, by their Work."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._pending: dict[int, Joined] = {}
+        self._pending: dict[int, Pending] = {}
         self._calling: set[int] = set()  # threads within one: what it calls itself is a part of it
 
     def call(
@@ -83,11 +95,8 @@ class Collectives:
             self._calling.discard(task)
             end_ns = _leave(session, task, start_ns, seq, number) if waits else session.clock()
         joined = Joined(start_ns, kind, seq, number, nbytes)
-        if work is not None and hasattr(work, "wait"):
-            if len(self._pending) > MOST_PENDING:
-                self._pending.clear()
-                session.limited("collectives that nobody waits for are not recorded")
-            self._pending[id(work)] = joined
+        if hasattr(type(work), "wait"):  # one within a group that is joined later refuses to be asked itself
+            self._await(work, joined)
         else:
             _record(session, joined, end_ns, task)
         return work
@@ -95,7 +104,8 @@ class Collectives:
     def wait(self, work: Any, original: Function, args: Any, kwargs: Any) -> Any:
         """``original(work, ...)``, recorded."""
         session = self._tracer.session
-        joined = self._pending.pop(id(work), None)
+        pending = self._pending.pop(id(work), None)
+        joined = pending.joined if pending is not None else None
         task = session.task() if session is not None else 0
         if session is None or task in self._calling:
             return original(work, *args, **kwargs)
@@ -107,6 +117,29 @@ class Collectives:
             end_ns = _leave(session, task, start_ns, seq, group)
             if joined is not None:
                 _record(session, joined, end_ns, task)
+
+    def forget(self) -> None:
+        """Waits are not seen any more."""
+        self._pending.clear()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        if self._pending:
+            self._tracer.limited(UNWAITED)
+
+    def _await(self, work: Any, joined: Joined) -> None:
+        try:
+            pending = Pending(work, self._dropped)
+        except TypeError:  # a backend's own, which nobody can watch
+            self._tracer.limited(UNWAITED)
+            return
+        pending.key, pending.joined = id(work), joined
+        self._pending[pending.key] = pending
+
+    def _dropped(self, gone: weakref.ref[Any]) -> None:
+        """Nobody can wait for it any more."""
+        if not sys.is_finalizing() and isinstance(gone, Pending) and self._pending.pop(gone.key, None) is not None:
+            self._tracer.limited(UNWAITED)
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -120,6 +153,9 @@ def install(tracer: Tracer, patches: Patches) -> None:
     from torch.distributed import distributed_c10d as c10d
 
     collectives = Collectives(tracer)
+    atexit.register(collectives.end)
+    patches.on_undo(lambda: atexit.unregister(collectives.end))
+    patches.on_undo(collectives.forget)
     for name, kind in KINDS.items():
         if hasattr(c10d, name):
             around = _timed(collectives, kind, torch.compiler.is_compiling)
