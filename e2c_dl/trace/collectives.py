@@ -46,6 +46,11 @@ Longs = npt.NDArray[np.int64]
 WORLD = -2
 """Group of all ranks."""
 
+MOST_GROUP = (1 << 21) - 3
+"""Largest number of a group."""
+
+_OF_SEQ, _OF_RANK = 27, 15  # bits of a key: with these, of a group's 137 million collectives
+
 OWN = (Phase.SEND, Phase.RECEIVE, Phase.SPAWN)
 
 ONE_SIDED = (Collective.BROADCAST, Collective.REDUCE, Collective.GATHER, Collective.SCATTER, Collective.OTHER)
@@ -132,7 +137,9 @@ def flow_spans(trace: Trace) -> Spans:
 
 def keys(group: npt.NDArray[Any], seq: npt.NDArray[Any], rank: npt.NDArray[Any] | int) -> Longs:
     """(group, seq, rank) as one number that sorts like the triple."""
-    return np.asarray(((group.astype(np.int64) + 2) << 50) + (seq.astype(np.int64) << 16) + rank)
+    return np.asarray(
+        ((group.astype(np.int64) + 2) << _OF_SEQ + _OF_RANK) + (seq.astype(np.int64) << _OF_RANK) + rank
+    )  # fmt: skip
 
 
 def _parts(rank: RankTrace) -> Parts:

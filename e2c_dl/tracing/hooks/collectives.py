@@ -15,8 +15,9 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.groups import WORLD, number_of
+from e2c_dl.tracing.hooks.groups import number_of, takes_part
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.rendezvous import StoreExchange
 
@@ -83,7 +84,7 @@ class Collectives:
         """``original(*args, **kwargs)``, recorded; ``waits``: for its result, and is not asked for it later."""
         session = self._tracer.session
         task = session.task() if session is not None else 0
-        if session is None or task in self._calling:
+        if session is None or task in self._calling or not takes_part(group):
             return original(*args, **kwargs)
         number = number_of(group)
         seq = session.next_seq(number)

@@ -1,20 +1,33 @@
-"""Numbers of process groups: -2 for that of all ranks, else the same on every rank of the group."""
+"""Numbers of process groups: -2 for that of all ranks, else the same on every rank of the group.
+
+torch numbers most groups, on all ranks alike. Of those that only their members make it has names alone, hashes, which
+become numbers above torch's; two groups have the same in one of a million pairs.
+"""
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
-WORLD = -2
+from e2c_dl.trace.collectives import MOST_GROUP, WORLD
+
+_HASHED = MOST_GROUP // 2  # from here on
+
+
+def takes_part(group: Any) -> bool:
+    """Whether this rank is in torch's ``group``; None is that of all ranks."""
+    from torch.distributed import distributed_c10d as c10d
+
+    return group is None or group != c10d.GroupMember.NON_GROUP_MEMBER
 
 
 def number_of(group: Any) -> int:
-    """Of torch's ``group``; None is that of all ranks."""
+    """Of torch's ``group``, which this rank is in; None is that of all ranks."""
     from torch.distributed import distributed_c10d as c10d
 
     if group is None or group is c10d.GroupMember.WORLD:
         return WORLD
-    name = getattr(group, "group_name", "")
-    if name.isdigit():
+    name = str(getattr(group, "group_name", ""))
+    if name.isdecimal() and int(name) < _HASHED:
         return int(name)
-    names = sorted(map(str, c10d._world.pg_names.values()))
-    return names.index(name) if name in names else 0
+    return _HASHED + zlib.crc32(name.encode()) % (MOST_GROUP - _HASHED)

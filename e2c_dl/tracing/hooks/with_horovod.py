@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.files import horovod_timeline
-from e2c_dl.tracing.hooks.groups import WORLD
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
 from e2c_dl.tracing.lane import Told

@@ -1,0 +1,44 @@
+"""Process groups: numbers that all ranks of a group give it, and that no other group has."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from e2c_dl.trace.collectives import MOST_GROUP, WORLD, keys
+from e2c_dl.tracing.hooks.groups import number_of, takes_part
+
+c10d = pytest.importorskip("torch.distributed.distributed_c10d")
+
+
+def named(name: str) -> SimpleNamespace:
+    return SimpleNamespace(group_name=name)
+
+
+def test_a_group_that_only_its_members_know_has_one_number_on_all_of_them_whatever_else_each_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = (named(c10d._hash_ranks_to_str(ranks)) for ranks in ([0, 1], [2, 3]))
+    before = number_of(first)
+    monkeypatch.setitem(c10d._world.pg_names, object(), "0" * 40)  # one more group of this rank's
+    assert number_of(first) == before != number_of(second)
+    assert MOST_GROUP // 2 <= before <= MOST_GROUP
+
+
+def test_torch_numbers_the_others() -> None:
+    assert [number_of(each) for each in (None, named("3"), named("17"))] == [WORLD, 3, 17]
+
+
+def test_a_rank_takes_no_part_in_a_group_of_others() -> None:
+    assert not takes_part(c10d.GroupMember.NON_GROUP_MEMBER)
+    assert takes_part(None)
+    assert takes_part(named("3"))
+
+
+def test_keys_sort_like_group_number_and_rank_up_to_the_largest() -> None:
+    triples = sorted(product((WORLD, 0, 1, MOST_GROUP // 2, MOST_GROUP), (0, 1, (1 << 27) - 1), (0, 1, 32_767)))
+    group, seq, rank = (np.array(each) for each in zip(*triples, strict=True))
+    assert (np.diff(keys(group, seq, rank)) > 0).all()
