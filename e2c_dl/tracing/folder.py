@@ -30,27 +30,43 @@ LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed"
 
 
 def make(archive: Path, ranks: Ranks) -> Path:
-    """A new folder for this rank. Raises: TrainingError if another process has it."""
+    """A new folder for this rank. Raises: TrainingError if it has been traced there."""
     path = archive / layout.HOSTS / ranks.folder
     if path.is_dir() and (before := _attempt_of(path)) < attempt():  # torchrun began all ranks anew
         kept = archive / layout.ATTEMPTS / str(before) / ranks.folder
         kept.parent.mkdir(parents=True, exist_ok=True)
         path.rename(kept)
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError as error:
-        remedy = "trace it into an --archive of its own, or set E2CDL_RANK and E2CDL_WORLD_SIZE"
-        raise TrainingError(f"{path}: another process has traced rank {ranks.own.rank} there; {remedy}") from error
-    return path
+    for place in (path, path.with_name(f"{ranks.own.host}_{ranks.own.rank}")):
+        try:
+            place.mkdir(parents=True)
+        except FileExistsError:
+            if not ranks.missing or not _of_another(ranks, place):
+                break
+        else:
+            return place
+    remedy = "use another archive, or tell ranks apart by E2CDL_RANK and E2CDL_WORLD_SIZE"
+    raise TrainingError(f"{place}: rank {ranks.own.rank} was traced there before; {remedy}")
+
+
+def _of_another(ranks: Ranks, path: Path) -> bool:
+    """Whether one of those that are missing has it: ranks of one host that do not know of each other."""
+    told = _told(path)
+    return not told or (told.get("rank") in ranks.missing and told.get("world_size") == ranks.world_size)
 
 
 def _attempt_of(path: Path) -> int:
     """Of which attempt the folder of a rank is; 0, if it does not say."""
-    try:
-        said = json.loads((path / layout.TRACING).read_text()).get("attempt", 0)
-    except (OSError, ValueError, AttributeError):
-        return 0
+    said = _told(path).get("attempt", 0)
     return said if isinstance(said, int) else 0
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """What its rank says in it; empty, if it has not by now."""
+    try:
+        told = json.loads((path / layout.TRACING).read_text())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def begin(path: Path, ranks: Ranks) -> None:

@@ -81,5 +81,5 @@ def test_a_second_process_of_a_rank_never_takes_the_firsts_folder(
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
     ranks = meet(own_peer(0, {}), 1, Alone())
     folder.tell(folder.make(tmp_path, ranks), ranks, {})
-    with pytest.raises(TrainingError, match="another process has traced rank 0 there"):
+    with pytest.raises(TrainingError, match="rank 0 was traced there before"):
         folder.make(tmp_path, ranks)

@@ -112,3 +112,32 @@ def test_iterations_of_one_loop_after_another_are_numbered_on(tmp_path: Path) ->
     assert list(iterations) == [*range(14), 20, 21], "11 was left by a break"
     (outcome,) = (tmp_path / "mine/hosts").glob("*/outcome.json")
     assert json.loads(outcome.read_text())["iterations_done"] == 22
+
+
+RANKS = """
+import sys
+from e2c_dl import tracing as trace
+told = {"rank": int(sys.argv[1]), "world_size": 2} if sys.argv[1:] else {}
+with trace.run("mine", **told):
+    for number in trace.iteration(range(3)):
+        pass
+"""
+
+
+@pytest.mark.parametrize("told", ["by the script", "by its environment"])
+def test_ranks_of_one_machine_that_do_not_know_of_each_other_are_all_traced(told: str, tmp_path: Path) -> None:
+    begun = []
+    for rank in ("0", "1"):
+        words, environment = ([rank], {}) if told == "by the script" else ([], {"E2CDL_RANK": rank})
+        begun.append(
+            subprocess.Popen(
+                [sys.executable, "-c", RANKS, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "E2CDL_WORLD_SIZE": "2", **environment},
+            )
+        )  # fmt: skip
+    assert [each.communicate(timeout=100)[1] for each in begun] == ["", ""]
+    assert sorted(rank.rank for rank in read_trace(tmp_path / "mine").ranks) == [0, 1]
+    again = [sys.executable, "-c", RANKS, "1"]
+    done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "rank 1 was traced there before; use another archive" in done.stderr
+    assert len(list((tmp_path / "mine/hosts").iterdir())) == 2
