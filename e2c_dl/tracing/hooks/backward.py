@@ -96,7 +96,13 @@ class Backward:
     def __init__(self) -> None:
         self.reducing: list[Reducing] = []
         self.under_way = False
+        self.then: list[Callable[[], None]] = []  # to be done once the pass under way is over, as seldom happens
         self._count = 0  # of passes before there was a session
+
+    def do_then(self) -> None:
+        acts, self.then = self.then, []
+        for act in acts:
+            act()
 
     def unstepped(self, tracer: Tracer) -> Session | None:
         """One more pass, and nobody has made an optimizer: after a few it trains, and has a session."""
@@ -139,6 +145,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 backward.under_way = False
                 session.passed = passes
                 events.append((left, end_ns, passes))
+                if backward.then:
+                    backward.do_then()
                 if stepless:
                     session.limited(STEPLESS)
                     end_iteration(tracer, session, end_ns)

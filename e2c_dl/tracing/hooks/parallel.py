@@ -2,7 +2,9 @@
 
 Its all-reduce runs inside of backward, which so lasts equally long on every rank. What a rank computes itself ends when
 its last gradient is complete; what is left until backward returns is AWAIT_COLLECTIVE. Which parameter is in which
-bucket is asked of DDP, which orders them anew after the first pass; its communication hook stays the user's.
+bucket is asked of DDP, which orders them anew after the first pass; its communication hook stays the user's. To answer
+it makes gradients, so that it is asked where nothing else needs memory: when it is built, and once its second pass is
+over. Where it does not answer, nobody knows which of the others' collectives this rank's are.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
-from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
+from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, backward_of
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
+UNKNOWN = "DistributedDataParallel did not tell its buckets: this rank's collectives are not joined to the others'"
+UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
+
 Buffers = tuple[int, int, int]
 """How many a module has, their bytes, and the number of its group."""
 
@@ -28,11 +33,11 @@ Buffers = tuple[int, int, int]
 class Parallel:
     """One DistributedDataParallel module."""
 
-    def __init__(self, module: Any, tracer: Tracer) -> None:
+    def __init__(self, module: Any, tracer: Tracer, backward: Backward) -> None:
         from e2c_dl.tracing.session import Session
 
         self.readiness = Readiness(Session.clock)
-        self._tracer = tracer
+        self._tracer, self._backward = tracer, backward
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
         self._passes = 0  # that it reduced, as far as it learns
@@ -46,9 +51,7 @@ class Parallel:
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
         self._passes, self._newest = 0, {}
-        module = self._module()
-        if module is not None:
-            self.readiness.watch(_buckets(module))
+        self._watch()
 
     def begins(self, session: Session) -> Told:
         """Its forward has said whether this pass is reduced: what DDP itself goes by."""
@@ -57,18 +60,36 @@ class Parallel:
         readiness.at_ns = at_ns
         if module is None or not module.require_forward_param_sync:
             return (at_ns,)
-        if self._passes < LEARNING:
-            self._learn(module)
+        if self._passes <= LEARNING:
+            self._learn()
             self._newest = at_ns
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
-    def _learn(self, module: Any) -> None:
-        """Count the pass before, if it was its own; after the first DDP orders its buckets anew."""
+    def _learn(self) -> None:
+        """Count the pass before, if it was its own; with the second DDP has ordered its buckets anew."""
         self._passes += bool(self._newest)
         if self._passes == 1:
-            self.readiness.watch(_buckets(module))
-        elif self._passes == LEARNING:
+            self._backward.then.append(self._watch)
+        elif self._passes > LEARNING:
             self.readiness.settle()
+
+    def _watch(self) -> None:
+        """Ask the parameters of each bucket, as DDP itself has them now."""
+        module = self._module()
+        if module is None:
+            return
+        try:
+            buckets = [list(bucket.parameters()) for bucket in module.reducer._get_zeros_like_grad_buckets()]
+        except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
+            buckets = [[each for each in module.parameters() if each.requires_grad]]
+            self._lose(error)
+        self.readiness.watch(buckets)
+
+    def _lose(self, error: Exception) -> None:
+        self._tracer.limited(f"{UNKNOWN}: {error}".partition("\n")[0])
+        if (session := self._tracer.session) is not None:
+            session.count_passed()
+            session.seqs[self._group] = max(UNJOINED, session.seqs.get(self._group, 0))
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -84,7 +105,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             original(self, *args, **kwargs)
             tracer.sign().hooked("DistributedDataParallel")
             backward.reducing[:] = [each for each in backward.reducing if not getattr(each, "gone", False)]
-            modules[self] = Parallel(self, tracer)
+            modules[self] = Parallel(self, tracer, backward)
             buffers.pop(id(self), None)  # another's, which is gone
             backward.reducing.append(modules[self])
 
@@ -134,11 +155,6 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
         return sync_buffers
 
     return synchronized
-
-
-def _buckets(module: Any) -> list[list[Any]]:
-    """The parameters of each bucket, as DDP itself has them now."""
-    return [list(bucket.parameters()) for bucket in module.reducer._get_zeros_like_grad_buckets()]
 
 
 def _buffers(module: Any) -> Buffers:
