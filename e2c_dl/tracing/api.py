@@ -19,12 +19,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from operator import index
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, SupportsIndex, TypeVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.trace.attaching import LAYER
+from e2c_dl.trace.collectives import MOST_GROUP, WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
 from e2c_dl.tracing.hooks import files
@@ -45,6 +47,8 @@ SPANS = {
 
 KINDS = {kind.name.lower(): kind for kind in Collective}
 
+MOST_BUCKET, MOST_BYTES = (1 << 15) - 1, (1 << 63) - 1
+
 
 @contextmanager
 def run(
@@ -53,15 +57,19 @@ def run(
     """Trace what is in it as one rank of a run, below ``archive``/hosts.
 
     ``rank`` and ``world_size`` are what the launcher says in the environment, else 0 and 1. Under ``e2c-dl trace`` its
-    own archive is used. Raises: InputError for a rank that is none; whatever the block raises.
+    own archive is used, in which each process has one run.
+    Raises: InputError for a rank that is none; whatever the block raises.
     """
     told_rank, told_size = folder.of_environment()
     own, size = told_rank if rank is None else rank, told_size if world_size is None else world_size
     if not 0 <= own < size:
         raise InputError(f"trace.run: rank {own} of {size} is none; write 0 <= rank < world_size")
     place = Settings(archive=Path(archive).resolve(), layer=layer or os.environ.get(LAYER) or "all")
-    tracer = attached.tracer(Settings.of(os.environ) or place)
+    told = Settings.of(os.environ)
+    tracer = attached.tracer(told or place)
     assert tracer is not None
+    if told is None and tracer.session is None:  # else this run is within another, and a part of it
+        tracer.settings = place
     session = tracer.sign()
     session.meet(own, size)
     tracer.opened(session)
@@ -131,9 +139,11 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
     """What is in it is ``phase``: one of :data:`SPANS`, its own time; a span within it is taken out.
 
     A ``collective`` is also what this rank waits for meanwhile; ``kind`` is one of Collective's names.
-    Raises: InputError for any other name.
+    Raises: InputError for any other name, and for a number that is not whole or of which there cannot be so many.
     """
-    found = _named(phase, SPANS, "phase")
+    found, kind_of = _named(phase, SPANS, "phase"), _named(kind, KINDS, "kind")
+    bucket, nbytes = _whole(bucket, "bucket", -1, MOST_BUCKET), _whole(nbytes, "nbytes", 0, MOST_BYTES)
+    group = _whole(group, "group", WORLD, MOST_GROUP)
     session = _session()
     if session is None:
         yield
@@ -150,7 +160,7 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
         if found is Phase.COLLECTIVE:
             session.record(
                 Phase.COLLECTIVE, start_ns, end_ns, seq=seq, bucket=bucket, nbytes=nbytes,
-                kind=_named(kind, KINDS, "kind"), peer_task=group,
+                kind=kind_of, peer_task=group,
             )  # fmt: skip
 
 
@@ -163,6 +173,16 @@ def _named(name: str, known: dict[str, Value], what: str) -> Value:
         remedy = f"did you mean {close[0]!r}?" if close else f"write one of {', '.join(known)}"
         raise InputError(f"trace.span: {name!r} is no {what}; {remedy}")
     return known[name]
+
+
+def _whole(number: SupportsIndex, what: str, least: int, most: int) -> int:
+    try:
+        found = index(number)
+    except TypeError as error:
+        raise InputError(f"trace.span: {what}={number!r} is no whole number; write int(...)") from error
+    if not least <= found <= most:
+        raise InputError(f"trace.span: {what}={found} is not within {least} and {most}")
+    return found
 
 
 def _session() -> Session | None:

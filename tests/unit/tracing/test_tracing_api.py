@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,3 +143,40 @@ def test_ranks_of_one_machine_that_do_not_know_of_each_other_are_all_traced(told
     done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "rank 1 was traced there before; use another archive" in done.stderr
     assert len(list((tmp_path / "mine/hosts").iterdir())) == 2
+
+
+SEVERAL = """
+from e2c_dl import tracing as trace
+for name in ("a", "b"):
+    with trace.run(name, layer=name):
+        for number in trace.iteration(range(3)):
+            with trace.span("collective", kind="all_reduce", nbytes=8):
+                pass
+"""
+
+
+def test_several_runs_of_one_process_leave_an_archive_each(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SEVERAL], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    for name in ("a", "b"):
+        (rank,) = read_trace(tmp_path / name).ranks
+        found = Counter(Phase(phase).name for phase in rank.spans["phase"])
+        assert (found["ITERATION"], found["COLLECTIVE"], rank.layer) == (3, 3, name)
+        assert set(rank.spans["seq"][rank.spans["phase"] == Phase.COLLECTIVE]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"nbytes": 4e3}, "nbytes=4000.0 is no whole number"),
+        ({"nbytes": -1}, "nbytes=-1 is not within 0 and "),
+        ({"bucket": 1 << 15}, "bucket=32768 is not within -1 and 32767"),
+        ({"group": 1 << 40}, "group=1099511627776 is not within -2 and "),
+        ({"kind": "all_redcue"}, "'all_redcue' is no kind; did you mean 'all_reduce'"),
+    ],
+)
+def test_what_no_span_can_tell_is_refused_before_its_block(told: dict[str, Any], said: str) -> None:
+    ran = False
+    with pytest.raises(InputError, match=re.escape(said)), trace.span("collective", **told):
+        ran = True
+    assert not ran
