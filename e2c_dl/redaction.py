@@ -4,6 +4,7 @@
 
     found(text)                 what looks like a secret in free text: `export X_TOKEN=...`, `-u me:...`, a private key
     looks_secret("api_key")     whether a name speaks of one
+    of_command(words)           a command without what looks like one
     Redactor(values)(data)      ``data`` with REDACTED in place of every value, also as URL, base64, JSON, HTML, hex
 
 Short values are words that stand elsewhere by chance: of 4 to 7 characters they are replaced where they stand alone,
@@ -19,7 +20,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote, quote_plus
 
 import yaml
@@ -35,7 +36,8 @@ _NAME = (
 )
 _LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
 _COUNTS = re.compile(
-    r"(?<![a-z])(?:max|min|num|n|new|total)_(?:\w+_)?tokens?$|tokens?_(?:id|count|size|len|per)|tokeni[sz]e|public_",
+    r"(?<![a-z])(?:max|min|num|n|new|total)[_-](?:[\w-]+[_-])?tokens?$|tokens?[_-](?:id|count|size|len|per)|tokeni[sz]e|"
+    r"public[_-]",
     re.IGNORECASE,
 )
 _VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"
@@ -114,6 +116,25 @@ def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join([*kept, text[end:]])
 
 
+def of_command(command: Sequence[str]) -> tuple[str, ...]:
+    """``command`` with REDACTED in place of what looks like a secret, within a word or across (``--token X``)."""
+    looks = tuple(found(" ".join(command)))
+    words: list[str] = []
+    begin, hide = 0, False
+    for word in command:
+        spans = [(max(first - begin, 0), min(last - begin, len(word))) for first, last in looks]
+        name, equals, value = word.partition("=")
+        secret = looks_secret(name.lstrip("-")) or name.lower().endswith("key")
+        if hide and is_secret(word):
+            spans.append((0, len(word)))  # with its blanks
+        elif secret and equals and is_secret(value):
+            spans.append((len(name) + 1, len(word)))
+        words.append(without_spans(word, [(first, last) for first, last in spans if first < last]))
+        hide = secret and not equals and word.startswith("-") and not hide
+        begin += len(word) + 1
+    return tuple(words)
+
+
 class Redactor:
     """Replaces known secrets. The empty one changes nothing."""
 
@@ -147,11 +168,16 @@ class Redactor:
 
     def value(self, value: object) -> object:
         """``value`` of lists, mappings and text, without any of the secrets in its text."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {key: self.value(inner) for key, inner in value.items()}
-        return [self.value(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return in_texts(value, self.text)
+
+
+def in_texts(value: object, act: Callable[[str], str]) -> object:
+    """``value`` of lists, mappings and text, each text of it as ``act`` makes it; keys stay."""
+    if isinstance(value, str):
+        return act(value)
+    if isinstance(value, dict):
+        return {key: in_texts(inner, act) for key, inner in value.items()}
+    return [in_texts(inner, act) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _pattern(form: bytes) -> bytes:

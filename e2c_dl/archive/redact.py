@@ -2,21 +2,24 @@
 
 Text that others' programs left (logs, what workers told and the workflow fetched) and the scenario are written anew,
 with REDACTED in place of what is known to be secret, and, but for the scenario, of what looks like it. Of this
-program's own records the texts are, never the keys. A fetched file that is no text and holds a secret is left out.
+program's own records the texts are, never the keys: of what ranks say of themselves, exceptions of the user's program
+among it, also what looks like a secret. A fetched file that is no text and holds a secret is left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from e2c_dl.archive import layout, manifest
 from e2c_dl.beneath import LARGE_BYTES, Place
-from e2c_dl.redaction import Redactor, without_found
+from e2c_dl.redaction import Redactor, in_texts, without_found
 
 LOGS = (f"{layout.LOGS}/", f"{layout.FETCHED}/")
 """Where others' programs tell what they like."""
+
+_SAID = (f"/{layout.TRACING}", f"/{layout.OUTCOME}")  # with what others' programs raised
 
 CONSOLE = f"{layout.LOGS}/{layout.CONSOLE_LOG}"
 _HEAD_BYTES = 8192
@@ -52,8 +55,10 @@ def _redacted(root: Path, name: str, redactor: Redactor) -> bool:
         return _kept_whole(place, redactor)
     if log or (redactor and name.startswith(f"{layout.SCENARIO}/")):
         clean = redacted(data := place.read(LARGE_BYTES), redactor, log=log)
+    elif name.endswith(_SAID):
+        clean = _of_record(data := place.read(), lambda text: without_found(redactor.text(text)))
     elif redactor and name.endswith(".json") and redactor.holds(data := place.read()):
-        clean = _of_record(data, redactor)
+        clean = _of_record(data, redactor.text)
     else:
         return True
     if clean is None:
@@ -65,12 +70,14 @@ def _redacted(root: Path, name: str, redactor: Redactor) -> bool:
     return True
 
 
-def _of_record(data: bytes, redactor: Redactor) -> bytes:
-    """``data`` of a record without secrets; as it is, if it cannot be read: then its reader says so."""
+def _of_record(data: bytes, without: Callable[[str], str]) -> bytes:
+    """``data`` of a record ``without`` secrets; as it is, if it holds none, or cannot be read: its reader says so."""
     try:
-        return json.dumps(redactor.value(json.loads(data)), indent=1).encode()
+        said = json.loads(data)
     except ValueError:
         return data
+    clean = in_texts(said, without)
+    return data if clean == said else json.dumps(clean, indent=1).encode()
 
 
 def _kept_whole(place: Place, redactor: Redactor) -> bool:

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.redact import redact
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.scripts import TRACED, WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.redaction import Redactor, without_found
 from e2c_dl.report.page.html import write_report
 from e2c_dl.report.words import verdict
 from e2c_dl.scenario.folder import copies
@@ -57,9 +59,10 @@ def collected(folders: Sequence[Path], target: Path, scenario: Path | None = Non
     started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive = Archive.around(target, secrets.token_hex(4), started=started)
     try:
-        for sentence in keep_written(target):
-            archive.limited(sentence)
-        _recorded(archive, found, scenario, ran or Ran())
+        for sentence in (*keep_written(target), *redact(target, Redactor())):
+            archive.limited(without_found(sentence))
+        redacted = told(target)
+        _recorded(archive, {name: redacted[name] for name in found}, scenario, ran or Ran())
         _reported(archive)
         archive.seal()
     finally:
@@ -170,18 +173,6 @@ def _reported(archive: Archive) -> None:
         write_report(left, diagnose(left))
     except E2cDlError as error:
         archive.limited(f"{NO_REPORT}: {error}")
-
-
-def redacted(command: Sequence[str]) -> tuple[str, ...]:
-    """``command`` without the values of options whose names speak of secrets."""
-    words: list[str] = []
-    hide = False
-    for word in command:
-        name, equals, _ = word.partition("=")
-        secret = any(part in name.lower() for part in ("key", "token", "secret", "password", "credential"))
-        words.append("..." if hide else f"{name}=..." if secret and equals else word)
-        hide = secret and not equals and word.startswith("-") and not hide
-    return tuple(words)
 
 
 def headline(archive: Path) -> tuple[str, ...]:

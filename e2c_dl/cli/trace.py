@@ -44,6 +44,7 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     from e2c_dl.archive import layout
     from e2c_dl.campaign import traced
     from e2c_dl.errors import InputError
+    from e2c_dl.redaction import of_command
     from e2c_dl.scenario.load import load
     from e2c_dl.tracing import folder, launch
     from e2c_dl.tracing.settings import Settings
@@ -65,7 +66,7 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
         _unmake(place, made)
         raise
     sys.stdout.flush()
-    _conclude(place, scenario, traced.Ran(command=traced.redacted(command), exit_code=code), made)
+    _conclude(place, scenario, traced.Ran(command=of_command(command), exit_code=code), made)
     sys.exit(code)
 
 

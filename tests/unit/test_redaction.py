@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planted_secrets import KINDS, forms
 
 from e2c_dl.archive.redact import redacted
-from e2c_dl.redaction import REDACTED, Redactor, looks_secret, without_found
+from e2c_dl.redaction import REDACTED, Redactor, looks_secret, of_command, without_found
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
 
@@ -117,6 +117,7 @@ def test_tokens_that_are_counted_are_no_secrets() -> None:
         "n_tokens",
         "num_tokens",
         "MIN_TOKENS",
+        "max-new-tokens",
         "tokens_per_batch",
         "total_tokens",
     )
@@ -157,3 +158,26 @@ def test_a_value_is_hidden_whole_where_its_beginning_looks_like_one() -> None:
 )
 def test_what_looks_like_a_secret_is_one_value(line: str, stays: str) -> None:
     assert without_found(line) == stays
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["m.py", "--passwd", "planted"], ["m.py", "--passwd", "REDACTED"]),
+        (["m.py", "--auth", "planted words", "x"], ["m.py", "--auth", "REDACTED", "x"]),
+        (["m.py", "--key=planted"], ["m.py", "--key=REDACTED"]),
+        (["env", "A_TOKEN=it is planted", "m.py"], ["env", "A_TOKEN=REDACTED", "m.py"]),
+        (["bash", "-c", "LR=0.1 TOKEN=planted m.py"], ["bash", "-c", "LR=0.1 TOKEN=REDACTED m.py"]),
+        (["m.py", "https://me:planted@host/x"], ["m.py", "https://me:REDACTED@host/x"]),
+        (["curl", "-u", "me:planted", "host"], ["curl", "-u", "me:REDACTED", "host"]),
+        (["curl", "-H", "Authorization: Bearer planted-01"], ["curl", "-H", "Authorization: Bearer REDACTED"]),
+        (["m.py", f"hf_{'planted' * 3}"], ["m.py", "REDACTED"]),
+    ],
+)
+def test_a_command_is_told_without_what_looks_like_a_secret(command: list[str], told: list[str]) -> None:
+    assert of_command(command) == tuple(told)
+
+
+def test_words_of_a_command_that_are_no_secrets_stay() -> None:
+    command = ("m.py", "--max_tokens", "512", "--max-tokens=512", "--tokenizer", "gpt2", "--token", "$HERE")
+    assert of_command(command) == command
