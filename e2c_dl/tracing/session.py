@@ -105,8 +105,10 @@ class Session(Numbers):
             within_s = WITHIN_S if exchange is not None else 0.0  # nobody can come
             ranks = meet(own_peer(rank, offers), world_size, exchange or Alone(), within_s)
             self._open(ranks)
-        except (E2cDlError, OSError) as error:
-            self._stop(f"rank {rank} is not traced: {error}")
+        except Exception as error:  # noqa: BLE001  # a script's store raises what it likes, and its script goes on
+            self._each(lambda sampler: sampler.on_end())
+            self._samplers = []
+            self._stop(f"rank {rank} is not traced: {_first_line(error)}")
             return
         if ranks.missing and exchange is not None:
             self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
@@ -284,6 +286,10 @@ class Session(Numbers):
 
 def _record(lane: Lane, phase: Phase, start_ns: int, end_ns: int, fields: Mapping[str, int]) -> None:
     lane.record(phase, start_ns, end_ns, **fields)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__  # torch's have C++'s stack below
 
 
 def _to_standard_error(line: str) -> None:

@@ -1,0 +1,40 @@
+"""A rank's session does its script no harm, whatever the store of the script's own does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from e2c_dl.errors import TrainingError
+from e2c_dl.trace.clocks.clock import exchange
+from e2c_dl.tracing.rendezvous import StoreExchange
+from e2c_dl.tracing.session import Session
+from e2c_dl.tracing.settings import Settings
+
+
+class Gone:
+    """A store whose server has gone."""
+
+    def __init__(self) -> None:
+        self.told = b""
+
+    def set(self, key: str, value: bytes) -> None:
+        self.told = value
+        raise RuntimeError("Connection reset by peer\n#0 c10d::TCPStore::set")
+
+
+def test_a_store_that_fails_leaves_the_script_alone_and_the_rank_untraced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, store = Session(Settings(archive=tmp_path)), Gone()
+    session.meet(0, 2, StoreExchange(store))
+    session.end_iteration(session.clock())
+    session.end()
+    assert session.said.limitations == ["rank 0 is not traced: Connection reset by peer"]
+    assert capsys.readouterr().err == "e2c-dl: rank 0 is not traced: Connection reset by peer\n"
+    assert list(tmp_path.iterdir()) == []
+    port, token = json.loads(store.told)["offers"]["clock"]
+    with pytest.raises(TrainingError):
+        exchange("127.0.0.1", port, token, rounds=1, within_s=0.2)
