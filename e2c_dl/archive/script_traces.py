@@ -18,12 +18,13 @@ import gzip
 import io
 import itertools
 import json
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -40,6 +41,8 @@ _GZIP = b"\x1f\x8b"
 _FIRST_PROCESS = 1_000_000  # ranks have the numbers below
 _PROCESSES_PER_FILE = 100_000
 _READ = (".json", ".json.gz", nsys.EXPORT)
+_BETWEEN = re.compile(r"[\s,]*")
+_AT_ONCE = 10_000  # events that are placed together
 _SHOWN = frozenset("XBEbneiICstf")  # events that have a time
 _LINKED = frozenset("stfbne")  # ... and an id, which is their file's own
 
@@ -64,7 +67,7 @@ class ScriptTrace:
     name: str
     base_ns: int
     times: TimesOfDay
-    content: list[Event]
+    content: Callable[[], Iterable[Event]]
     steady: bool  # they count from the base by a clock that nobody sets
     by_tensor: bool = False  # Horovod's processes are tensors: they are shown as threads
 
@@ -76,18 +79,20 @@ class ScriptTrace:
         whose = f"{self.rank.host}: {self.name}"
         if self.by_tensor:
             yield {"ph": "M", "name": "process_name", "pid": first, "tid": 0, "args": {"name": whose}}
-        timed = [each for each in self.content if each.get("ph") in _SHOWN and _is_time(each.get("ts"))]
-        placed_us = self._placed_us([each["ts"] for each in timed], origin_ns)
-        for each in self.content:
-            if each.get("ph") == "M":
-                yield from self._named(each, processes, threads, whose, first)
-        for each, ts in zip(timed, placed_us, strict=True):
-            process = first if self.by_tensor else processes[each.get("pid")]
-            thread = threads[each.get("pid") if self.by_tensor else (each.get("pid"), each.get("tid"))]
-            moved = {**each, "pid": process, "tid": thread, "ts": ts}
-            if each["ph"] in _LINKED:
-                moved["id"] = f"{whose} {each.get('id')}"
-            yield moved
+        content = iter(self.content())
+        while some := list(itertools.islice(content, _AT_ONCE)):
+            timed = [each for each in some if each.get("ph") in _SHOWN and _is_time(each.get("ts"))]
+            placed_us = self._placed_us([each["ts"] for each in timed], origin_ns)
+            for each in some:
+                if each.get("ph") == "M":
+                    yield from self._named(each, processes, threads, whose, first)
+            for each, ts in zip(timed, placed_us, strict=True):
+                process = first if self.by_tensor else processes[each.get("pid")]
+                thread = threads[each.get("pid") if self.by_tensor else (each.get("pid"), each.get("tid"))]
+                moved = {**each, "pid": process, "tid": thread, "ts": ts}
+                if each["ph"] in _LINKED:
+                    moved["id"] = f"{whose} {each.get('id')}"
+                yield moved
 
     def _placed_us(self, times_us: list[float], origin_ns: int) -> list[float]:
         at_ns, base_ns = np.rint(np.array(times_us, dtype=np.float64) * 1000).astype(np.int64), np.array([self.base_ns])
@@ -137,7 +142,9 @@ def found(archive: Place, trace: Trace) -> tuple[tuple[ScriptTrace, ...], tuple[
             if name in layout.HOST_RECORDS or not (name in named or name.endswith(_READ)):
                 continue
             try:
-                traces.append(_read(folder / name, name, rank, times))
+                read, lost = (_exported if name.endswith(nsys.EXPORT) else _read)(folder / name, name, rank, times)
+                traces.append(read)
+                problems += [f"{folder / name}: {lost}"] if lost else []
             except (ArchiveError, OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
                 problems.append(f"{folder / name}: is not merged: {error}")
     return tuple(traces), tuple(problems)
@@ -178,37 +185,91 @@ def _pairs(folder: Place, clocks: _Clocks) -> Sequence[Pair]:
     return pairs or [(clocks.own_ns, clocks.unix_ns)]
 
 
-def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> ScriptTrace:
-    content = place.read(LARGE_BYTES)
-    exported = name.endswith(nsys.EXPORT)
-    base_ns, events, by_tensor = (*nsys.read(content), False) if exported else _trace_events(content)
+def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> tuple[ScriptTrace, str]:
+    """(the trace, what of it cannot be read). Raises: ArchiveError, OSError, ValueError, EOFError, zlib.error."""
+    base_ns, events, by_tensor, lost = _trace_events(_content(place))
+    named = [each for each in events if isinstance(each, dict) and _is_named(each)]
+    return ScriptTrace(
+        rank=rank, name=name, base_ns=_base(base_ns), times=times, content=lambda: named, steady=by_tensor,
+        by_tensor=by_tensor,
+    ), lost  # fmt: skip
+
+
+def _exported(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> tuple[ScriptTrace, str]:
+    """The same of an export of nsys, whose events are read when they are asked for."""
+
+    def events() -> Iterator[Event]:
+        with place.opened() as file:
+            try:
+                with nsys.opened(_path_of(file)) as export:
+                    yield from nsys.events(export)
+            except ValueError as error:
+                raise ArchiveError(f"{place}: {error}") from error
+
+    with place.opened() as file, nsys.opened(_path_of(file)) as export:
+        base_ns, lost = _base(nsys.began_ns(export)), nsys.unreadable(export)
+    said = f"{lost} of its events cannot be read, and are left out" if lost else ""
+    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, times=times, content=events, steady=True), said
+
+
+def _path_of(file: BinaryIO) -> str:
+    return f"/proc/self/fd/{file.fileno()}"  # what was opened, whatever stands at its name by now
+
+
+def _base(base_ns: object) -> int:
+    """``base_ns``, which it says. Raises: ValueError if that is no time."""
     if not isinstance(base_ns, int) or abs(base_ns) > MOST_NS:
         raise ValueError("it does not say when it began: its times cannot be placed")
-    events = [each for each in events if isinstance(each, dict) and _is_named(each)]
-    steady = exported or by_tensor
-    return ScriptTrace(
-        rank=rank, name=name, base_ns=base_ns, times=times, content=events, steady=steady, by_tensor=by_tensor
-    )
+    return base_ns
 
 
-def _trace_events(content: bytes) -> tuple[Any, list[Any], bool]:
-    """(when its times begin, in ns of Unix time, its events, whether its processes are tensors). Raises: ValueError."""
+def _content(place: Place) -> bytes:
+    """What stands there, unpacked. Raises: as ``_read``, ValueError if it is too large."""
+    with place.opened() as file:
+        content = file.read(LARGE_BYTES + 1)
     if content.startswith(_GZIP):
         with gzip.open(io.BytesIO(content)) as packed:
-            content = packed.read(LARGE_BYTES)
-    text = content.decode("utf-8", errors="replace")
+            content = packed.read(LARGE_BYTES + 1)
+    if len(content) > LARGE_BYTES:
+        raise ValueError(f"it is larger than {LARGE_BYTES >> 30} GiB, which is read as a whole; open it by itself")
+    return content
+
+
+def _trace_events(content: bytes) -> tuple[Any, list[Any], bool, str]:
+    """(when its times begin, in ns of Unix time, its events, whether its processes are tensors, what of it is lost).
+
+    Raises: ValueError.
+    """
+    text, lost = content.decode("utf-8", errors="replace"), ""
     try:
         read = json.loads(text)
     except ValueError:
         if not text.lstrip().startswith("["):
             raise
-        read = json.loads(text.rstrip().rstrip(",") + "]")  # a timeline is closed when Horovod is shut down
+        read, lost = _whole_events(text)
     if isinstance(read, Mapping) and isinstance(read.get("traceEvents"), list):
-        return read.get("baseTimeNanoseconds"), read["traceEvents"], False
+        return read.get("baseTimeNanoseconds"), read["traceEvents"], False, lost
     if isinstance(read, list):
         starts = [_start_us(each) for each in read[:100]]
-        return next((1000 * start for start in starts if start is not None), None), read, True
+        return next((1000 * start for start in starts if start is not None), None), read, True, lost
     raise ValueError("it holds no trace events")
+
+
+def _whole_events(text: str) -> tuple[list[Any], str]:
+    """(those of a list that was never closed, as a timeline is when Horovod is shut down; what follows them, in words).
+
+    >>> _whole_events('[{"ts": 1},\\n{"ts": 2},\\n{"t')
+    ([{'ts': 1}, {'ts': 2}], 'it breaks off within an event: what follows the first 2 is left out')
+    """
+    events: list[Any] = []
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    while (begin := _BETWEEN.match(text, at)) is not None and (at := begin.end()) < len(text):
+        try:
+            event, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return events, f"it breaks off within an event: what follows the first {len(events)} is left out"
+        events.append(event)
+    return events, ""
 
 
 def _start_us(each: Any) -> int | None:

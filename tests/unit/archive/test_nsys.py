@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from e2c_dl.archive import nsys
 from e2c_dl.archive.script_traces import Event, found, merged
 from e2c_dl.beneath import Place
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
@@ -119,6 +120,49 @@ def test_ranges_without_end_are_left_out_and_moments_are_shown(host: Path) -> No
     told = {each["name"]: each for each in events(host)}
     assert "never ended" not in told
     assert told["here"]["ph"] == "i"
+
+
+def test_rows_that_hold_no_numbers_are_left_out_and_counted(host: Path) -> None:
+    with changed(host) as export:
+        export.executescript(ON_GPU)
+        export.execute("UPDATE StringIds SET value = x'ff00' WHERE value = 'clock_nanosleep'")
+        export.execute("UPDATE StringIds SET value = CAST(x'ff41' AS TEXT) WHERE value = 'sgemm'")
+    before = events(host)
+    assert {"call", "\ufffdA"} <= {each["name"] for each in before}, "a name that is none costs no event"
+    with changed(host) as export:
+        export.execute("CREATE TABLE odd AS SELECT * FROM OSRT_API LIMIT 2")
+        export.execute("UPDATE odd SET end = 'late' WHERE rowid = 1")
+        export.execute("UPDATE odd SET globalTid = 'abc' WHERE rowid = 2")
+        export.execute("INSERT INTO OSRT_API SELECT * FROM odd")
+        export.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, text) VALUES (5, 9, 59, x'ff')")
+        export.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, text) VALUES ('noon', 9, 59, 'a')")
+        export.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (5, 1e300, 0, 7, 64), (5, 9, 0, 7, x'ff')")
+        export.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-9223372036854775807, 9, 0, 7, 1), (9, 5, 1, 7, 1)"
+        )
+    traces, problems = found(Place(host.parents[1]), of_one_rank())
+    assert problems == (f"{host}/report1.sqlite: 8 of its events cannot be read, and are left out",)
+    assert list(merged(traces)(AHEAD_NS)) == before
+    json.dumps(before)
+
+
+def test_what_an_archive_keeps_of_an_export_tells_the_same_and_no_environment(host: Path, tmp_path: Path) -> None:
+    with changed(host) as export:
+        export.executescript(ON_GPU)
+        environment = "HOME=/root\0MY_TOKEN=planted-planted\0MAX_TOKENS=5120\0OTHER_TOKEN="
+        export.execute("INSERT INTO StringIds VALUES (9100, ?), (9101, 'python main.py --lr=1')", (environment,))
+        export.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (value TEXT)")
+        export.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (?)", (environment,))
+        export.execute("INSERT INTO PROCESSES VALUES (281474993487872, 1, 'init')")
+    before = events(host)
+    whole, kept = host / "report1.sqlite", tmp_path / "kept"
+    with nsys.opened(whole) as export:
+        assert nsys.secrets(export) == {"MY_TOKEN": "planted-planted"}
+        assert nsys.processes(export) == {29130}
+    nsys.write_read(whole, kept)
+    kept.replace(whole)
+    assert events(host) == before
+    assert not any(word in whole.read_bytes() for word in (b"planted", b"HOME", b"init", b"--lr"))
 
 
 def test_the_time_of_day_may_be_set_meanwhile(host: Path) -> None:

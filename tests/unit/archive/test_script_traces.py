@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from e2c_dl.archive import script_traces
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.archive.script_traces import found, merged
@@ -116,6 +117,31 @@ def test_whatever_its_name_is_one_that_a_rank_named_is_merged(archive: Path) -> 
     told = json.loads((host / "tracing.json").read_text())
     (host / "tracing.json").write_text(json.dumps({**told, "wrote": ["/elsewhere/timeline"]}))
     assert len(exported(archive)) == whole
+
+
+def test_of_a_timeline_that_breaks_off_within_an_event_the_others_are_read(archive: Path) -> None:
+    host = archive / "hosts" / "edge-1"
+    whole = exported(archive)
+    text = (host / "timeline.json").read_text()
+    (host / "timeline.json").write_text(text[: text.rindex("}")])  # as a full disk leaves it
+    traces, (problem,) = found(Place(archive), one_rank())
+    count = len(json.loads(text)) - 1
+    assert problem == (
+        f"{host}/timeline.json: it breaks off within an event: what follows the first {count} is left out"
+    )
+    write("perfetto", one_rank(), archive / "trace.json", merged(traces))
+    assert len(json.loads((archive / "trace.json").read_text())["traceEvents"]) == len(whole) - 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_too_large_to_be_read_is_said(archive: Path, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = archive / "hosts" / "edge-1"
+    if packed:
+        (host / "kineto.json").write_bytes(gzip.compress((host / "kineto.json").read_bytes()))
+    monkeypatch.setattr(script_traces, "LARGE_BYTES", 3 << 10)
+    problems = found(Place(archive), one_rank())[1]
+    assert f"{host}/kineto.json: is not merged: it is larger than" in "".join(problems)
+    assert "remove" not in "".join(problems)
 
 
 @pytest.mark.parametrize(
