@@ -18,9 +18,10 @@ import base64
 import html
 import json
 import math
+import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
 import yaml
@@ -83,6 +84,15 @@ _NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online
 def looks_secret(name: str) -> bool:
     """Whether a key, option or variable of this ``name`` holds a secret."""
     return _LOOKS_SECRET.fullmatch(name) is not None and _COUNTS.search(name) is None
+
+
+def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Its variables that hold secrets: no short ones, which stand elsewhere by chance, nor paths, which say where."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if looks_secret(name) and is_secret(value) and len(value) >= LONG and not os.path.isabs(value)
+    }
 
 
 def is_secret(value: str) -> bool:

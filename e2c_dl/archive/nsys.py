@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.redaction import SHORT, is_secret, looks_secret
+from e2c_dl.redaction import of_environment
 from e2c_dl.trace.model import MOST_NS
 
 REPORT = ".nsys-rep"
@@ -109,16 +109,14 @@ def processes(export: sqlite3.Connection) -> frozenset[int]:
     return frozenset(found)
 
 
-def secrets(export: sqlite3.Connection) -> dict[str, str]:
-    """What looks like a secret in the environments that it holds, by the variable's name."""
-    found = {}
+def secrets(export: sqlite3.Connection) -> frozenset[str]:
+    """The names of variables that hold secrets in the environments that it has."""
+    found: set[str] = set()
     rows = export.execute(f"SELECT value FROM {_TEXTS} WHERE value LIKE '%=%'") if _TEXTS in _names(export) else ()
     for (text,) in rows:
-        for variable in text.split("\0") if isinstance(text, str) else ():
-            name, _, value = variable.partition("=")
-            if looks_secret(name) and is_secret(value) and len(value) >= SHORT:
-                found[name] = value
-    return found
+        variables = (each.partition("=") for each in (text.split("\0") if isinstance(text, str) else ()))
+        found.update(of_environment({name: value for name, _, value in variables}))
+    return frozenset(found)
 
 
 def write_read(path: Path, target: Path) -> None:

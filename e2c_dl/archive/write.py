@@ -11,9 +11,7 @@ can be believed. Sealing twice is allowed, and :func:`amend` renews single files
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -22,6 +20,7 @@ from typing import Any
 
 from e2c_dl.archive import crate, manifest
 from e2c_dl.archive.layout import CRATE, RUN
+from e2c_dl.archive.lock import held
 from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
@@ -38,16 +37,6 @@ Convert = Callable[[Recorded, int | None], Path]
 
 SHORTEST_BYTES = 8  # fewer stand in many a file by accident
 LONG_LINE_BYTES = 40
-
-_held: set[int] = set()  # descriptors by which this process has archives to itself
-
-
-def _leave_to_parent() -> None:
-    for descriptor in _held:
-        os.close(descriptor)
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outlive it
 
 
 class Archive:
@@ -201,17 +190,7 @@ class Archive:
         self._lock.close()
 
     def _hold(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which would be part of it
-        _held.add(descriptor)
-        self._lock.callback(os.close, descriptor)
-        self._lock.callback(_held.discard, descriptor)  # before it is closed
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
-        except BlockingIOError as error:
-            self._lock.close()
-            raise ArchiveBusy(f"{self.path}: another process is writing it; try again when that has ended") from error
-        except OSError:  # a file system without locks
-            return
+        self._lock.enter_context(held(self.path))
 
     def _replace(self, raw: Place, table: Place, convert: Callable[[], object]) -> None:
         if not raw.exists():

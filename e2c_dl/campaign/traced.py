@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,11 +45,18 @@ class Ran:
     exit_code: int = 0
 
 
-def collected(folders: Sequence[Path], target: Path, scenario: Path | None = None, ran: Ran | None = None) -> Path:
+def collected(
+    folders: Sequence[Path],
+    target: Path,
+    scenario: Path | None = None,
+    ran: Ran | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Path:
     """The archive ``target`` of the traces that stand in ``folders``, reported and sealed.
 
-    It may be the only one of ``folders`` itself. Raises: InputError if there is no trace, or two folders have the same
-    rank; ArchiveError, ScenarioError.
+    It may be the only one of ``folders`` itself. ``say`` is told, as the archive is, which of the script's own traces
+    are not in it. Raises: InputError if there is no trace, or two folders have the same rank; ArchiveError,
+    ScenarioError.
     """
     found = _checked(folders)
     if scenario is not None:
@@ -59,8 +66,9 @@ def collected(folders: Sequence[Path], target: Path, scenario: Path | None = Non
     started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive = Archive.around(target, secrets.token_hex(4), started=started)
     try:
-        for sentence in (*keep_written(target), *redact(target, Redactor())):
-            archive.limited(without_found(sentence))
+        for sentence in map(without_found, (*keep_written(target), *redact(target, Redactor()))):
+            archive.limited(sentence)
+            say(sentence)
         redacted = told(target)
         _recorded(archive, {name: redacted[name] for name in found}, scenario, ran or Ran())
         _reported(archive)

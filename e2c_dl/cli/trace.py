@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,9 +104,6 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
             _unmake(place, made)
             _say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
-        if not (place / layout.RUN).exists():  # else another rank's command has made the archive, and this too
-            for problem in left.keep_written(place):
-                _say(problem)
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
         _say(f"{place}: the command of another rank makes the archive" if several else str(error))
@@ -118,8 +116,10 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
 
 def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran: Ran, several: bool) -> None:
     """Raises: ArchiveBusy, if another command of ``several`` does; ArchiveError, ScenarioError."""
+    from e2c_dl.archive.lock import held
     from e2c_dl.campaign import traced
-    from e2c_dl.tracing import launch
+    from e2c_dl.errors import ArchiveBusy
+    from e2c_dl.tracing import launch, left
 
     alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
     gone = traced.missing(found)
@@ -127,10 +127,13 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
         who = "the command of the rank that ends last"
         _say(f"{place}: {len(alive)} of its processes still run; {who} makes the archive")
     elif alive or (gone and any(each.machines != 1 for each in found.values())):
+        with suppress(ArchiveBusy), held(place):  # else another rank's command keeps them
+            for problem in left.keep_written(place):
+                _say(problem)
         why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
         _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
     else:
-        traced.collected([place], place, scenario, ran)
+        traced.collected([place], place, scenario, ran, _say)
         for line in traced.headline(place):
             _say(line)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 TRACE = "E2CDL_TRACE"
 """The folder on this host below which its ranks leave their traces."""
+DIRECTORY = "E2CDL_DIRECTORY"
+"""Where the traced command was begun: its script may go elsewhere."""
 LAYER = "E2CDL_LAYER"
 CAP = "E2CDL_TRACE_CAP"
 """Bytes that the file of a rank may have; unless said otherwise what a reader takes."""

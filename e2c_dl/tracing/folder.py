@@ -20,9 +20,11 @@ from e2c_dl.archive.records import Cause, HostFacts, WorkerOutcome
 from e2c_dl.atomic_write import whole
 from e2c_dl.errors import TrainingError
 from e2c_dl.memory import cpu_model
+from e2c_dl.trace.attaching import DIRECTORY
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.rendezvous import Ranks, attempt
+from e2c_dl.tracing.settings import directory
 
 SPANS = layout.SPANS_RAW
 FORMAT = 1
@@ -101,21 +103,14 @@ def tell(path: Path, ranks: Ranks, told: Mapping[str, Any]) -> None:
         "attempt": attempt(),
         "machines": 0 if ranks.missing else len({peer.boot for peer in ranks.peers}),
         "script": sys.argv[0] if sys.argv else "",  # not what follows: it may be a secret
-        "directory": _directory(),
+        "directory": directory(),
+        "began_in": os.environ.get(DIRECTORY) or os.environ.get("PWD", ""),  # a shell's, where no command was traced
         "clocks": {"own_ns": time.monotonic_ns(), "unix_ns": time.time_ns()},  # for traces that carry times of a day
         "versions": versions(),
         **told,
     }
     with whole(path / layout.TRACING) as place:
         place.write_text(json.dumps(content, indent=1) + "\n")
-
-
-def _directory() -> str:
-    """The working directory; empty, if it was removed."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return ""
 
 
 def remove(path: Path) -> None:

@@ -1,31 +1,55 @@
 """What traced ranks have left in a folder: their own words, and the traces that their script itself has written.
 
 Asked on the ranks' own host, ``python -m e2c_dl.tracing.left FOLDER``: it alone sees the script's files.
+
+::
+
+    what a rank named     Horovod's timeline, torch.profiler's traces       beside that rank's spans
+    reports of nsys       in the directories where ranks began and worked   once each: beside the lowest rank of those
+                                                                            whose events its export has; where none
+                                                                            tells, of those that worked there
+
+Neither what is older than the rank nor what was written after it: that is another run's.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import mmap
+import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from e2c_dl import codec
 from e2c_dl.archive import layout, nsys
+from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.script_traces import kept_as
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import E2cDlError
+from e2c_dl.redaction import of_command, of_environment
 from e2c_dl.tracing.folder import FORMAT
+from e2c_dl.tracing.launch import wait_for
 from e2c_dl.tracing.rendezvous import boot
 
-_COARSE_S = 2.0
+_COARSE_S = 2.0  # of files' times, which clocks tell finer
+_LATE_S = 10.0  # between a rank's last word and the last that libraries write at its exit
+_REPORT_S = 600.0  # ... and the report that nsys then makes
 _NSYS = "nsys"
 _TO_SQLITE = ("export", "--type", "sqlite", "--force-overwrite", "true")
 _EXPORT_S = 900.0
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_COMMAND, _COMMAND_BYTES = b"nsys profile ", 16 << 10  # as it stands in a report, and how long it may be
 _SAID = 300  # characters of what it said in the end
 
 
@@ -40,10 +64,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     machines: int = 1  # that its ranks ran on, as far as it knew; 0: not all of them were there to be asked
     layer: str = "all"
     begun_s: float = 0.0  # Unix time
+    clocks: dict[str, int] = {}  # as they were when it said this
     versions: dict[str, str] = {}
     limitations: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()  # by the script itself
     directory: str = ""
+    began_in: str = ""  # the directory of before
 
 
 def is_trace(folder: Path) -> bool:
@@ -61,67 +87,177 @@ def told(folder: Path) -> dict[str, Told]:
 def keep_written(folder: Path) -> tuple[str, ...]:
     """Copy the traces that the script itself has written beside its ranks'; a sentence for each that could not be.
 
-    Those that a rank named (Horovod's timeline, torch.profiler's), and nsys reports in its working directory, each with
-    its export. Files of one name are numbered. What is there already, and no older, is left. Raises: ArchiveError.
+    Files of one name are numbered. What is there already, and no older, is left. One process at a time may do this.
+    Raises: ArchiveError.
     """
-    problems = []
-    for name, each in told(folder).items():
-        here = each.boot == boot()
-        reports = sorted(Path(each.directory).glob(f"*{nsys.REPORT}")) if here and each.directory else []
-        sources = [*map(Path, each.wrote), *(path for path in reports if not _is_earlier(path, each))]
-        for source, target in zip(sources, kept_as(map(str, sources)), strict=True):
-            kept = folder / layout.HOSTS / name / target
-            problem = _kept(source, kept, each, here)
+    ranks, problems = told(folder), list[str]()
+    for name, each in ranks.items():
+        for source, target in zip(map(Path, each.wrote), kept_as(each.wrote), strict=True):
+            problem = _kept(source, folder / layout.HOSTS / name, target, each)
             problems += [] if problem is None else [f"{source}: is not in the archive: {problem}"]
-            if source in reports and problem is None:
-                problem = _exported(source, kept, each)
-                problems += [] if problem is None else [f"{source}: its events are not in the archive: {problem}"]
+    reports = _reports(ranks)
+    for number, (report, beside) in enumerate(reports.items()):
+        targets = {
+            name: folder / layout.HOSTS / name / kept_as([*each.wrote, *map(str, reports)])[len(each.wrote) + number]
+            for name, each in ranks.items()
+        }
+        try:
+            for problem in _keep_report(report, beside, folder, ranks, targets):
+                problems.append(f"{report}: {problem}")
+        except OSError as error:
+            problems.append(f"{report}: is not in the archive: {error.strerror or error}")
     return tuple(problems)
 
 
-def _exported(report: Path, kept: Path, each: Told) -> str | None:
-    """Have what nsys exports of ``report`` beside the ``kept`` one; else why it is not, where nsys could have told."""
-    made, target = (path.with_suffix(nsys.EXPORT) for path in (report, kept))
-    program = shutil.which(_NSYS)
-    if made.exists():
-        return _kept(made, target, each, here=True)
-    if program is None or (target.exists() and target.stat().st_mtime >= report.stat().st_mtime):
-        return None  # without nsys, the export says what is to be done
+def _kept(source: Path, own: Path, target: str, each: Told) -> str | None:
+    """``target`` in the folder ``own`` is ``source``; else why it is not."""
+    kept = own / target
+    if each.boot != boot():
+        elsewhere = "it was written on another machine than this one, or before it was booted"
+        return None if kept.exists() else f"{elsewhere}; copy it to {kept} before `e2c-dl collect`"
     try:
-        with whole(target) as place:
-            command = [program, *_TO_SQLITE, "--output", str(place), str(report)]
-            subprocess.run(command, check=True, capture_output=True, timeout=_EXPORT_S)
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or error.stdout).decode(errors="replace").split()
-        return f"`nsys export` failed: {' '.join(said)[-_SAID:]}"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"`nsys export` failed: {error}"
-    return None
-
-
-def _kept(source: Path, target: Path, each: Told, here: bool) -> str | None:
-    """``target`` is ``source``; else why it is not."""
-    if not here:
-        told = "it was written on another machine than this one, or before it was booted"
-        return None if target.exists() else f"{told}; copy it to {target} before `e2c-dl collect`"
-    try:
-        if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
+        if _is_fresh(kept, source):
             return None
         if _is_earlier(source, each):
             return "it is older than this training"
-        with whole(target) as place:
-            shutil.copyfile(source, place)
+        if source.stat().st_mtime > _over_s(own, each) + _LATE_S:
+            return None if kept.exists() else "it was written after this training"
+        _copy(source, kept)
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
+def _reports(ranks: Mapping[str, Told]) -> dict[Path, list[str]]:
+    """Reports of nsys where ranks of this machine were -> these, the lowest first, but those who came after it."""
+    found: dict[Path, list[str]] = defaultdict(list)
+    for name, each in sorted(ranks.items(), key=lambda item: item[1].rank):
+        if each.boot == boot():
+            places = {Path(place).resolve() for place in (each.directory, each.began_in) if place}
+            for report in (path for place in places for path in place.glob(f"*{nsys.REPORT}")):
+                if not _is_earlier(report, each):
+                    found[report].append(name)
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Export:
+    """What nsys exported of a report, as an archive keeps it."""
+
+    path: Path
+    processes: Collection[int]
+    secrets: Collection[str]  # variables of the environment
+
+
+def _keep_report(
+    report: Path, beside: Sequence[str], folder: Path, ranks: Mapping[str, Told], targets: Mapping[str, Path]
+) -> Iterator[str]:
+    """Keep ``report`` and its export as one of ``targets``, by rank; ``beside``: those it may be of. What cannot be so.
+
+    Raises: ArchiveError, OSError.
+    """
+    made, program = report.with_suffix(nsys.EXPORT), shutil.which(_NSYS)
+    exports = program is not None or _is_fresh(made, report)
+    for target in targets.values():
+        if _is_fresh(target, report) and (not exports or _is_fresh(target.with_suffix(nsys.EXPORT), report)):
+            return
+    with TemporaryDirectory(prefix=".", dir=folder) as work:
+        export = None
+        try:
+            export = _exported(report, program, Path(work)) if exports else None
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr or error.stdout).decode(errors="replace").split()
+            yield f"its events are not in the archive: `nsys export` failed: {' '.join(said)[-_SAID:]}"
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            yield f"its events are not in the archive: {error}"
+        owner, why = _owner(report, beside, folder, ranks, export)
+        if why:
+            yield why
+        if owner is None:
+            return
+        if export is not None:
+            export.path.replace(targets[owner].with_suffix(nsys.EXPORT))
+        held = {*_holds(report), *(export.secrets if export is not None else ())}
+        if held:
+            events = "; its events are" if export is not None else ""
+            yield f"is not in the archive: it holds what looks like a secret ({', '.join(sorted(held))}){events}"
+        else:
+            _copy(report, targets[owner])
+
+
+def _exported(report: Path, program: str | None, work: Path) -> _Export:
+    """Raises: CalledProcessError, TimeoutExpired; OSError; ValueError, if it is no export."""
+    made = report.with_suffix(nsys.EXPORT)
+    if not _is_fresh(made, report):
+        assert program is not None, "nor can one be made"
+        made = work / "all"
+        command = [program, *_TO_SQLITE, "--output", str(made), str(report)]
+        subprocess.run(command, check=True, capture_output=True, timeout=_EXPORT_S)
+    nsys.write_read(made, work / "read")
+    with nsys.opened(made) as export:
+        return _Export(path=work / "read", processes=nsys.processes(export), secrets=nsys.secrets(export))
+
+
+def _owner(
+    report: Path, beside: Sequence[str], folder: Path, ranks: Mapping[str, Told], export: _Export | None
+) -> tuple[str | None, str]:
+    """(the rank beside whose spans it stands, None for none here; what is to be said of that)."""
+    if export is not None and export.processes:
+        own = sorted((each.rank, name) for name, each in ranks.items() if each.pid in export.processes)
+        if not own:
+            return None, "is not in the archive: none of the processes that it has events of is a rank of this training"
+        return (own[0][1], "") if ranks[own[0][1]].boot == boot() else (None, "")  # its own machine keeps it
+    over_s = max(_over_s(folder / layout.HOSTS / name, ranks[name]) for name in beside)
+    if report.stat().st_mtime > over_s + _REPORT_S:
+        return None, "is not in the archive: it was written after this training"
+    alone = len(beside) == 1
+    return beside[0], "" if alone else f"only its export would tell which rank's it is: it stands beside {beside[0]}'s"
+
+
+def _holds(report: Path) -> Iterator[str]:
+    """Secrets that stand in it, by name: those of this environment, and in its command. Raises: OSError."""
+    if not report.stat().st_size:
+        return
+    with report.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for name, value in of_environment(os.environ).items():
+            if content.find(os.fsencode(value)) >= 0:
+                yield name
+        at = -1
+        while (at := content.find(_COMMAND, at + 1)) >= 0:
+            command = _CONTROL.split(content[at : at + _COMMAND_BYTES], 1)[0].decode(errors="replace").split()
+            if of_command(command) != tuple(command):
+                yield "its command"
+
+
+def _copy(source: Path, target: Path) -> None:
+    with whole(target) as place:
+        shutil.copyfile(source, place)
+
+
+def _is_fresh(kept: Path, source: Path) -> bool:
+    """Whether ``kept`` is there, and no older than ``source``. Raises: OSError."""
+    return kept.exists() and kept.stat().st_mtime >= source.stat().st_mtime
+
+
 def _is_earlier(path: Path, each: Told) -> bool:
-    """Whether it was there before the rank began. Files have coarser times than clocks tell."""
+    """Whether it was there before the rank began."""
     try:
         return path.stat().st_mtime < each.begun_s - _COARSE_S
     except OSError:  # who copies it will tell
         return False
+
+
+def _over_s(own: Path, each: Told) -> float:
+    """Unix time of a rank's last word; of one that was killed, of its last record; infinity while it is there.
+
+    Raises: ArchiveError, OSError.
+    """
+    outcome = HostRecords(own).outcome()
+    if outcome is not None and outcome.ended_s is not None:
+        return max(outcome.ended_s, each.clocks.get("unix_ns", 0) / 1e9)  # it may name a trace after its end
+    if wait_for((each.pid,), 0.0):
+        return math.inf
+    return max(path.stat().st_mtime for path in own.iterdir() if path.name in layout.HOST_RECORDS)
 
 
 def main() -> None:

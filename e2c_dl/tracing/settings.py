@@ -9,7 +9,7 @@ from pathlib import Path
 
 from e2c_dl import resources
 from e2c_dl.beneath import LARGE_BYTES
-from e2c_dl.trace.attaching import CAP, LAYER, TRACE
+from e2c_dl.trace.attaching import CAP, DIRECTORY, LAYER, TRACE
 
 RANK_PROCESS = "E2CDL_RANK_PROCESS"
 """Of a rank's children: who began them. They are none, whatever they do."""
@@ -38,4 +38,13 @@ class Settings:
         """``base`` for a command all of whose Python processes attach by themselves."""
         path = os.pathsep.join([str(resources.bootstrap_dir()), *filter(None, [base.get("PYTHONPATH")])])
         kept = {name: value for name, value in base.items() if name != RANK_PROCESS}
-        return {**kept, "PYTHONPATH": path, TRACE: str(self.archive), LAYER: self.layer, CAP: str(self.cap_bytes)}
+        own = {TRACE: str(self.archive), LAYER: self.layer, CAP: str(self.cap_bytes), DIRECTORY: directory()}
+        return {**kept, "PYTHONPATH": path, **own}
+
+
+def directory() -> str:
+    """The working directory; empty, if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import stat
@@ -22,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.redaction import LONG, REDACTED, Redactor, found, is_secret, looks_secret, without_spans
+from e2c_dl.redaction import REDACTED, Redactor, found, is_secret, looks_secret, of_environment, without_spans
 from e2c_dl.scenario.documents.document import MAX_BYTES
 
 Span = tuple[int, int]
@@ -67,7 +66,7 @@ def redactor_of(folder: Path, environ: Mapping[str, str], more: Collection[str] 
     """What replaces the secrets in the files of the scenario in ``folder``, those of ``environ``, and ``more``."""
     found_there = {each.value for kind in _TEXTS for file in folder.glob(kind) for each in planted(text_of(file))}
     values = found_there | {_of_shell(value) for value in found_there}
-    values |= {value for name, value in environ.items() if looks_secret(name) and is_secret(value) and _long(value)}
+    values |= set(of_environment(environ).values())
     return Redactor({*values, *more})
 
 
@@ -209,10 +208,6 @@ def _of_shell(word: str) -> str:
         return "".join(shlex.split(word)[:1])
     except ValueError:  # an open quote
         return word
-
-
-def _long(value: str) -> bool:
-    return len(value) >= LONG and not os.path.isabs(value)
 
 
 def _variable(name: str) -> str:

@@ -80,6 +80,47 @@ def test_what_is_not_there_is_said_by_name(made: Path) -> None:
     assert [path.name for path in own.iterdir()] == ["tracing.json"]
 
 
+def test_what_a_later_run_writes_there_is_none_of_this_ones(made: Path) -> None:
+    now_s = time.time()
+    own = left(made, "trace.json", "late.json", "after.json", begun_s=now_s - 3600, clocks={"unix_ns": 0})
+    outcome = {
+        "format": 2,
+        "status": "finished",
+        "rank": 0,
+        "iterations_done": 1,
+        "seconds": 1,
+        "ended_s": now_s - 3000,
+    }
+    (own / "outcome.json").write_text(json.dumps(outcome))
+    write(made / "trace.json", "of this run", age_s=3100)
+    write(made / "late.json", "as it exits", age_s=2995)
+    write(made / "report1.nsys-rep", "of this run", age_s=2900)
+    assert keep_written(own.parents[1])[0] == f"{made}/after.json: is not in the archive: No such file or directory"
+    for name in ("trace.json", "after.json", "report2.nsys-rep"):
+        write(made / name, "of a run after")
+    os.utime(own / "trace.json", (now_s - 2990, now_s - 2990))
+    assert keep_written(own.parents[1]) == (
+        f"{made}/after.json: is not in the archive: it was written after this training",
+        f"{made}/report2.nsys-rep: is not in the archive: it was written after this training",
+    )
+    kept = {path.name for path in own.iterdir()} - {"tracing.json", "outcome.json"}
+    assert kept == {"trace.json", "late.json", "report1.nsys-rep"}
+    assert (own / "trace.json").read_text() == "of this run"
+
+
+def test_of_a_rank_that_was_killed_its_last_record_tells_when(made: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    own = left(made, "trace.json", pid=ended.pid, begun_s=time.time() - 3600)
+    (own / "spans.bin").touch()
+    for path in own.iterdir():
+        os.utime(path, (time.time() - 3000, time.time() - 3000))
+    write(made / "trace.json", "of a run after")
+    assert "it was written after this training" in keep_written(own.parents[1])[0]
+    os.utime(own / "spans.bin")
+    assert keep_written(own.parents[1]) == ()
+
+
 def test_another_machines_files_are_not_looked_for_on_this_one(made: Path) -> None:
     own = left(made, "trace.json", boot="of another")
     write(made / "trace.json", "something else of the same name")
@@ -111,51 +152,3 @@ def test_names_are_the_same_whenever_they_are_asked_for() -> None:
     paths = ["/a/x.json", "/b/x.json", "/c/x-2.json", "/d/x.json"]
     assert kept_as(paths) == ["x.json", "x-2.json", "x-2-2.json", "x-3.json"]
     assert [kept_as(paths[:count]) for count in range(4)] == [kept_as(paths)[:count] for count in range(4)]
-
-
-NSYS = """#!/bin/sh
-# as NVIDIA's is called: nsys export --type sqlite --force-overwrite true --output TO REPORT
-test "$1 $2 $3 $4 $5 $6" = "export --type sqlite --force-overwrite true --output" && cat "$8" > "$7"
-"""
-
-
-@pytest.fixture
-def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program of that name, which exports a report by copying it."""
-    program = tmp_path / "bin" / "nsys"
-    program.parent.mkdir()
-    program.write_text(NSYS)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    return program
-
-
-def test_what_nsys_has_exported_is_kept_beside_its_report(made: Path, nsys: Path) -> None:
-    own = left(made)
-    write(made / "report1.nsys-rep", "a report")
-    write(made / "report1.sqlite", "of its own")
-    write(made / "cache.sqlite", "the script's, and no trace")
-    assert keep_written(own.parents[1]) == ()
-    assert {path.name for path in own.iterdir()} == {"tracing.json", "report1.nsys-rep", "report1.sqlite"}
-    assert (own / "report1.sqlite").read_text() == "of its own"
-
-
-def test_a_report_that_was_not_exported_is_where_nsys_is(made: Path, nsys: Path) -> None:
-    own = left(made)
-    write(made / "report1.nsys-rep", "a report", age_s=1)
-    assert keep_written(own.parents[1]) == ()
-    assert (own / "report1.sqlite").read_text() == "a report"
-    nsys.write_text("#!/bin/sh\nexit 1")  # what is there is not made again
-    assert keep_written(own.parents[1]) == ()
-
-
-def test_why_nsys_could_not_export_is_said(made: Path, nsys: Path) -> None:
-    own = left(made)
-    write(made / "report1.nsys-rep", "a report")
-    nsys.write_text("#!/bin/sh\necho 'unknown   version' >&2; echo half > \"$7\"; exit 1")
-    assert keep_written(own.parents[1]) == (
-        f"{made}/report1.nsys-rep: its events are not in the archive: `nsys export` failed: unknown version",
-    )
-    assert {path.name for path in own.iterdir()} == {"tracing.json", "report1.nsys-rep"}
-    nsys.unlink()
-    assert keep_written(own.parents[1]) == (), "`e2c-dl export` tells what is to be done"
