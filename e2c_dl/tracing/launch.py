@@ -24,12 +24,20 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Raises: InputError if it cannot be started.
     """
     awaited = {*PASSED_ON, signal.SIGCHLD}
+    ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    if ignored:  # by who began this: then it never comes, nor any child's status
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+
+    def as_it_was() -> None:
+        if ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     try:
         try:
             process = subprocess.Popen(
-                list(command), env=dict(environment),
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509  # no threads yet
+                list(command), env=dict(environment), preexec_fn=as_it_was  # noqa: PLW1509  # no threads yet
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"{command[0]}: cannot be started: {error.strerror}; name a program") from error

@@ -1,0 +1,24 @@
+"""A traced command is started as a shell would start it, whoever began this process, and its end is seen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = "import signal; print(int(signal.getsignal(signal.SIGCHLD)), flush=True); raise SystemExit(7)"
+LAUNCHED = f"""
+import os, signal, subprocess, sys
+from e2c_dl.tracing import launch
+signal.signal(signal.SIGCHLD, int(sys.argv[1]))
+print(launch.run([sys.executable, "-c", {COMMAND!r}], os.environ), flush=True)
+print(subprocess.run(["false"]).returncode)
+"""
+
+
+@pytest.mark.parametrize("of_children", ["0", "1"])  # by default; ignored, as by a parent that waits for none
+def test_a_command_is_waited_for_and_hears_of_its_children_as_it_would_untraced(of_children: str) -> None:
+    command = [sys.executable, "-c", LAUNCHED, of_children]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == [of_children, "7", "1"]
