@@ -1,4 +1,7 @@
-"""The lock of an archive: of several processes, one writes it. The kernel lets go of it, however that process ends."""
+"""The lock of an archive: of several processes, one writes it. The kernel lets go of it, however that process ends.
+
+Commands that fill the folder first, side by side, share it: who is last has it alone.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,24 @@ os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outl
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """The folder ``path`` is this process's alone, but on a file system without locks. Raises: ArchiveBusy, OSError."""
+def held(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """The folder ``path`` is this process's alone, or ``shared`` by all who ask for that.
+
+    On a file system without locks it is so without. Raises: ArchiveBusy, OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which would be part of it
     _held.add(descriptor)
     try:
         with suppress(OSError):
-            _lock(descriptor, path)
+            _lock(descriptor, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         _held.discard(descriptor)  # before it is closed
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: Path, kind: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ArchiveBusy(f"{path}: another process is writing it; try again when that has ended") from error

@@ -43,6 +43,7 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     makes one archive of what each host has.
     """
     from e2c_dl.archive import layout
+    from e2c_dl.archive.lock import held
     from e2c_dl.campaign import traced
     from e2c_dl.errors import InputError
     from e2c_dl.redaction import of_command
@@ -62,7 +63,9 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     try:
-        code = launch.run(command, settings.environment(os.environ))
+        # of several commands the last that ends makes the archive: what a rank's nsys writes after it is there by then
+        with held(place, shared=True):
+            code = launch.run(command, settings.environment(os.environ))
     except InputError:
         _unmake(place, made)
         raise

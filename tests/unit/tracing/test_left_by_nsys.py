@@ -200,5 +200,7 @@ def test_one_process_at_a_time_makes_an_archive_of_them(made: Path) -> None:
     traces = ranks(made)
     with held(traces), pytest.raises(ArchiveBusy):
         collected([traces], traces)
+    with held(traces, shared=True), held(traces, shared=True), pytest.raises(ArchiveBusy):
+        collected([traces], traces)
     with held(traces):
         pass
