@@ -49,7 +49,7 @@ _FORMS = tuple(
     for pattern, flags in (
         (rf"(?<![\w-])[\"']?(?P<name>{_NAME})\\?[\"']?\s*(?::=|=|:)\s*\\?{_QUOTED}", re.IGNORECASE),  # NAME=, "name":
         (rf"^\s*(?:export\s+)?(?P<name>{_NAME})=(?P<value>{_SHELL_WORD})", re.IGNORECASE | re.MULTILINE),
-        (rf"--(?P<name>{_NAME})(?:\s+|=){_QUOTED}", re.IGNORECASE),
+        (rf"--(?P<name>{_NAME})(?:=|\s+(?!--[a-z])){_QUOTED}", re.IGNORECASE),  # else it is a switch: --no-auth --x
         (rf"\b(?:docker|podman|helm|oras)\b[^\n|;&]*\blogin\b[^\n|;&]*?\s-p\s*{_QUOTED}", 0),
         (rf"\bsshpass\s+-p\s*{_QUOTED}", 0),
         (rf"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]*?\s-p{_QUOTED}", 0),
@@ -76,6 +76,7 @@ _FORMS = tuple(
         ),
     )
 )
+_OPTION = re.compile(r"--[A-Za-z]")  # what a word begins with that is no other option's value
 _BASH_ESCAPES = re.compile(r"[\s'\"\\$`!&()*;<>?\[\]^{|},]")
 _ELSEWHERE = re.compile(r"\{\{.*\}\}|\$\{?\w+\}?.*|\$\(.*|env:\w+|file:.+|<[\w -]+>|\*+|\.{3,}", re.DOTALL)
 _NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online|{REDACTED}", re.IGNORECASE)
@@ -132,15 +133,20 @@ def of_command(command: Sequence[str]) -> tuple[str, ...]:
     words: list[str] = []
     begin, hide = 0, False
     for word in command:
-        spans = [(max(first - begin, 0), min(last - begin, len(word))) for first, last in looks]
+        option = _OPTION.match(word) is not None
+        spans = [
+            (max(first - begin, 0), min(last - begin, len(word)))
+            for first, last in looks
+            if not (option and first == begin)
+        ]
         name, equals, value = word.partition("=")
         secret = looks_secret(name.lstrip("-")) or name.lower().endswith("key")
-        if hide and is_secret(word):
+        if hide and not option and is_secret(word):
             spans.append((0, len(word)))  # with its blanks
         elif secret and equals and is_secret(value):
             spans.append((len(name) + 1, len(word)))
         words.append(without_spans(word, [(first, last) for first, last in spans if first < last]))
-        hide = secret and not equals and word.startswith("-") and not hide
+        hide = secret and not equals and word.startswith("-")
         begin += len(word) + 1
     return tuple(words)
 

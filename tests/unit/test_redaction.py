@@ -172,12 +172,26 @@ def test_what_looks_like_a_secret_is_one_value(line: str, stays: str) -> None:
         (["curl", "-u", "me:planted", "host"], ["curl", "-u", "me:REDACTED", "host"]),
         (["curl", "-H", "Authorization: Bearer planted-01"], ["curl", "-H", "Authorization: Bearer REDACTED"]),
         (["m.py", f"hf_{'planted' * 3}"], ["m.py", "REDACTED"]),
+        (["m.py", "--use_auth_token", "--token", "planted"], ["m.py", "--use_auth_token", "--token", "REDACTED"]),
+        (["m.py", "--no-auth", "--password", "planted-1"], ["m.py", "--no-auth", "--password", "REDACTED"]),
+        (["m.py", "--no-auth", "--password=planted"], ["m.py", "--no-auth", "--password=REDACTED"]),
+        (["m.py", "--no-auth", "-password", "planted"], ["m.py", "--no-auth", "REDACTED", "REDACTED"]),
+        (["m.py", "--token=--planted", "--auth="], ["m.py", "--token=REDACTED", "--auth="]),
+        (["m.py", "--auth=", "--password", "planted"], ["m.py", "--auth=", "--password", "REDACTED"]),
+        (["m.py", "--api-key", "-planted1"], ["m.py", "--api-key", "REDACTED"]),
+        (["sh", "-c", "m.py --no-auth --token planted"], ["sh", "-c", "m.py --no-auth --token REDACTED"]),
     ],
 )
 def test_a_command_is_told_without_what_looks_like_a_secret(command: list[str], told: list[str]) -> None:
     assert of_command(command) == tuple(told)
 
 
-def test_words_of_a_command_that_are_no_secrets_stay() -> None:
-    command = ("m.py", "--max_tokens", "512", "--max-tokens=512", "--tokenizer", "gpt2", "--token", "$HERE")
-    assert of_command(command) == command
+@pytest.mark.parametrize(
+    "command",
+    [
+        "m.py --max_tokens 512 --max-tokens=512 --tokenizer gpt2 --token $HERE",
+        "m.py --use_auth_token --learning_rate 5e-5 --no-auth --epochs=3 x",
+    ],
+)
+def test_words_of_a_command_that_are_no_secrets_stay(command: str) -> None:
+    assert of_command(command.split()) == tuple(command.split())
