@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.options import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from e2c_dl.campaign.traced import Ran
     from e2c_dl.tracing.left import Told
@@ -43,7 +43,6 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     makes one archive of what each host has.
     """
     from e2c_dl.archive import layout
-    from e2c_dl.archive.lock import held
     from e2c_dl.campaign import traced
     from e2c_dl.errors import InputError
     from e2c_dl.redaction import of_command
@@ -63,8 +62,7 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     try:
-        # of several commands the last that ends makes the archive: what a rank's nsys writes after it is there by then
-        with held(place, shared=True):
+        with _beside_others(place):
             code = launch.run(command, settings.environment(os.environ))
     except InputError:
         _unmake(place, made)
@@ -72,6 +70,20 @@ def trace(archive: Path | None, layer: str, cap: str | None, scenario: Path | No
     sys.stdout.flush()
     _conclude(place, scenario, traced.Ran(command=of_command(command), exit_code=code), made)
     sys.exit(code)
+
+
+@contextmanager
+def _beside_others(place: Path) -> Iterator[None]:
+    """Of several commands the last that ends makes the archive: what a rank's nsys writes after it is there by then."""
+    from e2c_dl.archive.lock import held
+    from e2c_dl.errors import ArchiveBusy
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(place, shared=True))
+        except ArchiveBusy:  # the script runs, whatever is made of its traces
+            _say(f"{place}: another process makes an archive of it, which may not have what this command's ranks leave")
+        yield
 
 
 def _unmake(place: Path, made: bool) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from e2c_dl.archive.lock import held
 from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
@@ -37,14 +38,21 @@ def test_two_commands_never_make_one_archive(
 ) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", size)
-    held = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with held(place):
         trace._conclude(place, None, Ran(), made=False)
-    finally:
-        os.close(held)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"e2c-dl: {place}: {said}")
+
+
+def test_the_script_runs_also_where_another_command_makes_the_archive(place: Path) -> None:
+    command = [sys.executable, "-m", "e2c_dl", "trace", "--archive", str(place), "--"]
+    command += ["sh", "-c", "echo it ran; exit 3"]
+    with held(place):
+        environment = {**os.environ, "RANK": "1", "WORLD_SIZE": "2"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "it ran\n"), done.stderr
+    assert "which may not have what this command's ranks leave" in done.stderr
+    assert f"{place}: the command of another rank makes the archive" in done.stderr
 
 
 def test_where_no_archive_could_be_written_it_says_how_to_make_one(
