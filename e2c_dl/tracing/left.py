@@ -161,7 +161,7 @@ def _keep_report(
     for target in targets.values():
         if _is_fresh(target, report) and (not exports or _is_fresh(target.with_suffix(nsys.EXPORT), report)):
             return
-    with TemporaryDirectory(prefix=".", dir=folder) as work:
+    with TemporaryDirectory() as work:  # not in the archive: whatever ends this process, the environment is in there
         export = None
         try:
             export = _exported(report, program, Path(work)) if exports else None
@@ -176,7 +176,7 @@ def _keep_report(
         if owner is None:
             return
         if export is not None:
-            export.path.replace(targets[owner].with_suffix(nsys.EXPORT))
+            _copy(export.path, targets[owner].with_suffix(nsys.EXPORT))
         held = {*_holds(report), *(export.secrets if export is not None else ())}
         if held:
             events = "; its events are" if export is not None else ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -183,6 +186,24 @@ def test_no_environment_comes_into_the_archive(
     assert kept(traces) == {"h0": {"report1.sqlite"} if exported else set()}
     files = [path for path in traces.rglob("*") if path.is_file()]
     assert not any(b"planted" in path.read_bytes() or b"HOME" in path.read_bytes() for path in files)
+
+
+def test_nor_where_it_is_killed_as_nsys_exports(made: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces, exported = ranks(made), made / "exported"
+    report(made / "report1.nsys-rep", os.getpid(), called="planted")
+    program.write_text(f'#!/bin/sh\ncat "$8" > "$7"; echo > {exported}; exec sleep 60')
+    temporary = made.parent / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    asked = subprocess.Popen([sys.executable, "-m", "e2c_dl.tracing.left", str(traces)], start_new_session=True)
+    try:
+        while not exported.exists():
+            assert asked.poll() is None
+            time.sleep(0.02)
+    finally:
+        os.killpg(asked.pid, signal.SIGKILL)
+        asked.wait()
+    assert {path for path in traces.rglob("*") if path.is_file()} == {traces / "hosts/h0/tracing.json"}
 
 
 def test_a_report_whose_command_holds_a_secret_is_left_out(made: Path) -> None:
