@@ -76,19 +76,23 @@ class Archive:
         return archive
 
     @classmethod
-    def around(cls, path: Path, run_id: str, *, started: str, **facts: Any) -> Archive:
+    def around(
+        cls, path: Path, run_id: str, *, started: str, first: Callable[[], None] = lambda: None, **facts: Any
+    ) -> Archive:
         """The folder ``path``, into which hosts have put their traces already, as an archive that says *running*.
 
-        Raises: ArchiveError if it is an archive by now, another process makes it one, or it cannot be written.
+        ``first`` is called when the folder is this process's and no archive yet: what breaks off there can be begun
+        anew. Raises: ArchiveError if it is an archive by now, another process makes it one, or it cannot be written.
         """
         archive = cls(path, plain(vars(Run(run_id=run_id, started=started))))
         archive._hold()
         try:
             if (path / RUN).exists():
                 raise ArchiveBusy(f"{path}: is an archive already; `e2c-dl report {path}` says what it shows")
+            first()
             archive._run_file.keep()
             archive.record(**facts)
-        except ArchiveError:
+        except BaseException:  # Ctrl-C too
             archive.let_go()
             raise
         return archive

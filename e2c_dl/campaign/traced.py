@@ -54,9 +54,9 @@ def collected(
 ) -> Path:
     """The archive ``target`` of the traces that stand in ``folders``, reported and sealed.
 
-    It may be the only one of ``folders`` itself. ``say`` is told, as the archive is, which of the script's own traces
-    are not in it. Raises: InputError if there is no trace, or two folders have the same rank; ArchiveError,
-    ScenarioError.
+    It may be the only one of ``folders`` itself. ``say`` is told what is waited for and, as the archive is, which of
+    the script's own traces are not in it. Until these are there it is no archive: where this breaks off, it can be
+    done again. Raises: InputError if there is no trace, or two folders have the same rank; ArchiveError, ScenarioError.
     """
     found = _checked(folders)
     if scenario is not None:
@@ -64,9 +64,15 @@ def collected(
     if [folder.resolve() for folder in folders] != [target.resolve()]:
         _copied(folders, target)
     started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
-    archive = Archive.around(target, secrets.token_hex(4), started=started)
+    problems: list[str] = []
+
+    def first() -> None:
+        problems.extend(keep_written(target, lambda line: say(without_found(line))))
+        problems.extend(redact(target, Redactor()))
+
+    archive = Archive.around(target, secrets.token_hex(4), started=started, first=first)
     try:
-        for sentence in map(without_found, (*keep_written(target), *redact(target, Redactor()))):
+        for sentence in map(without_found, problems):
             archive.limited(sentence)
             say(sentence)
         redacted = told(target)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
+from e2c_dl.cli.telling.streams import say
 from e2c_dl.errors import InputError
 from e2c_dl.trace.export.formats import FORMATS
 
@@ -174,7 +175,7 @@ def collect(where: tuple[str, ...], archive: Path | None, scenario: Path | None,
     folders = [Path(each) for each in where]
     if any(left.is_trace(folder) for folder in folders):
         target = _traced_target(folders, archive)
-        print_archive(traced.collected(folders, target, scenario), as_json)
+        print_archive(traced.collected(folders, target, scenario, say=say), as_json)
         return
     if len(where) == 2 and scenario is None:
         target = archive or Path(where[0].rstrip("/") + "-archive")  # its slash would put it inside

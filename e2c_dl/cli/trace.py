@@ -14,6 +14,7 @@ import click
 
 from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.options import PATH
+from e2c_dl.cli.telling.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,7 +83,7 @@ def _beside_others(place: Path) -> Iterator[None]:
         try:
             stack.enter_context(held(place, shared=True))
         except ArchiveBusy:  # the script runs, whatever is made of its traces
-            _say(f"{place}: another process makes an archive of it, which may not have what this command's ranks leave")
+            say(f"{place}: another process makes an archive of it, which may not have what this command's ranks leave")
         yield
 
 
@@ -117,16 +118,18 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
         found = left.told(place)
         if not found:
             _unmake(place, made)
-            _say("nothing was traced: no Python process of the command has made an optimizer's step")
+            say("nothing was traced: no Python process of the command has made an optimizer's step")
             return
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
-        _say(f"{place}: the command of another rank makes the archive" if several else str(error))
-    except E2cDlError as error:  # the exit code is the script's
-        _say(str(error))
+        say(f"{place}: the command of another rank makes the archive" if several else str(error))
+    except (E2cDlError, KeyboardInterrupt) as error:  # the exit code is the script's
+        interrupted = isinstance(error, KeyboardInterrupt)
+        say("interrupted" if interrupted else str(error))
         if found and not (place / layout.MANIFEST).exists():
-            there = f"`e2c-dl collect {place} --archive NEW`, where there is room, makes an archive of it"
-            _say(f"what was traced stands in {place}; {there}")
+            there = interrupted and not (place / layout.RUN).exists()
+            how = f"{place}`" if there else f"{place} --archive NEW`, where there is room,"
+            say(f"what was traced stands in {place}; `e2c-dl collect {how} makes an archive of it")
 
 
 def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran: Ran, several: bool) -> None:
@@ -140,23 +143,17 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
     gone = traced.missing(found)
     if alive and several:
         who = "the command of the rank that ends last"
-        _say(f"{place}: {len(alive)} of its processes still run; {who} makes the archive")
+        say(f"{place}: {len(alive)} of its processes still run; {who} makes the archive")
     elif alive or (gone and any(each.machines != 1 for each in found.values())):
         with suppress(ArchiveBusy), held(place):  # else another rank's command keeps them
-            for problem in left.keep_written(place):
-                _say(problem)
+            for problem in left.keep_written(place, say):
+                say(problem)
         why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
-        _say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
+        say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
     else:
-        traced.collected([place], place, scenario, ran, _say)
+        traced.collected([place], place, scenario, ran, say)
         for line in traced.headline(place):
-            _say(line)
-
-
-def _say(line: str) -> None:
-    from e2c_dl.formatting import visible
-
-    click.echo(visible(f"e2c-dl: {line}", breaks=""), err=True)  # standard output is the script's
+            say(line)
 
 
 def _default() -> Path:

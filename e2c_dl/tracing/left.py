@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,11 +84,11 @@ def told(folder: Path) -> dict[str, Told]:
     return {name: codec.read(Place(folder) / layout.HOSTS / name / layout.TRACING, Told, FORMAT) for name in names}
 
 
-def keep_written(folder: Path) -> tuple[str, ...]:
+def keep_written(folder: Path, say: Callable[[str], None] = lambda _: None) -> tuple[str, ...]:
     """Copy the traces that the script itself has written beside its ranks'; a sentence for each that could not be.
 
-    Files of one name are numbered. What is there already, and no older, is left. One process at a time may do this.
-    Raises: ArchiveError.
+    Files of one name are numbered. What is there already, and no older, is left. ``say`` is told what takes long before
+    it begins. One process at a time may do this. Raises: ArchiveError.
     """
     ranks, problems = told(folder), list[str]()
     for name, each in ranks.items():
@@ -102,7 +102,7 @@ def keep_written(folder: Path) -> tuple[str, ...]:
             for name, each in ranks.items()
         }
         try:
-            for problem in _keep_report(report, beside, folder, ranks, targets):
+            for problem in _keep_report(report, beside, folder, ranks, targets, say):
                 problems.append(f"{report}: {problem}")
         except OSError as error:
             problems.append(f"{report}: is not in the archive: {error.strerror or error}")
@@ -150,7 +150,12 @@ class _Export:
 
 
 def _keep_report(
-    report: Path, beside: Sequence[str], folder: Path, ranks: Mapping[str, Told], targets: Mapping[str, Path]
+    report: Path,
+    beside: Sequence[str],
+    folder: Path,
+    ranks: Mapping[str, Told],
+    targets: Mapping[str, Path],
+    say: Callable[[str], None],
 ) -> Iterator[str]:
     """Keep ``report`` and its export as one of ``targets``, by rank; ``beside``: those it may be of. What cannot be so.
 
@@ -164,7 +169,7 @@ def _keep_report(
     with TemporaryDirectory() as work:  # not in the archive: whatever ends this process, the environment is in there
         export = None
         try:
-            export = _exported(report, program, Path(work)) if exports else None
+            export = _exported(report, program, Path(work), say) if exports else None
         except subprocess.CalledProcessError as error:
             said = (error.stderr or error.stdout).decode(errors="replace").split()
             yield f"its events are not in the archive: `nsys export` failed: {' '.join(said)[-_SAID:]}"
@@ -185,11 +190,12 @@ def _keep_report(
             _copy(report, targets[owner])
 
 
-def _exported(report: Path, program: str | None, work: Path) -> _Export:
+def _exported(report: Path, program: str | None, work: Path, say: Callable[[str], None]) -> _Export:
     """Raises: CalledProcessError, TimeoutExpired; OSError; ValueError, if it is no export."""
     made = report.with_suffix(nsys.EXPORT)
     if not _is_fresh(made, report):
         assert program is not None, "nor can one be made"
+        say(f"nsys exports {report}")
         made = work / "all"
         command = [program, *_TO_SQLITE, "--output", str(made), str(report)]
         subprocess.run(command, check=True, capture_output=True, timeout=_EXPORT_S)

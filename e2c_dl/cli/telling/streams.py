@@ -17,6 +17,8 @@ import sys
 from collections.abc import Collection
 from typing import Any, TextIO
 
+import click
+
 _NOBODY_READS = frozenset({errno.EPIPE, errno.EIO})  # the second: the terminal is gone
 
 
@@ -79,3 +81,10 @@ def _lasting(stream: TextIO | None, descriptor: int, dropped: Collection[int] | 
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def say(line: str) -> None:
+    """``line`` on standard error: standard output is a script's, or a result's."""
+    from e2c_dl.formatting import visible
+
+    click.echo(visible(f"e2c-dl: {line}", breaks=""), err=True)
