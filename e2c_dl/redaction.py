@@ -36,10 +36,14 @@ _NAME = (
     r"g5k_pass|(?<![a-z])(?:pwd|pass|auth))(?:[_-](?:value|string|default|\d+))?)"
 )
 _LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
-_COUNTS = re.compile(
+_ORDINARY = re.compile(  # names of no secrets
     r"(?<![a-z])(?:max|min|num|n|new|total)[_-](?:[\w-]+[_-])?tokens?$|tokens?[_-](?:id|count|size|len|per)|tokeni[sz]e|"
+    r"(?<![a-z])(?:pad|eos|bos|mask|sep|cls|unk|image)[_-]tokens?$|(?<![a-z])(?:sort|primary|group|dict)[_-]key$|"
     r"public[_-]",
     re.IGNORECASE,
+)
+_COUNTED = re.compile(  # NAME=VALUE of a text's tokens: how many, which of a vocabulary
+    r"[\w-]*tokens=(?=.{1,15}$)\d[\d._]*(?:e[+-]?\d+)?[kmbt]?|tokens=[a-z]+|-*token=\d{1,6}", re.IGNORECASE
 )
 _VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"
 _QUOTED = rf"(?![\"']?\{{\{{)(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|{_VALUE})"
@@ -65,7 +69,7 @@ _FORMS = tuple(
         (r"\bhttps?://(?!\{\{)(?P<value>[^\s/:@\"'?#]{16,})@", re.IGNORECASE),  # a token in place of a user
         (r"[?&](?:sig|signature|X-(?:Amz|Goog)-Signature)=(?!\{\{)(?P<value>[^\s&\"'#]+)", re.IGNORECASE),
         (r"\bhooks\.slack\.com/services/(?P<value>[\w/-]{8,})", 0),
-        (r"\b(?:Bearer|Basic|Token)\s+(?P<value>[\w.~+/=-]{8,})", 0),
+        (r"\b(?:Bearer|Basic|Token)\s+(?!--)(?=\S*\d|\S{20})(?P<value>[\w.~+/=-]{8,})", 0),  # else an English word
         (r"\bauthorization:\s*(?:\w+\s+)?(?!\{\{)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE),
         (r"(?P<value>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----)", re.DOTALL),
         (
@@ -84,7 +88,7 @@ _NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online
 
 def looks_secret(name: str) -> bool:
     """Whether a key, option or variable of this ``name`` holds a secret."""
-    return _LOOKS_SECRET.fullmatch(name) is not None and _COUNTS.search(name) is None
+    return _LOOKS_SECRET.fullmatch(name) is not None and _ORDINARY.search(name) is None
 
 
 def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -92,14 +96,14 @@ def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if looks_secret(name) and is_secret(value) and len(value) >= LONG and not os.path.isabs(value)
+        if looks_secret(name) and is_secret(value, name) and len(value) >= LONG and not os.path.isabs(value)
     }
 
 
-def is_secret(value: str) -> bool:
-    """Whether what stands at such a name is one: not empty, a switch, or a word for where the secret is."""
+def is_secret(value: str, name: str = "") -> bool:
+    """Whether what stands at such a ``name`` is one: not empty, a switch, a count, nor a word for where it is."""
     text = value.strip()
-    return not (_NO_SECRETS.fullmatch(text) or _ELSEWHERE.fullmatch(text))
+    return not (_NO_SECRETS.fullmatch(text) or _ELSEWHERE.fullmatch(text) or _COUNTED.fullmatch(f"{name}={text}"))
 
 
 def found(text: str) -> Iterator[tuple[int, int]]:
@@ -107,8 +111,8 @@ def found(text: str) -> Iterator[tuple[int, int]]:
     for form in _FORMS:
         for match in form.finditer(text):
             group = next(name for name in ("value", "double", "single") if match.groupdict().get(name) is not None)
-            name = match.groupdict().get("name")
-            if is_secret(match[group].strip("\"'")) and (name is None or _COUNTS.search(name) is None):
+            name = match.groupdict().get("name") or ""
+            if is_secret(match[group].strip("\"'"), name) and _ORDINARY.search(name) is None:
                 yield match.span(group)
 
 
@@ -131,7 +135,7 @@ def of_command(command: Sequence[str]) -> tuple[str, ...]:
     """``command`` with REDACTED in place of what looks like a secret, within a word or across (``--token X``)."""
     looks = tuple(found(" ".join(command)))
     words: list[str] = []
-    begin, hide = 0, False
+    begin, hide = 0, ""  # the option whose value comes next
     for word in command:
         option = _OPTION.match(word) is not None
         spans = [
@@ -140,13 +144,13 @@ def of_command(command: Sequence[str]) -> tuple[str, ...]:
             if not (option and first == begin)
         ]
         name, equals, value = word.partition("=")
-        secret = looks_secret(name.lstrip("-")) or name.lower().endswith("key")
-        if hide and not option and is_secret(word):
+        secret = looks_secret(name.lstrip("-")) or (name.lower().endswith("key") and not _ORDINARY.search(name))
+        if hide and not option and is_secret(word, hide):
             spans.append((0, len(word)))  # with its blanks
-        elif secret and equals and is_secret(value):
+        elif secret and equals and is_secret(value, name):
             spans.append((len(name) + 1, len(word)))
         words.append(without_spans(word, [(first, last) for first, last in spans if first < last]))
-        hide = secret and not equals and word.startswith("-")
+        hide = name if secret and not equals and word.startswith("-") else ""
         begin += len(word) + 1
     return tuple(words)
 

@@ -191,7 +191,37 @@ def test_a_command_is_told_without_what_looks_like_a_secret(command: list[str], 
     [
         "m.py --max_tokens 512 --max-tokens=512 --tokenizer gpt2 --token $HERE",
         "m.py --use_auth_token --learning_rate 5e-5 --no-auth --epochs=3 x",
+        "pretrain.py --train-tokens 300000000000 --lr-warmup-tokens 1000 --decay_tokens=1.5e9 --tokens 300B",
+        "m.py --tokenizer gpt2 --pad-token [PAD] --mask_token=<mask> --eos-token </s> --sort-key len --dict_key=x",
+        "m.py --block Basic --num-layers 18",
     ],
 )
 def test_words_of_a_command_that_are_no_secrets_stay(command: str) -> None:
     assert of_command(command.split()) == tuple(command.split())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: Token embeddings differ",
+        "ValueError: tokens: expected 5 got 6",
+        "AssertionError: token=50257 is out of range",
+        "unexpected key in state_dict: tokens: weight",
+        "Basic residual blocks, Bearer channels",
+        "TRAIN_TOKENS=300000000000",
+    ],
+)
+def test_what_is_said_of_the_tokens_of_a_text_stays(said: str) -> None:
+    assert without_found(said) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "--tokens 1234567890123456", "API_TOKENS=12345-planted", "--token 12345678", "HF_TOKEN=123456",
+        "api_tokens: planted", "Bearer 4planted", "Token planted-1", "Basic planted/planted/planted",
+        "--monkey-key 4", "--mask_token_secret planted",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_count_is_a_secret_at_its_name_or_length(said: str) -> None:
+    assert REDACTED in " ".join(of_command(said.split()))

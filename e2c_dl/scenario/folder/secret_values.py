@@ -43,7 +43,7 @@ class Planted:
 
 def planted(text: str) -> tuple[Planted, ...]:
     """What looks like a secret in the ``text`` of a scenario's file, YAML or any other, in its order."""
-    named = {each.span: each for each in _of_keys(text) if is_secret(each.value)}
+    named = {each.span: each for each in _of_keys(text) if is_secret(each.value, each.name)}
     inside = [span for span in named if span[0] < span[1]]
     shaped = [
         Planted(span=span, value=text[slice(*span)])
