@@ -163,9 +163,16 @@ def _keep_report(
     """
     made, program = report.with_suffix(nsys.EXPORT), shutil.which(_NSYS)
     exports = program is not None or _is_fresh(made, report)
-    for target in targets.values():
-        if _is_fresh(target, report) and (not exports or _is_fresh(target.with_suffix(nsys.EXPORT), report)):
-            return
+    there = [tuple(_is_fresh(each, report) for each in (to, to.with_suffix(nsys.EXPORT))) for to in targets.values()]
+    if any(kept and (exported or not exports) for kept, exported in there):
+        return
+    if report.stat().st_mtime > max(_over_s(folder / layout.HOSTS / name, ranks[name]) for name in beside) + _REPORT_S:
+        yield "is not in the archive: it was written after this training"
+        return
+    held = set(_holds(report))
+    if any(exported and not kept for kept, exported in there):  # withheld: else it had been kept before its export
+        yield _withheld(held, "; its events are")
+        return
     with TemporaryDirectory() as work:  # not in the archive: whatever ends this process, the environment is in there
         export = None
         try:
@@ -175,19 +182,23 @@ def _keep_report(
             yield f"its events are not in the archive: `nsys export` failed: {' '.join(said)[-_SAID:]}"
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             yield f"its events are not in the archive: {error}"
-        owner, why = _owner(report, beside, folder, ranks, export)
+        owner, why = _owner(beside, ranks, export)
         if why:
             yield why
         if owner is None:
             return
-        if export is not None:
-            _copy(export.path, targets[owner].with_suffix(nsys.EXPORT))
-        held = {*_holds(report), *(export.secrets if export is not None else ())}
+        held |= set(export.secrets if export is not None else ())
         if held:
-            events = "; its events are" if export is not None else ""
-            yield f"is not in the archive: it holds what looks like a secret ({', '.join(sorted(held))}){events}"
+            yield _withheld(held, "; its events are" if export is not None else "")
         else:
             _copy(report, targets[owner])
+        if export is not None:
+            _copy(export.path, targets[owner].with_suffix(nsys.EXPORT))
+
+
+def _withheld(held: Collection[str], events: str) -> str:
+    secrets = ", ".join(sorted(held)) or "in an environment"
+    return f"is not in the archive: it holds what looks like a secret ({secrets}){events}"
 
 
 def _exported(report: Path, program: str | None, work: Path, say: Callable[[str], None]) -> _Export:
@@ -204,18 +215,13 @@ def _exported(report: Path, program: str | None, work: Path, say: Callable[[str]
         return _Export(path=work / "read", processes=nsys.processes(export), secrets=nsys.secrets(export))
 
 
-def _owner(
-    report: Path, beside: Sequence[str], folder: Path, ranks: Mapping[str, Told], export: _Export | None
-) -> tuple[str | None, str]:
+def _owner(beside: Sequence[str], ranks: Mapping[str, Told], export: _Export | None) -> tuple[str | None, str]:
     """(the rank beside whose spans it stands, None for none here; what is to be said of that)."""
     if export is not None and export.processes:
         own = sorted((each.rank, name) for name, each in ranks.items() if each.pid in export.processes)
         if not own:
             return None, "is not in the archive: none of the processes that it has events of is a rank of this training"
         return (own[0][1], "") if ranks[own[0][1]].boot == boot() else (None, "")  # its own machine keeps it
-    over_s = max(_over_s(folder / layout.HOSTS / name, ranks[name]) for name in beside)
-    if report.stat().st_mtime > over_s + _REPORT_S:
-        return None, "is not in the archive: it was written after this training"
     alone = len(beside) == 1
     return beside[0], "" if alone else f"only its export would tell which rank's it is: it stands beside {beside[0]}'s"
 

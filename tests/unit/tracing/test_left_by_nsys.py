@@ -188,6 +188,47 @@ def test_no_environment_comes_into_the_archive(
     assert not any(b"planted" in path.read_bytes() or b"HOME" in path.read_bytes() for path in files)
 
 
+def counting(program: Path, counted: Path) -> None:
+    """nsys adds a line to ``counted`` for each export."""
+    program.write_text(f'#!/bin/sh\necho "$8" >> {counted}; cat "$8" > "$7"')
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_report_that_is_withheld_is_exported_once(
+    known: bool, made: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if known:
+        monkeypatch.setenv("MY_TOKEN", "planted-planted")
+    traces = ranks(made)
+    report(made / "report1.nsys-rep", os.getpid())
+    with closing(sqlite3.connect(made / "report1.nsys-rep")) as made_, made_:
+        made_.execute("UPDATE StringIds SET value = value || 'planted-planted' WHERE id = 2")
+    counting(program, made / "counted")
+    for times in range(3):
+        told: list[str] = []
+        (said,) = keep_written(traces, told.append)
+        where = "MY_TOKEN" if known or not times else "in an environment"
+        why = f"it holds what looks like a secret ({where}); its events are"
+        assert said == f"{made}/report1.nsys-rep: is not in the archive: {why}"
+        assert told == ([] if times else [f"nsys exports {made}/report1.nsys-rep"])
+        if times == 1:
+            program.unlink()
+    assert (made / "counted").read_text() == f"{made}/report1.nsys-rep\n"
+    assert kept(traces) == {"h0": {"report1.sqlite"}}
+
+
+def test_what_was_written_after_the_training_is_never_exported(made: Path, program: Path) -> None:
+    traces = ranks(made, begun_s=time.time() - 3600)
+    outcome = {"format": 2, "status": "finished", "rank": 0, "iterations_done": 1, "seconds": 1}
+    (traces / "hosts/h0/outcome.json").write_text(json.dumps(outcome | {"ended_s": time.time() - 3000}))
+    report(made / "report1.nsys-rep", os.getpid() + 1)
+    counting(program, made / "counted")
+    assert keep_written(traces) == (
+        f"{made}/report1.nsys-rep: is not in the archive: it was written after this training",
+    )
+    assert not (made / "counted").exists()
+
+
 def test_nor_where_it_is_killed_as_nsys_exports(made: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces, exported = ranks(made), made / "exported"
     report(made / "report1.nsys-rep", os.getpid(), called="planted")
