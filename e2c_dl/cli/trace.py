@@ -122,7 +122,7 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
             return
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
-        say(f"{place}: the command of another rank makes the archive" if several else str(error))
+        say(f"{place}: the command of another rank {_makes(place)}" if several else str(error))
     except (E2cDlError, KeyboardInterrupt) as error:  # the exit code is the script's
         interrupted = isinstance(error, KeyboardInterrupt)
         say("interrupted" if interrupted else str(error))
@@ -130,6 +130,10 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
             there = interrupted and not (place / layout.RUN).exists()
             how = f"{place}`" if there else f"{place} --archive NEW`, where there is room,"
             say(f"what was traced stands in {place}; `e2c-dl collect {how} makes an archive of it")
+
+
+def _makes(place: Path) -> str:
+    return f"makes the archive; if it does not, `e2c-dl collect {place}` does"
 
 
 def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran: Ran, several: bool) -> None:
@@ -143,7 +147,7 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
     gone = traced.missing(found)
     if alive and several:
         who = "the command of the rank that ends last"
-        say(f"{place}: {len(alive)} of its processes still run; {who} makes the archive")
+        say(f"{place}: {len(alive)} of its processes still run; {who} {_makes(place)}")
     elif alive or (gone and any(each.machines != 1 for each in found.values())):
         with suppress(ArchiveBusy), held(place):  # else another rank's command keeps them
             for problem in left.keep_written(place, say):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("size", "said"), [("2", "the command of another rank makes the archive"), ("", "another process is writing it")]
+    ("size", "said"),
+    [("2", "the command of another rank makes the archive; if"), ("", "another process is writing it")],
 )
 def test_two_commands_never_make_one_archive(
     place: Path, size: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -42,6 +44,48 @@ def test_two_commands_never_make_one_archive(
         trace._conclude(place, None, Ran(), made=False)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"e2c-dl: {place}: {said}")
+
+
+SCRIPT = """
+from e2c_dl.tracing import api as trace
+with trace.run("x"):
+    for number in trace.iteration(range(3)):
+        with trace.span("forward"):
+            sum(range(10000))
+"""
+
+
+def test_of_two_commands_the_one_that_ends_last_makes_the_archive(tmp_path: Path) -> None:
+    archive, trained, end = (tmp_path / name for name in ("archive", "trained", "end"))
+    (tmp_path / "main.py").write_text(SCRIPT)
+    for pipe in (trained, end):
+        os.mkfifo(pipe)
+
+    def begun(rank: int, then: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "e2c_dl", "trace", "--archive", str(archive), "--"]
+        command += ["sh", "-c", f'"{sys.executable}" main.py && {then}']
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)}
+        return subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    first, last = begun(0, f"read _ < {trained}"), begun(1, f"echo > {trained} && read _ < {end}")
+    try:
+        said = first.communicate(timeout=60)[1]
+        assert first.returncode == 0, said
+        who = "the command of another rank makes the archive"
+        assert said == f"e2c-dl: {archive}: {who}; if it does not, `e2c-dl collect {archive}` does\n"
+        assert not (archive / "run.json").exists()
+        end.write_text("\n")
+        said = last.communicate(timeout=60)[1]
+    finally:
+        for each in (first, last):
+            if each.poll() is None:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.wait()
+    assert last.returncode == 0, said
+    assert sorted(each["rank"] for each in open_archive(archive).run.hosts) == [0, 1]
+    assert f"e2c-dl: archive {archive}; " in said
 
 
 def test_the_script_runs_also_where_another_command_makes_the_archive(place: Path) -> None:
