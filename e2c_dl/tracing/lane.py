@@ -51,14 +51,16 @@ class Open:
     seq: int = -1
     peer_task: int = -2
     pieces: list[Piece] | None = None  # of BACKWARD, which is cut into buckets when it ends
+    bounded: bool = False  # its end is told, whatever is raised within
+    goes_on: bool = False  # within one of its own kind, and a part of it
 
 
 class Lane:
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
     It is told everything in the order in which it happened, by one thread; times are of the same clock. Events begin
-    with :attr:`entered`, :attr:`left`, :attr:`began_backward`, :attr:`awaited`, :attr:`awaited_all`: those methods, not
-    made anew each time.
+    with :attr:`entered`, :attr:`left`, :attr:`closed`, :attr:`began_backward`, :attr:`awaited`, :attr:`awaited_all`:
+    those methods, not made anew each time.
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
@@ -68,8 +70,8 @@ class Lane:
         self._begun_ns = 0  # ... since then
         self._forwarded = False  # ... and a forward was seen in it
         self._ended_ns = 0  # the newest phase
-        self._open: list[Open | None] = []  # None: within one of its own kind, which goes on
-        self.entered, self.left, self.began_backward = self.enter, self.leave, self.backward
+        self._open: list[Open] = []
+        self.entered, self.left, self.closed, self.began_backward = self.enter, self.leave, self.close, self.backward
         self.awaited, self.awaited_all = self.await_collective, self.await_all_reduces
 
     def tell(self, events: Iterable[Event]) -> None:
@@ -103,18 +105,19 @@ class Lane:
         if begun is not None:
             begun[0](*begun[1:])
 
-    def enter(self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> None:
-        """``phase`` begins."""
+    def enter(
+        self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2, bounded: bool = False
+    ) -> None:
+        """``phase`` begins; if it is ``bounded``, :meth:`close` will end it."""
         if phase is _FORWARD:
             self._forwarded = True
+        goes_on = False
         if self._open:
             if len(self._open) > DEEPEST:
                 self._open.clear()
-            elif (outer := self._open[-1]) is not None and outer.phase is phase:
-                self._open.append(None)
-                return
-            self._interrupt(now_ns)
-        self._open.append(Open(phase, now_ns, bucket, seq, peer_task))
+            elif not (goes_on := self._open[-1].phase is phase):
+                self._interrupt(now_ns)
+        self._open.append(Open(phase, now_ns, bucket, seq, peer_task, None, bounded, goes_on))
 
     def backward(self, now_ns: int) -> None:
         """BACKWARD begins; where no forward was seen, FORWARD is what lies between the last phase and it."""
@@ -129,7 +132,7 @@ class Lane:
         if not self._open:  # it was begun before this lane was
             return
         done = self._open.pop()
-        if done is None:
+        if done.goes_on:
             return
         self._piece(done, now_ns)
         if done.pieces is not None:
@@ -137,15 +140,30 @@ class Lane:
         if self._open:
             self._go_on(now_ns)
 
-    def abandon(self, now_ns: int, phases: Sequence[Phase]) -> None:
-        """The innermost of ``phases`` was over before, with all within it; when, nobody knows: the rest is left out."""
-        at, phase = -1, None
-        for place, each in enumerate(self._open):
-            phase = phase if each is None else each.phase
-            at = place if phase in phases else at
-        if at >= 0:
-            del self._open[at:]
-            self._go_on(now_ns)
+    def close(self, now_ns: int) -> None:
+        """The innermost bounded phase ends; what is open within it has raised, nobody knows when, and is left out."""
+        bounded = [place for place, each in enumerate(self._open) if each.bounded]
+        if bounded:
+            self._keep(now_ns, self._open[: bounded[-1] + 1])
+        self.leave(now_ns)
+
+    def abandon(self, now_ns: int, phases: Sequence[Phase], still: int = 0) -> None:
+        """Of ``phases`` only the ``still`` outermost go on: others have raised, and what is within them is left out.
+
+        A bounded phase is none of these, and goes on with what is within it.
+        """
+        kept: list[Open] = []
+        found, over = 0, False
+        for each in self._open:
+            if each.bounded:
+                over = False
+            elif each.phase in phases:
+                over, found = found >= still, found + 1
+            if not over:
+                if each.goes_on and not (kept and kept[-1].phase is each.phase):
+                    each.goes_on, each.start_ns = False, now_ns
+                kept.append(each)
+        self._keep(now_ns, kept)
 
     def iterate(self, now_ns: int, number: int, *, ended: bool) -> None:
         """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left."""
@@ -199,9 +217,17 @@ class Lane:
     def _go_on(self, now_ns: int) -> None:
         """The phase that is the innermost now."""
         for outer in reversed(self._open):
-            if outer is not None:
+            if not outer.goes_on:
                 outer.start_ns = now_ns
                 return
+
+    def _keep(self, now_ns: int, kept: Sequence[Open]) -> None:
+        """Only ``kept`` are open; the innermost goes on, if it was not that before."""
+        if len(kept) < len(self._open):
+            innermost = self._open[-1]
+            self._open[:] = kept
+            if kept and kept[-1] is not innermost:
+                self._go_on(now_ns)
 
     def _infer(self, now_ns: int) -> None:
         begun_ns = max(self._begun_ns, self._ended_ns)
@@ -218,7 +244,7 @@ class Lane:
 
     def _interrupt(self, now_ns: int) -> None:
         for outer in reversed(self._open):
-            if outer is not None:
+            if not outer.goes_on:
                 self._piece(outer, now_ns)
                 return
 

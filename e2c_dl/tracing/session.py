@@ -55,7 +55,7 @@ class Session(Numbers):
         self.limited, self.hooked, self.wrote = self.said.limited, self.said.hooked, self.said.wrote
         self.lane = Lane(self.limited)  # told of events by the thread that writes
         self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
-        self.awaited, self.awaited_all = self.lane.awaited, self.lane.awaited_all
+        self.awaited, self.awaited_all, self._closed = self.lane.awaited, self.lane.awaited_all, self.lane.closed
         self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
         self.errands = Errands()
         self.iteration = -1  # the one under way
@@ -139,17 +139,17 @@ class Session(Numbers):
     # ---- what it did
 
     def enter(self, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2) -> int:
-        """``phase`` begins now, in the thread that trains; says when that is."""
+        """``phase`` begins now, in the thread that trains, and lasts up to :meth:`leave`; says when that is."""
         now_ns = self.clock()
-        self.events.append((self.entered, now_ns, phase, bucket, seq, peer_task))
+        self.events.append((self.entered, now_ns, phase, bucket, seq, peer_task, True))
         if len(self.events) >= MANY_EVENTS:
             self.relieve()
         return now_ns
 
     def leave(self) -> int:
-        """What was entered last ends now; says when that is."""
+        """What was entered last ends now, whatever was raised within; says when that is."""
         now_ns = self.clock()
-        self.events.append((self.left, now_ns))
+        self.events.append((self._closed, now_ns))
         return now_ns
 
     def note(self, *event: Any) -> None:

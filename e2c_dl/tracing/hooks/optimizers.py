@@ -125,9 +125,9 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
 def _give_up(steps: Steps, session: Session, still: int) -> None:
     """All steps but the ``still`` outermost have raised."""
-    while steps.depth > still:
-        steps.depth -= 1
-        session.note(session.lane.abandon, session.clock(), (Phase.STEP,))
+    if steps.depth > still:
+        steps.depth = still
+        session.note(session.lane.abandon, session.clock(), (Phase.STEP,), still)
         session.limited(RAISED)
 
 

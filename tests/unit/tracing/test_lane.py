@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -21,11 +22,17 @@ class Tape:
         self.lane = Lane()
         self._now_ns = 0
 
-    def enter(self, phase: Phase) -> None:
-        self.lane.enter(self.tick(), phase)
+    def enter(self, phase: Phase, *, bounded: bool = False) -> None:
+        self.lane.enter(self.tick(), phase, bounded=bounded)
 
     def leave(self) -> None:
         self.lane.leave(self.tick())
+
+    def close(self) -> None:
+        self.lane.close(self.tick())
+
+    def abandon(self, still: int = 0) -> None:
+        self.lane.abandon(self.tick(), (Phase.STEP, Phase.FORWARD), still)
 
     def tick(self) -> int:
         self._now_ns += 1_000_000
@@ -113,19 +120,25 @@ def test_what_raised_does_not_pile_up() -> None:
     assert len(tape.lane._open) <= DEEPEST + 2
 
 
-@given(st.lists(st.sampled_from([*PHASES, None]), max_size=60))
-def test_spans_never_overlap_whatever_is_entered_and_left(steps: list[Phase | None]) -> None:
+ACTS: list[Callable[[Tape], None]] = [
+    *(partial(Tape.enter, phase=phase, bounded=bounded) for phase in PHASES for bounded in (False, True)),
+    Tape.leave, Tape.leave, Tape.leave, Tape.close, Tape.close, Tape.abandon, partial(Tape.abandon, still=1),
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(ACTS), max_size=60))
+def test_spans_never_overlap_whatever_is_entered_and_left(acts: list[Callable[[Tape], None]]) -> None:
     tape = Tape()
-    for step in steps:
-        if step is None:
-            tape.leave()
-        else:
-            tape.enter(step)
+    for act in acts:
+        act(tape)
     ordered = sorted((start, end) for _, start, end in tape.spans)
     assert all(one[1] <= other[0] for one, other in pairwise(ordered))
 
 
-@given(st.lists(st.sampled_from([*PHASES, None, Phase.BACKWARD, Phase.ITERATION]), max_size=60), st.integers(1, 9))
+TOLD = [*PHASES, None, Phase.BACKWARD, Phase.ITERATION, Phase.EVALUATE, Phase.CHECKPOINT]
+
+
+@given(st.lists(st.sampled_from(TOLD), max_size=60), st.integers(1, 9))
 def test_what_is_told_at_once_is_as_what_is_told_one_by_one(steps: list[Phase | None], pieces: int) -> None:
     one_by_one, at_once = Lane(), Lane()
 
@@ -140,6 +153,10 @@ def test_what_is_told_at_once_is_as_what_is_told_one_by_one(steps: list[Phase | 
                 found += [(lane.began_backward, now_ns), (lane.left, now_ns + 900, passes)]
             elif step is Phase.ITERATION:
                 found.append((partial(lane.iterate, ended=True), now_ns, number))
+            elif step is Phase.CHECKPOINT:
+                found.append((lane.closed, now_ns))
+            elif step is Phase.EVALUATE:
+                found.append((lane.entered, now_ns, step, -1, -1, -2, True))
             else:
                 found.append((lane.entered, now_ns, step))
         return found
@@ -158,7 +175,7 @@ def test_what_was_left_by_an_exception_is_over_with_all_within_it_and_what_is_ar
     tape = Tape()
     for phase in (Phase.FORWARD, Phase.STEP, Phase.STEP, Phase.DATA):
         tape.enter(phase)
-    tape.lane.abandon(tape.tick(), (Phase.STEP,))
+    tape.lane.abandon(tape.tick(), (Phase.STEP,), 1)
     tape.enter(Phase.DATA)
     tape.leave()
     tape.lane.abandon(tape.tick(), (Phase.STEP,))
@@ -166,4 +183,23 @@ def test_what_was_left_by_an_exception_is_over_with_all_within_it_and_what_is_ar
     tape.leave()
     assert tape.spans == [
         (Phase.FORWARD, 1, 2), (Phase.STEP, 2, 4), (Phase.STEP, 5, 6), (Phase.DATA, 6, 7), (Phase.FORWARD, 8, 10),
+    ]  # fmt: skip
+
+
+def test_a_bounded_phase_ends_with_all_that_raised_within_it_and_outlives_what_raised_around_it() -> None:
+    tape = Tape()
+    tape.enter(Phase.STEP)
+    tape.enter(Phase.EVALUATE, bounded=True)
+    tape.enter(Phase.STEP)
+    tape.enter(Phase.FORWARD)
+    tape.close()
+    tape.enter(Phase.STEP, bounded=True)  # at 6 ms, a part of the one around it, which is over
+    tape.abandon()
+    tape.enter(Phase.DATA)
+    tape.leave()
+    tape.close()
+    assert tape.lane._open == []
+    assert tape.spans == [
+        (Phase.STEP, 1, 2), (Phase.EVALUATE, 2, 3), (Phase.STEP, 3, 4), (Phase.STEP, 7, 8), (Phase.DATA, 8, 9),
+        (Phase.STEP, 9, 10),
     ]  # fmt: skip

@@ -88,3 +88,46 @@ def test_steps_that_raise_end_no_iteration_and_those_behind_and_around_do_and_so
     assert (steps["end_ns"] - steps["start_ns"]).max() < 250_000_000, "what a script does behind a step is none"
     for said in ("a step of an optimizer raised", "a module's call was interrupted"):
         assert any(said in sentence for sentence in limitations)
+
+
+WITHIN_SPANS = """
+import time, torch
+from e2c_dl import tracing as trace
+
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+raising = iter(range(99))
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.ones(8, 64)).pow(2).mean()
+    loss.backward()
+    if next(raising) == 1:
+        raise ValueError("the loss is bad")
+    return loss
+def interrupt():
+    raise KeyboardInterrupt
+for number in range(6):
+    try:
+        with trace.span("evaluate"):
+            optimizer.step(closure)
+    except ValueError:
+        pass
+    time.sleep(0.2)
+handle = model.register_forward_pre_hook(lambda *_: interrupt())
+try:
+    with trace.span("data"):
+        model(torch.ones(8, 64))
+except KeyboardInterrupt:
+    handle.remove()
+for number in range(2):
+    time.sleep(0.2)
+    optimizer.step(closure)
+"""
+
+
+def test_a_span_that_a_step_or_a_forward_raised_out_of_is_over(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", WITHIN_SPANS).values()
+    spans = spans[spans["phase"] != Phase.TRAINING]
+    iterations = spans["phase"] == Phase.ITERATION
+    assert iterations.sum() == 5 + 2
+    assert (spans["end_ns"] - spans["start_ns"])[~iterations].max() < 150_000_000, "what follows is no part of it"
