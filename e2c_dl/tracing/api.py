@@ -45,6 +45,9 @@ SPANS = {
 }  # fmt: skip
 """What :func:`span` may be told."""
 
+WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.COLLECTIVE)
+"""What an iteration is made for: what has none of these was only begun."""
+
 KINDS = {kind.name.lower(): kind for kind in Collective}
 
 MOST_BUCKET, MOST_BYTES = (1 << 15) - 1, (1 << 63) - 1
@@ -100,9 +103,10 @@ def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
 class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
     """Iterations that the script itself bounds: ``for i in iteration(range(9))``, or ``with iteration(i)``.
 
-    Each item of an iterable is one iteration, also that which a loop is left in; numbers begin with 0 and go on from
-    one loop to the next, as of epochs. With a number, the block is that iteration, unless it raises. Spans that are
-    recorded meanwhile belong to it. Outside of a run nothing is recorded.
+    Each item of an iterable is one iteration; numbers begin with 0 and go on from one loop to the next, as of epochs.
+    That which a loop is left in ends with its last step, or span of :data:`WORK`; without one it is none. With a
+    number, the block is that iteration, unless it raises. Spans that are recorded meanwhile belong to it. Outside of a
+    run nothing is recorded.
     """
 
     def __init__(self, what: int | Iterable[Item]) -> None:
@@ -128,10 +132,10 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         session = _session()
-        if session is not None and session.iteration == self._what:  # a loop that was left may be closed much later
-            if kind is None or kind is GeneratorExit:
+        if session is not None and session.iteration == self._what:
+            if kind is None:
                 session.end_iteration(session.clock())
-            session.outside()
+            session.outside(worked=kind is GeneratorExit)  # which comes when the loop is left, or much later
 
 
 @contextmanager
@@ -162,6 +166,8 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
                 Phase.COLLECTIVE, start_ns, end_ns, seq=seq, bucket=bucket, nbytes=nbytes,
                 kind=kind_of, peer_task=group,
             )  # fmt: skip
+    if found in WORK:
+        session.worked_ns = end_ns
 
 
 Value = TypeVar("Value")

@@ -63,6 +63,7 @@ class Session(Numbers):
         self.iterations_done = 0
         self.preparing = False  # a library makes steps that train nothing, as Horovod does to find an optimizer's state
         self.explicit = False  # the script itself says where iterations begin and end
+        self.worked_ns = 0  # ... and what would end one, or was a part of it, was over last
         self._recorder: Recorder | None = None
         self._folder: Path | None = None
         self._silent = False
@@ -210,8 +211,10 @@ class Session(Numbers):
             self._at_ends = ()
             self.limited(f"at iterations' ends nothing is sampled any more: {error}")
 
-    def outside(self) -> None:
-        """No iteration is under way."""
+    def outside(self, *, worked: bool = False) -> None:
+        """No iteration is under way; with ``worked``, that which was is over with its work, if it had any."""
+        if worked and self.begun_ns is not None and self.begun_ns < self.worked_ns:
+            self.end_iteration(self.worked_ns)
         self.iteration, self.begun_ns = -1, None
         self.events.append((self._begun, self.clock(), -1))
 
@@ -234,10 +237,10 @@ class Session(Numbers):
         """Write down how it ended; a second call does nothing."""
         if self._recorder is None or self._silent:
             return
+        self.outside(worked=self.explicit and not failure)
         self._each(lambda sampler: sampler.on_end())
         try:
             if self._first_ns is not None:
-                self.outside()
                 self.record(Phase.TRAINING, self._first_ns, self._last_ns)
             recorder = self._recorder
             recorder.close()

@@ -134,6 +134,7 @@ def _give_up(steps: Steps, session: Session, still: int) -> None:
 def end_iteration(tracer: Tracer, session: Session, now_ns: int) -> None:
     """What ends iterations was over at ``now_ns``."""
     if session.explicit:  # the script says itself where iterations end
+        session.worked_ns = now_ns
         return
     known = session.ranks is not None
     session.end_iteration(now_ns)

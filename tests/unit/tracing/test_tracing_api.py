@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_raising_scripts import attached
 
 from e2c_dl import tracing as trace
 from e2c_dl.errors import InputError
@@ -93,8 +94,9 @@ with trace.run("mine"):
             with trace.span("forward"):
                 pass
     for number in trace.iteration(range(3)):
-        if number == 1:
-            break
+        with trace.span("step"):
+            if number == 1:
+                break
     late = iter(trace.iteration(range(2)))
     next(late)
     for number in trace.iteration(range(2)):
@@ -114,6 +116,66 @@ def test_iterations_of_one_loop_after_another_are_numbered_on(tmp_path: Path) ->
     assert list(iterations) == [*range(14), 20, 21], "11 was left by a break"
     (outcome,) = (tmp_path / "mine/hosts").glob("*/outcome.json")
     assert json.loads(outcome.read_text())["iterations_done"] == 22
+
+
+LEFT = """
+import time
+from e2c_dl import tracing as trace
+with trace.run("mine"):
+    for epoch in range(2):
+        batches = iter(trace.iteration(range(9)))
+        for _ in range(3):
+            next(batches)
+            with trace.span("forward"):
+                time.sleep(0.01)
+        with trace.span("evaluate"):
+            time.sleep(0.3)
+    batches.close()
+    for epoch in range(3):
+        for _ in zip(trace.iteration(range(9)), range(4)):
+            with trace.span("step"):
+                time.sleep(0.001)
+"""
+
+
+def test_an_iteration_that_a_loop_is_left_in_ends_with_its_work_and_without_any_is_none(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LEFT], cwd=tmp_path, check=True)
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    iterations = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+    assert list(iterations["iteration"]) == list(range(2 * 3 + 3 * 4))
+    lasted_ns = iterations["end_ns"] - iterations["start_ns"]
+    assert (lasted_ns.min() > 1_000_000, lasted_ns.max() < 200_000_000) == (True, True)
+
+
+STEPPED = """
+import time, torch
+from e2c_dl import tracing as trace
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+batches = torch.utils.data.DataLoader(torch.ones(32, 8), batch_size=8)
+for epoch in range(3):
+    numbers = trace.iteration(range(9))
+    for _, batch in zip(numbers, batches):
+        model(batch).sum().backward()
+        optimizer.step()
+    numbers = iter(trace.iteration(range(9)))
+    for number in numbers:
+        model(batch).sum().backward()
+        optimizer.step()
+        if number == 1:
+            break
+    with torch.no_grad():
+        model(batch)
+    time.sleep(0.3)
+"""
+
+
+def test_a_step_of_torchs_is_work_of_an_iteration_and_a_batch_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    ((spans, _),) = attached(tmp_path, "-c", STEPPED).values()
+    iterations = spans[spans["phase"] == Phase.ITERATION]
+    assert list(iterations["iteration"]) == list(range(3 * (4 + 2)))
+    assert (iterations["end_ns"] - iterations["start_ns"]).max() < 200_000_000
 
 
 RANKS = """
