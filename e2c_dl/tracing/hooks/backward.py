@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from e2c_dl.tracing.hooks.calls import leave_uncompiled
 from e2c_dl.tracing.hooks.optimizers import end_iteration
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -151,6 +152,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                     session.limited(STEPLESS)
                     end_iteration(tracer, session, end_ns)
 
+        leave_uncompiled(run)
         return run
 
     patches.wrap(autograd, "backward", timed)

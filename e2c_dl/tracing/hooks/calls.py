@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from types import FrameType
+from collections.abc import Callable
+from types import FrameType, FunctionType
+from typing import Any
 
 
 def under_way(hooked: FrameType, most: int) -> int:
@@ -15,3 +17,24 @@ def under_way(hooked: FrameType, most: int) -> int:
         found += frame.f_code is code
         frame = frame.f_back
     return found
+
+
+def leave_uncompiled(*functions: Callable[..., Any]) -> None:
+    """Where torch.compile comes to ``functions``, or to a method of a session, these run as they are.
+
+    It guards the lengths of lists that it sees; the thread that writes empties a session's at any time, which would end
+    the script. torch before 2.7 has no such way: there they are compiled.
+    """
+    import torch
+
+    from e2c_dl.tracing.numbers import Numbers
+    from e2c_dl.tracing.session import Session
+
+    frames: Any = torch._C._dynamo.eval_frame  # skip_code imports all of dynamo
+    if not hasattr(frames, "set_code_exec_strategy"):
+        return
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    methods = [each for owner in (Session, Numbers) for each in vars(owner).values()]
+    for each in (*functions, *methods):
+        if isinstance(each, FunctionType):
+            frames.set_code_exec_strategy(each.__code__, skip)

@@ -6,6 +6,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.calls import leave_uncompiled
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 events.append((session.left, clock()))
 
+        leave_uncompiled(__next__)
         return __next__
 
     patches.wrap(_BaseDataLoaderIter, "__next__", timed)

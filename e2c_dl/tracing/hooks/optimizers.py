@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import under_way
+from e2c_dl.tracing.hooks.calls import leave_uncompiled, under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         else:
             session.end_iteration(now_ns)
 
+    leave_uncompiled(began, ended)
     return began, ended
 
 

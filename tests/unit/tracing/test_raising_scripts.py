@@ -131,3 +131,22 @@ def test_a_span_that_a_step_or_a_forward_raised_out_of_is_over(tmp_path: Path) -
     iterations = spans["phase"] == Phase.ITERATION
     assert iterations.sum() == 5 + 2
     assert (spans["end_ns"] - spans["start_ns"])[~iterations].max() < 150_000_000, "what follows is no part of it"
+
+
+COMPILED = """
+import torch
+model = torch.nn.Linear(16, 16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+@torch.compile(backend="eager")
+def train():
+    optimizer.zero_grad()
+    model(torch.ones(4, 16)).pow(2).mean().backward()
+    optimizer.step()
+for number in range(200):
+    train()
+"""
+
+
+def test_a_compiled_iteration_is_never_ended_by_what_the_writing_thread_takes_meanwhile(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 200
