@@ -30,8 +30,8 @@ def leave_uncompiled(*functions: Callable[..., Any]) -> None:
     from e2c_dl.tracing.numbers import Numbers
     from e2c_dl.tracing.session import Session
 
-    frames: Any = torch._C._dynamo.eval_frame  # skip_code imports all of dynamo
-    if not hasattr(frames, "set_code_exec_strategy"):
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # skip_code imports all of dynamo
+    if not all(hasattr(frames, name) for name in ("set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction")):
         return
     skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
     methods = [each for owner in (Session, Numbers) for each in vars(owner).values()]
