@@ -33,12 +33,12 @@ def attached(archive: Path, *words: str) -> dict[int, tuple[Any, list[str]]]:
     return found
 
 
-RAISING = """
+MODEL = """
 import time, torch
 from torch.optim import SGD
 
 model = torch.nn.Linear(64, 64)
-raising = iter(range(999))
+optimizer = SGD(model.parameters(), lr=0.01)
 def closure():
     optimizer.zero_grad()
     loss = model(torch.ones(8, 64)).pow(2).mean()
@@ -46,7 +46,12 @@ def closure():
     if next(raising) == 5:
         raise ValueError("the loss is bad")
     return loss
-optimizer = SGD(model.parameters(), lr=0.01)
+def interrupt():
+    raise KeyboardInterrupt
+"""
+
+RAISING = f"""{MODEL}
+raising = iter(range(999))
 for number in range(20):
     try:
         optimizer.step(closure)
@@ -65,8 +70,6 @@ optimizer = Own(model.parameters(), lr=0.01)
 for number in range(9):
     optimizer.step(closure)
 
-def interrupt():
-    raise KeyboardInterrupt
 handle = model.register_forward_pre_hook(lambda *_: interrupt())
 try:
     model(torch.ones(8, 64))
@@ -90,22 +93,10 @@ def test_steps_that_raise_end_no_iteration_and_those_behind_and_around_do_and_so
         assert any(said in sentence for sentence in limitations)
 
 
-WITHIN_SPANS = """
-import time, torch
+WITHIN_SPANS = f"""{MODEL}
 from e2c_dl import tracing as trace
 
-model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-raising = iter(range(99))
-def closure():
-    optimizer.zero_grad()
-    loss = model(torch.ones(8, 64)).pow(2).mean()
-    loss.backward()
-    if next(raising) == 1:
-        raise ValueError("the loss is bad")
-    return loss
-def interrupt():
-    raise KeyboardInterrupt
+raising = iter(range(4, 99))
 for number in range(6):
     try:
         with trace.span("evaluate"):
