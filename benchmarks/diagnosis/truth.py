@@ -7,14 +7,13 @@ Finding's ``speedup`` and ``joint_speedup`` are::
     jointly  T(this only) / T(none)
     material: the greater of both is at least MATERIAL_SPEEDUP
 
-Where ranks go at their own pace, or links lose segments by design, chance decides how long a run takes: one and the
-same injection made a run 178 to 289 s, by its seed. Each time is then the mean over LAPS runs by different seeds,
-unless the first of them take as long but for STEADY, as they are and without what was injected: where all wait for the
-slowest, whomever they meet, it hides what chance does. It is the mean over MOST_LAPS where that does not tell on which
-side of the bar it is, by SURE errors of these means. What is nearer to the bar even then is on neither side. Nor is
-what the run that is judged, by its own seed, has on the other side than the mean: that it costs much, and that it cost
-nothing, are true. Ranks that choose by rates that they measure meet less chance: there, means are asked for where an
-injection is material by one of the first seeds, and not by another.
+Where ranks go at their own pace, or choose by rates that they measure, or links lose segments by design, chance decides
+how long a run takes: one and the same injection made a run 178 to 289 s, by its seed. Each time is then the mean over
+LAPS runs by different seeds, unless the first of them take as long but for STEADY, as they are and without what was
+injected: where all wait for the slowest, whomever they meet, it hides what chance does. It is the mean over MOST_LAPS
+where that does not tell on which side of the bar it is, by SURE errors of these means. What is nearer to the bar even
+then is on neither side. Nor is what the run that is judged, by its own seed, has on the other side than the mean: that
+it costs much, and that it cost nothing, are true. Reports ask for means by the same rule.
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
@@ -172,21 +171,12 @@ class _Times:
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
         """Whether the run takes other times by other seeds, with ``in_force`` or with nothing.
 
-        Its ranks go at their own pace, or links lose segments; or its ranks choose by rates, and what is material does.
+        Its ranks decide by what they meet, or links lose segments.
         """
-        retraining = self.system.retraining()
-        if not self.system.loses and retraining.in_step:
-            return retraining.chooses and any(self._is_on_both_sides(each, in_force) for each in in_force)
+        if not self.system.loses and not self.system.retraining().decides:
+            return False
         firsts_s = (self.took_s(each, FIRST) for each in (in_force, ()))
         return any(np.ptp(first_s) > STEADY * first_s.mean() for first_s in firsts_s)
-
-    def _is_on_both_sides(self, injection: Injection, in_force: tuple[Injection, ...]) -> bool:
-        """Whether ``injection`` is material by one of the FIRST seeds, and not by another."""
-        others = tuple(other for other in in_force if other is not injection)
-        pairs = ((in_force, others), ((injection,), ()))
-        speedups = [self.took_s(slow, FIRST) / self.took_s(fast, FIRST) for slow, fast in pairs]
-        material = np.max(speedups, axis=0) >= MATERIAL_SPEEDUP
-        return bool(material.any() and not material.all())
 
     def took_s(self, in_force: tuple[Injection, ...], laps: int) -> npt.NDArray[np.float64]:
         """Shape (laps,)."""

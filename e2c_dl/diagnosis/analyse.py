@@ -236,6 +236,7 @@ def _about_losses(trace: Trace) -> Iterator[Limitation]:
     if short:
         what = f"{sum(rank.lost.dropped for rank in short)} spans, those of slow iterations kept before others"
         yield Limitation.of(f"For lack of room, traces lack {what}: " + "{}.", "host", [rank.host for rank in short])
+    yield from (Limitation(sentence=sentence) for sentence in trace.connections.limitations)
 
 
 def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:

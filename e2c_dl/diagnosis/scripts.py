@@ -92,7 +92,6 @@ def about_scripts(observed: Observed) -> Iterator[Limitation]:
     yield from _about_ranks(observed)
     yield from _about_collectives(observed)
     yield from _about_links(observed)
-    yield from (Limitation(sentence=sentence) for sentence in observed.trace.connections.limitations)
 
 
 def too_few(observed: Observed) -> tuple[Limitation, ...]:

@@ -61,7 +61,8 @@ class ScriptRun:
         iterations = self.observed.iterations
         error = replay.half_error(iterations, warm_up(iterations))
         reach_s = 0.0 if math.isnan(error) else error * predicted_s
-        limitations = tuple(each.sentence for each in about_scripts(self.observed))
+        about = (each.sentence for each in about_scripts(self.observed))
+        limitations = (*about, *self.observed.trace.connections.limitations)
         if math.isnan(error):
             limitations += ("The run is too short to tell how far it predicts itself: there is no interval.",)
         if changed.without:

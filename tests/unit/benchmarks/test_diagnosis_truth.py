@@ -19,8 +19,8 @@ from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
 SLOW = Injection(what=What.COMPUTE, when=When.LAST_THIRD, factor=3.0, amount=3.0, hosts=("edge-1",))
 
 
-def times_of(*, loses: bool, in_step: bool, chooses: bool, slow_s: Sequence[float]) -> _Times:
-    retraining = SimpleNamespace(in_step=in_step, chooses=chooses)
+def times_of(*, loses: bool, decides: bool, slow_s: Sequence[float]) -> _Times:
+    retraining = SimpleNamespace(decides=decides)
     system: Any = SimpleNamespace(loses=loses, retraining=lambda: retraining)
     times = _Times(system, 1.0)
     times._known |= {((), lap): 1.0 for lap in range(3)}
@@ -28,24 +28,12 @@ def times_of(*, loses: bool, in_step: bool, chooses: bool, slow_s: Sequence[floa
     return times
 
 
-@pytest.mark.parametrize(
-    ("loses", "in_step", "hangs"), [(False, True, False), (True, True, True), (False, False, True)]
-)
-def test_chance_decides_where_segments_are_lost_or_ranks_go_at_their_own_pace(
-    loses: bool, in_step: bool, hangs: bool
-) -> None:
-    apart = times_of(loses=loses, in_step=in_step, chooses=False, slow_s=(1.2, 1.3, 1.2))
-    assert apart.hang_on_chance((SLOW,)) is hangs
-    same = times_of(loses=loses, in_step=in_step, chooses=False, slow_s=(1.2, 1.2, 1.2))
+@pytest.mark.parametrize(("loses", "decides"), [(False, False), (True, False), (False, True)])
+def test_chance_decides_where_segments_are_lost_or_ranks_decide_by_what_they_meet(loses: bool, decides: bool) -> None:
+    apart = times_of(loses=loses, decides=decides, slow_s=(1.2, 1.3, 1.2))
+    assert apart.hang_on_chance((SLOW,)) is (loses or decides)
+    same = times_of(loses=loses, decides=decides, slow_s=(1.2, 1.2, 1.2))
     assert not same.hang_on_chance((SLOW,)), "they take as long by any seed"
-
-
-@pytest.mark.parametrize(("slow_s", "hangs"), [((1.07, 1.04, 1.02), True), ((1.1, 1.2, 1.15), False)])
-def test_of_ranks_that_choose_by_rates_means_are_asked_for_where_seeds_disagree(
-    slow_s: Sequence[float], hangs: bool
-) -> None:
-    assert times_of(loses=False, in_step=True, chooses=True, slow_s=slow_s).hang_on_chance((SLOW,)) is hangs
-    assert not times_of(loses=False, in_step=True, chooses=False, slow_s=slow_s).hang_on_chance((SLOW,))
 
 
 @pytest.mark.parametrize("onset", [1, 2, 3, None])

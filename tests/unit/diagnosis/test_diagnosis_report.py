@@ -19,6 +19,7 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page import sections
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import SPAN, Lost, Phase, RankTrace, State, Trace
+from e2c_dl.trace.propagation.connections import Connections
 
 RING = Ring(
     compute_s=(0.1, 0.1, 0.15, 0.1),
@@ -102,10 +103,13 @@ def test_what_a_trace_lost_is_said() -> None:
     ranks = [replace(rank, lost=Lost()) for rank in trace.ranks]
     ranks[1] = replace(ranks[1], lost=Lost(spans=12, damaged_bytes=800))
     ranks[3] = replace(ranks[3], lost=Lost(dropped=7))
-    report = analyse(replace(trace, ranks=tuple(ranks)), SLOW.reference())
+    sockets = "edge-1: 5 samples of its sockets are lost; its links' figures may have gaps"
+    gaps = Connections(links=(), limitations=(sockets,))
+    report = analyse(replace(trace, ranks=tuple(ranks), connections=gaps), SLOW.reference())
     assert report.limitations == (
         "The trace of edge-2 is damaged: 12 spans are missing, 800 bytes could not be read.",
         "For lack of room, traces lack 7 spans, those of slow iterations kept before others: edge-4.",
+        sockets,
     )
 
 
