@@ -56,7 +56,7 @@ def _levelled(series: Series, noise: float, known: float | None, *, turns: bool)
         return own
     touched = recurring(series.begins_s, series.values, known if turns else None)
     if touched is None and turns:
-        touched = by_turns(series.values)
+        touched = by_turns(series.values, known)
     return own if touched is None else told_better(own, touched, RECURRENCE)
 
 

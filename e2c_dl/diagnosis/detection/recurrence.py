@@ -17,8 +17,11 @@ Windows that are slow by turns, with no period that windows could show, are told
 in two of which the upper mean is furthest above the lower, in standard errors; of noise alone, that grows as the root
 of the windows. Beyond what :func:`by_turns` asks for it is in one or two of 1,000 series of normal noise (by drawing
 them: of 12 windows in 2.1, of 18 in 1.5, of 30 in 0.8), which moreover is hardly ever so large that its halves are a
-factor of HALF_AS_MUCH_MORE apart. So few that nothing could recur in them are so only if PLAIN times the noise that is
-left apart (of normal noise one of 50,000 series of 7 windows is 23 times, of 10 windows 13 times).
+factor of HALF_AS_MUCH_MORE apart. Where many others that are alike tell the noise, a series that varies UNLIKE times
+as much, but not in its lower windows, need be less far beyond a split of noise (drawn, of as much noise as the others
+have, none of 10,000; of twice as much one in a hundred of 12 windows, one in 500 of 30). So few that nothing could
+recur in them are so only if PLAIN times the noise that is left apart (of normal noise one of 50,000 series of 7 windows
+is 23 times, of 10 windows 13 times).
 
 Source: phase folding; Kovacs, Zucker, Mazeh, "A box-fitting algorithm in the search for periodic transits", A&A 2002.
 """
@@ -45,6 +48,8 @@ CLEAR_SPLIT = 10.5
 HALF_AS_MUCH_MORE = float(np.log(1.5))
 PLAIN, LEAST_OF_PLAIN = 25.0, 7  # times the noise that is left; windows
 NORMAL_SPLIT, ABOVE_NORMAL = 1.33, 4.5  # of normal noise: times the root of windows; and so far from any other
+ABOVE_UNLIKE, UNLIKE = 2.0, 2.5  # the same, of what varies so many times as much as others that are alike
+SHARE_OF_UNLIKE = 0.25  # of its windows that are slow: fewer that are late by far are anybody's
 
 
 def recurring(begins_s: Doubles, values: Doubles, known_noise: float | None = None) -> npt.NDArray[np.bool_] | None:
@@ -66,15 +71,29 @@ def recurring(begins_s: Doubles, values: Doubles, known_noise: float | None = No
     return touched if clear else None
 
 
-def by_turns(values: Doubles) -> npt.NDArray[np.bool_] | None:
-    """Which windows are slow, of a series that is by turns, shape as ``values``; None: it is not clearly."""
+def by_turns(values: Doubles, known_noise: float | None = None) -> npt.NDArray[np.bool_] | None:
+    """Which windows are slow, of a series that is by turns, shape as ``values``; None: it is not clearly.
+
+    ``known_noise``: of one window, as many series that are alike have it.
+    """
     count = len(values)
     if not LEAST_OF_PLAIN <= count <= MOST_WINDOWS:
         return None
     levels = _Levels.of(values, _upper(values))
-    least = max(CLEAR_SPLIT, NORMAL_SPLIT * np.sqrt(count) + ABOVE_NORMAL)
+    of_noise = NORMAL_SPLIT * np.sqrt(count)
+    least = max(CLEAR_SPLIT, of_noise + ABOVE_NORMAL)
+    if known_noise is not None and _unlike(values, levels.touched, known_noise):
+        least = of_noise + ABOVE_UNLIKE
     clear = count >= LEAST_WINDOWS and levels.clear >= least * levels.left and levels.apart > HALF_AS_MUCH_MORE
     return levels.touched if clear or levels.plain else None
+
+
+def _unlike(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:
+    """Whether ``values`` vary by far more than what is known of others, in windows ``touched``, which are not few."""
+    often = touched.mean() >= SHARE_OF_UNLIKE
+    return bool(
+        often and values.std(ddof=1) >= UNLIKE * known_noise and values[~touched].std(ddof=1) <= AS_KNOWN * known_noise
+    )
 
 
 def plainly_by_turns(values: Doubles) -> bool:

@@ -36,6 +36,21 @@ def test_windows_that_are_slow_by_turns_are_told_by_their_values() -> None:
     assert not [seed for seed in range(200) if by_turns(np.random.default_rng(seed).normal(0.0, 0.2, 20)) is not None]
 
 
+def test_of_windows_slow_by_turns_and_unevenly_others_that_are_alike_tell_the_noise() -> None:
+    took_s = [13.56, 7.79, 3.73, 4.27, 11.48, 6.68, 3.32, 4.64, 13.87, 8.25, 4.19, 8.66, 11.78, 5.1, 5.02, 11.02, 10.8]
+    values = np.log(took_s)  # each window is slow for more or less of its time: three times, at most
+    assert by_turns(values) is None
+    found = by_turns(values, known_noise=0.15)
+    assert found is not None
+    assert (found == (values > np.log(7))).all()
+    for times in (1.0, 1.6):
+        noise = (np.random.default_rng(seed).normal(0.0, times * 0.2, 17) for seed in range(500))
+        assert not [each for each in noise if by_turns(each, known_noise=0.2) is not None], "noise like that of others"
+    late = np.random.default_rng(7).normal(0.0, 0.1, 40)
+    late[[5, 19, 30]] += 0.6
+    assert by_turns(late, known_noise=0.1) is None, "few are late by far"
+
+
 def test_few_windows_that_are_plainly_slow_by_turns_are_told() -> None:
     noise = np.random.default_rng(5).normal(0.0, 0.005, 9)
     slow = np.arange(9) % 2 == 1

@@ -11,8 +11,8 @@ distances), and how far messages disagree with both. *Rate*: no delay leaves abo
 one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
 the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. Where those that are
 late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few
-messages do not tell loss from either, too, unless the sender's socket does; nor do more of them that scatter by half of
-SCATTER: of a message in which much was lost, losses even out.
+messages do not tell loss from either, too, unless the sender's socket does; nor do more that scatter by MAY_SCATTER: of
+a message in which much was lost, losses even out.
 
 Messages that are late by one and the same time or not at all, of one size, are so by a delay that comes and goes within
 windows, unless that is what sending again takes: a round trip, or TCP's time-out. A rate makes all large ones late.
@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ LATE_SHARE = 0.01
 LEAST_LATE = 3  # messages
 LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
-MAY_SCATTER = 0.06  # of messages that tell neither rate nor delay: losses would do that, too
+MAY_SCATTER, MOSTLY = 0.06, 0.8  # of messages that tell neither rate nor delay: losses would do that, too
 LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
@@ -105,7 +106,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
         held_up = None if link.sent_again == 0 else _held_up(fit)
         return held_up or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate and is_delay:
-        uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0)) >= MAY_SCATTER
+        uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0), within=MOSTLY) >= MAY_SCATTER
         return Kind(part=Part.RATE_DELAY_OR_LOSS if uneven else Part.RATE_OR_DELAY, rate=fit.rate(0.0))
     if is_rate:
         return Kind(part=Part.RATE, rate=fit.rate(0.0), scatter=fit.scatter(0.0, fit.rate(0.0)))
@@ -228,16 +229,14 @@ class _Fit:
         all_ns = after_delay_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
         return np.asarray(all_ns[self._departs] - rate * self.expected_ns)
 
-    def scatter(self, delay_ns: float, rate: float) -> float:
-        """How far large messages are from what one takes, beyond GRAIN and jitter, as part of that.
-
-        Small ones hardly scatter.
-        """
+    def scatter(self, delay_ns: float, rate: float, within: float = 0.5) -> float:
+        """Of what large messages take: their standard deviation, by the part ``within`` of them, beyond jitter."""
         large = self.expected_ns >= LARGE * self.expected_ns.max()
         if large.sum() < LEAST_SCATTERED:
             large = self.telling
         left_ns, usual_ns = self.left_ns(delay_ns, rate)[large], float(np.median(self.expected_ns[large]))
-        spread_ns = float(np.median(np.abs(left_ns - np.median(left_ns)))) / MAD_OF_NORMAL
+        off_ns = float(np.quantile(np.abs(left_ns - np.median(left_ns)), within))
+        spread_ns = off_ns / NormalDist().inv_cdf((1 + within) / 2)
         return max(0.0, spread_ns - self.jitter_ns - GRAIN_NS) / (rate * usual_ns + delay_ns)
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
@@ -297,4 +296,4 @@ class _Fit:
 
     def _services_ns(self, delay_ns: float) -> Doubles:
         all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
-        return np.asarray(all_ns[self._departs], dtype=np.float64)
+        return np.asarray(all_ns[self._departs])
