@@ -15,6 +15,7 @@ import loopback
 import numpy as np
 import pytest
 import torch
+from thorough import few
 
 from e2c_dl.scenario.load import load
 from e2c_dl.trace.clocks.clock import read_alignment
@@ -120,7 +121,7 @@ def paced_gradients(spans: np.ndarray, paced_ns: float) -> bool:
     )
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", few([0, 1], 1))
 def test_a_killed_rank_ends_all_and_is_named(prepare: Prepare, victim: int) -> None:
     run = prepare([4, 4, 4], iterations=1_000_000, evaluate_every=0)
     run.start()

@@ -93,8 +93,8 @@ LINE = {"name": "uplink", "rate": "4mbit", "links": [{"src": "edge.*", "dst": "c
     ("change", "at_most"),
     [
         (SLOW_HOST, 0.01),  # a replay has the run gain 27 %, though the line is full
-        (["--set", "link:edge-1->cloud-1.rate=1mbit"], 0.02),
-        (["--set", "link:edge->cloud.delay=50ms"], 0.02),
+        pytest.param(["--set", "link:edge-1->cloud-1.rate=1mbit"], 0.02, marks=pytest.mark.thorough),
+        pytest.param(["--set", "link:edge->cloud.delay=50ms"], 0.02, marks=pytest.mark.thorough),
     ],
 )
 def test_what_hosts_and_links_before_a_shared_line_bring_is_what_the_rerun_takes(

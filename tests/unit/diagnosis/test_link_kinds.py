@@ -210,7 +210,7 @@ def test_a_rate_that_is_low_within_windows_that_it_fills_is_no_loss() -> None:
     assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(3.0, rel=0.01))
 
 
-UNEVEN_S = (18.318, 18.212, 20.119, 18.331, 16.39, 16.636, 18.467, 18.667, 18.005, 18.4)  # of 2,200 segments 5 % are lost
+LOSING_S = (18.318, 18.212, 20.119, 18.331, 16.39, 16.636, 18.467, 18.667, 18.005, 18.4)  # 5 % of 2,200 segments
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ UNEVEN_S = (18.318, 18.212, 20.119, 18.331, 16.39, 16.636, 18.467, 18.667, 18.00
     [
         (20.0 + 0.2 * np.random.default_rng(4).normal(0.0, 1.0, 40), Part.RATE_OR_DELAY),
         (20.0 + 1.8 * np.random.default_rng(4).normal(0.0, 1.0, 40), Part.RATE_DELAY_OR_LOSS),
-        (np.array(UNEVEN_S), Part.RATE_DELAY_OR_LOSS),
+        (np.array(LOSING_S), Part.RATE_DELAY_OR_LOSS),
     ],
 )
 def test_alike_messages_that_scatter_may_be_late_by_what_was_lost(took: npt.NDArray[np.float64], part: Part) -> None:

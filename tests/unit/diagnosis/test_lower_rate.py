@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import virtual_world as vw
+from thorough import few
 
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links
 from e2c_dl.diagnosis.detection.links.kinds import kind_of
@@ -82,7 +83,7 @@ def test_a_rate_that_alternates_within_messages_is_no_loss_if_none_is_as_those_a
     assert kind_told(slow, as_designed).part is Part.RATE_DELAY_OR_LOSS
 
 
-@pytest.mark.parametrize("loss", [0.02, 0.05])
+@pytest.mark.parametrize("loss", few([0.02, 0.05], 0.02))
 def test_no_rate_brings_messages_when_a_link_that_loses_some_did(loss: float) -> None:
     slow, as_designed = judged((6.0, replace(ASKED, loss=loss)))
     found = lower_rate(slow, as_designed)

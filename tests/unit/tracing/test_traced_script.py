@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from thorough import few
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.memory import cpu_model
@@ -66,8 +67,11 @@ os.write(1, bytes(range(256)))
 """
 
 
+PLAIN, ALL_AT_ONCE = (), ("--accumulate", "2", "--amp", "--epochs", "1", "--workers", "1")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--accumulate", "2", "--amp", "--epochs", "1", "--workers", "1")])
+@pytest.mark.parametrize("options", few([PLAIN, ALL_AT_ONCE], ALL_AT_ONCE))
 def test_two_ranks_of_ddp_leave_one_archive_and_compute_what_they_compute_untraced(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
