@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.beneath import SMALL_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, E2cDlError
 
@@ -32,7 +33,7 @@ def decode(
     e2c_dl.errors.ArchiveError: a.json: Expected `int`, got `str` - at `$[1]`; the archive is damaged
     """
     try:
-        return msgspec.json.decode(text, type=kind)
+        return typed.decode(text, kind)
     except msgspec.ValidationError as wrong:
         raise error(f"{where}: {_said(wrong, kind)}; {remedy}") from wrong
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:  # JSON nested too deeply recurses
@@ -42,7 +43,7 @@ def decode(
 def convert(value: Any, kind: type[T], where: str, *, error: type[E2cDlError] = ArchiveError, remedy: str) -> T:
     """The record of ``kind`` that ``value`` (parsed JSON) holds. Raises: ``error``, one line."""
     try:
-        return msgspec.convert(value, kind)
+        return typed.convert(value, kind)
     except msgspec.ValidationError as wrong:
         raise error(f"{where}: {_said(wrong, kind)}; {remedy}") from wrong
     except UnicodeEncodeError as wrong:  # half a character, which JSON can spell
@@ -111,7 +112,7 @@ def check_format(content: str | bytes, newest: int, where: str) -> None:
     Asked before it is decoded: a record of another format would only be called damaged.
     """
     try:
-        found = msgspec.json.decode(content, type=_Formatted).format
+        found = typed.decode(content, _Formatted).format
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return  # whoever decodes it says what is wrong
     if isinstance(found, int) and found > newest:

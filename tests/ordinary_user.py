@@ -19,8 +19,8 @@ from pathlib import Path
 
 import e2c_dl
 
-UID = 54321
-NAME = "e2cdl-test"
+UID = 50_000 + os.getpid() % 10_000  # of this process's tests: others' beside it ask what of their own user is left
+NAME = f"e2cdl-test-{UID}"
 
 
 class OrdinaryUser:

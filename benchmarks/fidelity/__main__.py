@@ -11,6 +11,7 @@ import msgspec
 from benchmarks import written
 from benchmarks.fidelity import drawn, relayed
 from benchmarks.fidelity.drawn import Result
+from e2c_dl import typed
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring.fidelity import (
     LOSS_TOLERANCE_THOROUGH,
@@ -110,7 +111,7 @@ def _read() -> dict[str, list[Result]]:
 
 def _from_json(row: dict[str, object]) -> Result:
     seen = row["measured"]
-    measured = msgspec.convert(seen, Measured) if isinstance(seen, dict) else None
+    measured = typed.convert(seen, Measured) if isinstance(seen, dict) else None
     return Result(link=link_from_json(row["link"]), measured=measured, failure=str(row["failure"]))
 
 

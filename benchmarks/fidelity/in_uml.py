@@ -16,10 +16,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from benchmarks.fidelity.drawn import Result
 from benchmarks.uml import boot, hosts
+from e2c_dl import typed
 from e2c_dl.emulation.link_values import link_from_json, link_to_json
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import E2cDlError
@@ -43,7 +42,7 @@ def results(links: Sequence[Link], back_end: str) -> Iterator[Result]:
             if "error" in said:
                 yield Result(link=link, failure=" ".join(str(said["error"]).split()))
             else:
-                yield Result(link=link, measured=msgspec.convert(said, Measured))
+                yield Result(link=link, measured=typed.convert(said, Measured))
 
 
 def _lines(link: Link, back_end: str) -> dict[str, str] | None:

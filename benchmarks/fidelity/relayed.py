@@ -12,10 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from benchmarks.fidelity.drawn import ENDS, Result
 from benchmarks.relay import bed
+from e2c_dl import typed
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.emulation.relay.config import RelayConfig, RelayHost
@@ -73,4 +72,4 @@ def _measured(host: bed.Host, port: int, link: Link) -> Result:
     said: dict[str, Any] = json.loads(done.stdout or '{"error": "it ended without a word"}')
     if "error" in said:
         return Result(link=link, failure=said["error"])
-    return Result(link=link, measured=msgspec.convert(said, Measured))
+    return Result(link=link, measured=typed.convert(said, Measured))

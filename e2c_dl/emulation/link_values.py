@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair
 
@@ -32,7 +33,7 @@ def link_from_json(value: Any) -> Link:
         # msgspec passes over keys that a dataclass does not have; a misspelt one would leave its default in force.
         if unknown := ", ".join(sorted(set(value) - _FIELDS)):
             raise ValueError(f"no field {unknown}")
-        return msgspec.convert(value, Link)
+        return typed.convert(value, Link)
     except (TypeError, ValueError) as error:
         raise EmulationError(f"link: {error}; write its fields by name, as in link_to_json") from error
 

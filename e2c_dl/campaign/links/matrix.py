@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import TracebackType
 
-import msgspec
-
+from e2c_dl import typed
 from e2c_dl.campaign.links.targets import Target
 from e2c_dl.emulation.link_values import link_to_json
 from e2c_dl.emulation.measuring import expected
@@ -131,7 +130,7 @@ def _one(hosts: Target, pair: Pair, how: str, ports: Mapping[str, int]) -> Measu
         "back": link_to_json(expected.alone(hosts.requested, dst, src)),
     }
     try:
-        return msgspec.convert(ask(hosts.accesses[src], (*PROBER, "measure"), request), Measured)
+        return typed.convert(ask(hosts.accesses[src], (*PROBER, "measure"), request), Measured)
     except EmulationError as error:
         return error
 
@@ -144,7 +143,7 @@ def _full(hosts: Target, bottleneck: Bottleneck, ports: Mapping[str, int]) -> Bo
     def one(pair: Pair) -> Share:
         request = {**_ends(hosts, pair, ports), "how": "share", "offered_bps": offered[pair], "seconds": SHARE_S}
         argv = (*PROBER, "measure")
-        return msgspec.convert(ask(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}), Share)
+        return typed.convert(ask(hosts.accesses[pair[0]], argv, request | {"begin_s": begin_s}), Share)
 
     with side_by_side(len(bottleneck.links)) as pool:
         shares = tuple(zip(bottleneck.links, pool.map(one, bottleneck.links), strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from e2c_dl import strategies
+from e2c_dl import strategies, typed
 from e2c_dl.archive.records import ComputeFacts, Doing, HostFacts, Noticed
 from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.calibrating import Tell
@@ -91,7 +91,7 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def _probed(assignment: Assignment, everybody: Sequence[Any]) -> Probe:
     names = [member.name for member in assignment.members]
-    found = dict(zip(names, msgspec.convert(everybody, list[_Found]), strict=True))
+    found = dict(zip(names, typed.convert(everybody, list[_Found]), strict=True))
     measured = {(src, dst): seen for src, own in found.items() for dst, seen in own.measured.items()}
     return Probe.of(assignment.scenario, {name: own.facts for name, own in found.items()}, measured)
 

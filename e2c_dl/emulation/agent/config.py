@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.errors import EmulationError
 
 
@@ -37,7 +38,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def from_line(cls, line: str) -> AgentConfig:
         """Raises: EmulationError when ``line`` is not what ``to_line`` writes."""
         try:
-            return msgspec.json.decode(line, type=cls)
+            return typed.decode(line, cls)
         except msgspec.DecodeError as error:
             raise EmulationError(f"agent: its configuration is not one ({error}); pass to_line()") from error
 

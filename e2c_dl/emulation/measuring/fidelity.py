@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from e2c_dl import formatting
+from e2c_dl import formatting, typed
 from e2c_dl.emulation.measuring import expected
 from e2c_dl.emulation.measuring.datagrams import PING_FRAME_BYTES
 from e2c_dl.emulation.measuring.measured import VERDICT_CONFIDENCE, Measured, Share, fraction_interval
@@ -79,9 +79,9 @@ class BottleneckFidelity:
     def from_json(cls, row: Mapping[str, Any]) -> BottleneckFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            read = msgspec.convert(row, _Row)
+            read = typed.convert(row, _Row)
             shares = tuple(
-                ((each.src, each.dst), msgspec.convert(one, Share))
+                ((each.src, each.dst), typed.convert(one, Share))
                 for each, one in zip(read.shares, row["shares"], strict=True)
             )
         except ValueError as error:
@@ -147,7 +147,7 @@ class LinkFidelity:
     def from_json(cls, row: Mapping[str, Any]) -> LinkFidelity:
         """Raises: EmulationError when ``row`` is not what ``to_json`` writes."""
         try:
-            return msgspec.convert(row, cls)
+            return typed.convert(row, cls)
         except ValueError as error:
             raise EmulationError(f"links.json: a row is of another version ({error}); collect it again") from error
 

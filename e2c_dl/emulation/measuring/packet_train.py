@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.emulation.measuring.datagrams import Arrival, Packet
 
 BLOCKS, BLOCK_FRAMES = 20, 2  # of a train: at most so many, of at least so many frames
@@ -52,7 +53,7 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True):
     def decode(cls, body: bytes) -> TrainResult | None:
         """None if ``body`` is not what ``encode`` makes: anyone can send to an open port."""
         try:
-            found = msgspec.json.decode(body, type=cls)
+            found = typed.decode(body, cls)
         except ValueError:
             return None
         return found if found.encode() == body else None  # fields that are missing or strange pass unseen above

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.emulation.link_values import links_from_json, links_to_json
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Link, Pair
@@ -70,7 +71,7 @@ class RelayConfig:
         try:
             raw = json.loads(text)
             links = links_from_json(raw.pop("links"))
-            return dataclasses.replace(msgspec.convert(raw | {"links": {}}, cls), links=links)
+            return dataclasses.replace(typed.convert(raw | {"links": {}}, cls), links=links)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise EmulationError(f"relay: its configuration is unreadable ({error!r}); pass to_json()") from error
 

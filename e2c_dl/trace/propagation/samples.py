@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from e2c_dl import codec
+from e2c_dl import codec, typed
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
@@ -189,7 +189,7 @@ def _rows(payload: bytes) -> Iterator[_Row]:
 
 def _connection(payload: bytes) -> Connection | None:
     try:
-        found = msgspec.json.decode(payload, type=Connection)
+        found = typed.decode(payload, Connection)
         ends = [(normalised(address), port) for address, port in (found.local, found.remote)]
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None

@@ -23,6 +23,8 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl import typed
+
 SYNC = b"\xabE2\x01"  # its last byte is the version of this layout
 HEAD = struct.Struct("<4sHHIII")
 COVERED = struct.Struct("<HHII")  # of HEAD, what the checksum covers
@@ -143,7 +145,7 @@ class Scanner:
 
     def _take_header(self, payload: bytes) -> bool:
         try:
-            header = msgspec.json.decode(payload, type=dict[str, Any])
+            header = typed.decode(payload, dict[str, Any])
         except msgspec.DecodeError:  # with a right checksum: no log of ours
             return False
         self.header = self.header or header

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from e2c_dl import codec
+from e2c_dl import codec, typed
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import earlier
@@ -60,7 +60,7 @@ def frames(records: bytes, *, number: int, per_frame: int = _PER_FRAME) -> bytes
 def facts(found: Mapping[str, Any], where: str, lost: Lost = NOTHING_LOST) -> SpansFacts:
     """Whose spans follow the header ``found``. Raises: ArchiveError."""
     try:
-        known = msgspec.convert(dict(found), _Header)
+        known = typed.convert(dict(found), _Header)
     except msgspec.ValidationError as error:
         raise ArchiveError(f"{where}: the header of the trace: {error}; {codec.DAMAGED}") from error
     if known.trace != "spans" or known.version != VERSION or known.dtype != SPAN.descr:

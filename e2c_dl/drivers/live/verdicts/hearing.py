@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.archive.verdicts import Told
 from e2c_dl.diagnosis.verdicts import EVERY_S
 from e2c_dl.drivers.live.beside.watched import watched
@@ -47,7 +48,7 @@ class Hearing:
         if not self._hears:
             await training
             return
-        self._control.on_verdict = lambda said: hear(msgspec.convert(said, Told).verdict)
+        self._control.on_verdict = lambda said: hear(typed.convert(said, Told).verdict)
         if self._judge is not None:
             training = watched(training, self._judge.tell())
         await watched(training, self._tell())

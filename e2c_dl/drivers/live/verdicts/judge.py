@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.archive.verdicts import Told
 from e2c_dl.diagnosis.verdicts import EVERY_S, Judge
 from e2c_dl.drivers.live.verdicts.lines import Heard, JudgeConfig, line
@@ -31,7 +32,7 @@ def serve(judge: Judge, told: Input) -> None:
     due_ns = math.inf
     while not told.ended:
         for each in told.lines(due_ns):
-            take(judge, msgspec.json.decode(each, type=Heard))
+            take(judge, typed.decode(each, Heard))
             due_ns = min(due_ns, time.monotonic_ns() + EVERY_S * 1e9)  # from the first news on
         now_ns = time.monotonic_ns()
         if now_ns < due_ns:
@@ -59,7 +60,7 @@ def main() -> int:
     """The process. Returns its exit status."""
     told = Input(_STDIN)
     try:
-        config = msgspec.json.decode("".join(told.lines(math.inf)[:1]), type=JudgeConfig)
+        config = typed.decode("".join(told.lines(math.inf)[:1]), JudgeConfig)
         if not die_with_parent(config.worker_pid):
             return 0
         os.nice(LOWER_PRIORITY)
