@@ -17,8 +17,8 @@ _held: set[int] = set()  # descriptors by which this process has archives to its
 
 
 def _leave_to_parent() -> None:
-    for descriptor in _held:
-        os.close(descriptor)
+    while _held:  # a fork of the child has none of them: the numbers are others' by then
+        os.close(_held.pop())
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outlive it
@@ -37,8 +37,9 @@ def held(path: Path, *, shared: bool = False) -> Iterator[None]:
             _lock(descriptor, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
-        _held.discard(descriptor)  # before it is closed
-        os.close(descriptor)
+        if descriptor in _held:  # else this is a child, which has left it
+            _held.remove(descriptor)  # before it is closed
+            os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path, kind: int) -> None:

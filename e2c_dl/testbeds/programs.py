@@ -65,7 +65,7 @@ def ask(access: Access, words: Sequence[str], request: Mapping[str, Any], timeou
 
 def said(access: Access, *argv: str) -> str:
     """What ``argv`` prints on the host, run over SSH; what it complains of if that is nothing."""
-    done = subprocess.run(ssh_argv(access, *argv), capture_output=True, text=True, check=False)
+    done = subprocess.run(ssh_argv(access, *argv), capture_output=True, text=True, errors="replace", check=False)
     return done.stdout or done.stderr
 
 
@@ -129,7 +129,7 @@ def _end(started: set[subprocess.Popen[str]], over: threading.Event) -> None:
 def _ran(argv: Sequence[str], text: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """As ``subprocess.run``, but ``side_by_side`` can end it."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(argv, text=True, errors="replace", stdin=pipe, stdout=pipe, stderr=pipe) as process:
         started = _started_by.get(set())
         started.add(process)
         try:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from operator import index
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Generic, SupportsIndex, TypeVar
 
@@ -60,8 +61,8 @@ def run(
     """Trace what is in it as one rank of a run, below ``archive``/hosts.
 
     ``rank`` and ``world_size`` are what the launcher says in the environment, else 0 and 1. Under ``e2c-dl trace`` its
-    own archive is used, in which each process has one run.
-    Raises: InputError for a rank that is none; whatever the block raises.
+    own archive is used, in which each process has one run. A run within another is a part of it.
+    Raises: InputError for a rank that is none, and beside a run in another thread; whatever the block raises.
     """
     told_rank, told_size = folder.of_environment()
     own, size = told_rank if rank is None else rank, told_size if world_size is None else world_size
@@ -71,7 +72,12 @@ def run(
     told = Settings.of(os.environ)
     tracer = attached.tracer(told or place)
     assert tracer is not None
-    if told is None and tracer.session is None:  # else this run is within another, and a part of it
+    if told is None and tracer.session is not None:
+        if tracer.session.opener != get_ident():
+            raise InputError("trace.run: another thread of this process has a run; one process traces one at a time")
+        yield
+        return
+    if told is None:
         tracer.settings = place
     session = tracer.sign()
     session.meet(own, size)
@@ -105,12 +111,12 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
 
     Each item of an iterable is one iteration; numbers begin with 0 and go on from one loop to the next, as of epochs.
     That which a loop is left in ends with its last step, or span of :data:`WORK`; without one it is none. With a
-    number, the block is that iteration, unless it raises. Spans that are recorded meanwhile belong to it. Outside of a
-    run nothing is recorded.
+    number, the block is that iteration, unless it raises. Spans that are recorded meanwhile belong to it. The thread
+    of the first one is that which trains. Outside of a run, and in other threads, nothing is recorded.
     """
 
     def __init__(self, what: int | Iterable[Item]) -> None:
-        self._what = what
+        self._what, self._counts = what, False
 
     def __iter__(self) -> Iterator[Item]:
         if isinstance(self._what, int):
@@ -124,15 +130,17 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         if not isinstance(self._what, int) or self._what < 0:
             raise InputError("`with trace.iteration(...)` takes the iteration's number, from 0")
         session = _session()
-        if session is not None:
-            session.explicit = True
+        if session is not None and not session.explicit:
+            session.explicit, session.main = True, get_ident()
+        self._counts = session is not None and _trains(session)
+        if session is not None and self._counts:
             session.begin_iteration(self._what)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         session = _session()
-        if session is not None and session.iteration == self._what:
+        if session is not None and self._counts and session.iteration == self._what:
             if kind is None:
                 session.end_iteration(session.clock())
             session.outside(worked=kind is GeneratorExit)  # which comes when the loop is left, or much later
@@ -142,14 +150,15 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
 def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", group: int = -2) -> Iterator[None]:
     """What is in it is ``phase``: one of :data:`SPANS`, its own time; a span within it is taken out.
 
-    A ``collective`` is also what this rank waits for meanwhile; ``kind`` is one of Collective's names.
+    A ``collective`` is also what this rank waits for meanwhile; ``kind`` is one of Collective's names. In threads
+    beside the one that trains nothing is recorded.
     Raises: InputError for any other name, and for a number that is not whole or of which there cannot be so many.
     """
     found, kind_of = _named(phase, SPANS, "phase"), _named(kind, KINDS, "kind")
     bucket, nbytes = _whole(bucket, "bucket", -1, MOST_BUCKET), _whole(nbytes, "nbytes", 0, MOST_BYTES)
     group = _whole(group, "group", WORLD, MOST_GROUP)
     session = _session()
-    if session is None:
+    if session is None or not _trains(session):
         yield
         return
     if found is Phase.COLLECTIVE:
@@ -168,6 +177,14 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
             )  # fmt: skip
     if found in WORK:
         session.worked_ns = end_ns
+
+
+def _trains(session: Session) -> bool:
+    """Whether this is the thread that trains; that another is not recorded is said."""
+    if get_ident() == session.main:
+        return True
+    session.limited("spans and iterations of other threads than the one that trains are not recorded")
+    return False
 
 
 Value = TypeVar("Value")

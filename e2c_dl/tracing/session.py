@@ -49,7 +49,7 @@ class Session(Numbers):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
-        self.main = threading.get_ident()
+        self.opener = self.main = threading.get_ident()  # main: the thread that trains
         self.events: list[Event] = []
         self.said = Said()
         self.limited, self.hooked, self.wrote = self.said.limited, self.said.hooked, self.said.wrote

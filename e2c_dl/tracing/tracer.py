@@ -34,6 +34,8 @@ class Tracer:
         self._installed: dict[Install, Patches] = {}
         self.steps = False  # an optimizer was made: its steps end iterations
         self._failure = ""
+        self._watching = False  # how this process ends
+        self._left: util.Finalize | None = None
         self._limitations: list[str] = []  # of before the session
         self.parts: dict[str, Any] = {}  # what hooks share, by name
         os.register_at_fork(after_in_child=self._forked)
@@ -42,9 +44,12 @@ class Tracer:
         """The session of this process, which begins now if there is none."""
         if self.session is None:
             self.session = Session(self.settings)
-            atexit.register(self.end)
-            util.Finalize(None, self.end, exitpriority=100)  # a child of multiprocessing leaves without atexit
-            self._watch_failures()
+            if not self._watching:
+                self._watching = True
+                atexit.register(self.end)
+                self._watch_failures()
+            if self._left is None or not self._left.still_active():  # a child of multiprocessing has left it out
+                self._left = util.Finalize(None, self.end, exitpriority=100)  # and leaves without atexit
             for sentence in self._limitations:
                 self.session.limited(sentence)
         return self.session

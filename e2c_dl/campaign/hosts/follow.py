@@ -32,7 +32,7 @@ def followed(rank0: Access, console: Console) -> Iterator[None]:
     tail_argv = ("tail", "--quiet", "--lines=+1", "--follow=name", "--retry", f"--sleep-interval={_LOOK_EVERY_S}")
     argv = programs.ssh_argv(rank0, *tail_argv, *files)
     tail = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace"
     )
     thread = threading.Thread(target=_read, args=(tail, console), name="progress", daemon=True)
     thread.start()

@@ -31,6 +31,7 @@ OVERHEAD_BYTES = 42
 HEADER = struct.Struct("!4sBIIq")
 PING_FRAME_BYTES = HEADER.size + OVERHEAD_BYTES
 _MAGIC = b"e2cP"
+_MOST_NS = 1 << 62  # of a value: differences of times of day and clocks are told in 64 bits
 
 
 class PacketKind(IntEnum):
@@ -63,7 +64,7 @@ class Packet(NamedTuple):
         if len(datagram) < HEADER.size:
             return None
         magic, kind, train, number, value = HEADER.unpack_from(datagram)
-        if magic != _MAGIC or kind not in PacketKind._value2member_map_:
+        if magic != _MAGIC or kind not in PacketKind._value2member_map_ or abs(value) > _MOST_NS:
             return None
         return cls(PacketKind(kind), train, number, value, datagram[HEADER.size :])
 

@@ -81,7 +81,8 @@ class PacketTrain:
         overflowed = self._overflowed[-1] - self._overflowed[0]  # the socket's counter may have begun before this train
         blocks_ns = self._blocks_ns(head_ns)
         present = set(self._number)  # a frame that came twice counts once
-        runs = sum(1 for number in range(sent) if number not in present and (number == 0 or number - 1 in present))
+        around = [-1, *sorted(number for number in present if number < sent), sent]
+        runs = sum(after - before > 1 for before, after in itertools.pairwise(around))
         return TrainResult(
             arrived=len(present) + overflowed,
             overflowed=overflowed,

@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from e2c_dl.testbeds.pids import start_ticks
 from e2c_dl.testbeds.registry import RUN_VARIABLE
 
 _PROC = Path("/proc")
+_AT_ONCE = 256  # processes: each is held by a descriptor, of which a program often may have 1024
 
 
 def all_of(run_id: str, directory: Path, groups: Iterable[Path] = ()) -> frozenset[int]:
@@ -72,9 +73,15 @@ def kill(find: Callable[[], frozenset[int]], timeout_s: float) -> None:
     A process that was the first of its pid namespace is gone when all others of it are.
     """
     deadline_s = time.monotonic() + timeout_s
+    pids = sorted(find())
+    for begin in range(0, len(pids), _AT_ONCE):
+        _kill(pids[begin : begin + _AT_ONCE], find, deadline_s)
+
+
+def _kill(pids: Sequence[int], find: Callable[[], frozenset[int]], deadline_s: float) -> None:
     with ExitStack() as held:
         descriptors: dict[int, int] = {}
-        for pid in find():
+        for pid in pids:
             try:
                 descriptors[pid] = os.pidfd_open(pid)
             except ProcessLookupError:

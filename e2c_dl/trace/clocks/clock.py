@@ -41,6 +41,7 @@ EVERY_S = 1.0
 GIVE_UP_AFTER_S = 10.0
 _FEW_WITHIN_S = 1.0  # a reference that is stopped just now does not answer
 _ANSWER_WITHIN_S = 0.2
+_WAKES_WITHIN_S = 0.1
 LAST_WITHIN_S = 0.5
 """A last exchange takes no longer, nor does the reference wait for those of others: they hold up a script's end."""
 
@@ -71,8 +72,8 @@ class ClockServer:
         self._clock = clock
         self.token = secrets.randbits(64)  # who asks at a wrong address is not told another clock's time
         self._gone: set[int] = set()
+        self._closing = False
         self._going = threading.Condition()
-        self._farewell = secrets.token_bytes(_QUESTION.size + 1)
         self._thread = threading.Thread(target=self._serve, name="clock", daemon=True)
         self._thread.start()
 
@@ -88,11 +89,11 @@ class ClockServer:
             self._going.wait_for(lambda: len(self._gone) >= askers, within_s)
 
     def close(self) -> None:
-        with socket.socket(self._socket.family, socket.SOCK_DGRAM) as farewell:
-            address, port = self._socket.getsockname()[:2]
-            # to all addresses is to ::1, which a host with IPv6, but without addresses of it, does not have
-            farewell.sendto(self._farewell, ("::ffff:127.0.0.1" if address == "::" else address, port))
-        self._thread.join()
+        self._closing = True
+        while self._thread.is_alive():
+            with suppress(OSError):  # of one that is not connected it says so, and yet wakes who waits for a datagram
+                self._socket.shutdown(socket.SHUT_RD)
+            self._thread.join(_WAKES_WITHIN_S)
         self._socket.close()
 
     def __enter__(self) -> ClockServer:
@@ -104,7 +105,7 @@ class ClockServer:
     def _serve(self) -> None:
         while True:
             question, received_ns, sender = _receive(self._socket, self._clock)
-            if question == self._farewell:  # nobody else knows it
+            if self._closing:
                 return
             if len(question) == _GOODBYE.size:
                 self._note_gone(*_GOODBYE.unpack(question))

@@ -190,6 +190,7 @@ def test_packets_survive_the_wire_and_others_are_not_ours() -> None:
     assert Packet.decode(b"") is None
     assert Packet.decode(b"x" * 60) is None
     assert Packet.decode(b"e2cP" + bytes(HEADER.size)) is None
+    assert Packet.decode(Packet(PacketKind.DATA, 5, 6, -(2**63)).encode()) is None, "no difference to it is told"
     assert TrainResult.decode(b"short") is None
 
 

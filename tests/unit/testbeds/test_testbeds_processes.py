@@ -73,3 +73,17 @@ def test_this_process_and_its_ancestors_are_spared() -> None:
     environ = {registry.RUN_VARIABLE: "feedbeef", "PYTHONPATH": ":".join(sys.path)}
     said = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True).stdout
     assert said == "True frozenset()\n"
+
+
+def test_more_of_them_than_may_be_held_at_once_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_AT_ONCE", 3)
+    run_id = registry.new_run_id()
+    begun = [subprocess.Popen(["sleep", "600"], env={registry.RUN_VARIABLE: run_id}) for _ in range(10)]
+    try:
+        pids = frozenset(process.pid for process in begun)
+        processes.kill(lambda: pids, timeout_s=10)
+        assert [process.wait(timeout=1) for process in begun] == [-9] * len(begun)
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()

@@ -44,3 +44,12 @@ def test_all_are_asked_though_one_fails():
 def test_answers_are_by_host():
     answers = programs.on_all(HOSTS[:3], lambda a: programs.answer(a, ["echo", f'["{a.name}"]'], "", 60.0))
     assert {name: answer.value for name, answer in answers.items()} == {a.name: [a.name] for a in HOSTS[:3]}
+
+
+def test_what_is_no_text_is_told_as_far_as_it_is(tmp_path, monkeypatch):
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nprintf 'half \\303\\n'\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert programs.said(HOSTS[0], "cat", "worker.log") == "half \ufffd\n"
+    assert "answered something else: 'half \ufffd'" in programs.answer(HOSTS[0], ["ssh"], "", 60.0).failure

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -148,3 +150,21 @@ def test_steps_that_cannot_be_are_damage(tmp_path: Path, steps: list[ClockStep],
     file.write_text(json.dumps({"uncertainty_ns": 4, "usual_uncertainty_ns": usual_ns, "steps": rows}))
     with pytest.raises(ArchiveError, match=wrong):
         read_alignment(file)
+
+
+CLOSED = """
+from e2c_dl.trace.clocks.clock import ClockServer
+with ClockServer("0.0.0.0"):
+    pass
+print("closed")
+"""
+
+
+def test_a_server_ends_where_nothing_it_sends_arrives() -> None:
+    apart = ["unshare", "--net", "--map-root-user"]  # a network whose loopback is down
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("networks of one's own cannot be made here")
+    done = subprocess.run(
+        [*apart, sys.executable, "-c", CLOSED], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("closed\n", "")

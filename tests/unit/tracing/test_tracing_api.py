@@ -209,18 +209,21 @@ def test_ranks_of_one_machine_that_do_not_know_of_each_other_are_all_traced(told
 
 SEVERAL = """
 from e2c_dl import tracing as trace
-for name in ("a", "b"):
+import sys
+before = sys.excepthook
+for name in ("a", "b", "c"):
     with trace.run(name, layer=name):
         for number in trace.iteration(range(3)):
             with trace.span("collective", kind="all_reduce", nbytes=8):
                 pass
+    assert before in [cell.cell_contents for cell in sys.excepthook.__closure__], "it is wrapped once"
 """
 
 
 def test_several_runs_of_one_process_leave_an_archive_each(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SEVERAL], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         (rank,) = read_trace(tmp_path / name).ranks
         found = Counter(Phase(phase).name for phase in rank.spans["phase"])
         assert (found["ITERATION"], found["COLLECTIVE"], rank.layer) == (3, 3, name)
@@ -242,3 +245,51 @@ def test_what_no_span_can_tell_is_refused_before_its_block(told: dict[str, Any],
     with pytest.raises(InputError, match=re.escape(said)), trace.span("collective", **told):
         ran = True
     assert not ran
+
+
+THREADS = """
+import threading, time
+from e2c_dl import tracing as trace
+from e2c_dl.errors import InputError
+
+def train():
+    for number in trace.iteration(range(3)):
+        with trace.span("forward"):
+            time.sleep(0.001)
+
+def another():
+    try:
+        with trace.run("other"):
+            train()
+    except InputError as error:
+        print(error)
+    train()
+    with trace.span("data"):
+        time.sleep(0.001)
+
+def beside(what):
+    thread = threading.Thread(target=what)
+    thread.start()
+    thread.join()
+
+with trace.run("here"):
+    train()
+    with trace.run("inner"):
+        train()
+    beside(another)
+    train()
+with trace.run("elsewhere"):
+    beside(train)
+"""
+
+
+def test_one_thread_trains_and_a_run_within_another_is_a_part_of_it(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "another thread of this process has a run" in done.stdout
+    assert {each.name for each in tmp_path.iterdir()} == {"here", "elsewhere"}
+    for name, iterations, said in (("here", 9, True), ("elsewhere", 3, False)):
+        (rank,) = read_trace(tmp_path / name).ranks
+        found = Counter(Phase(phase).name for phase in rank.spans["phase"])
+        assert (found["ITERATION"], found["FORWARD"], found["DATA"]) == (iterations, iterations, 0)
+        (told,) = (tmp_path / name / "hosts").glob("*/tracing.json")
+        assert ("other threads" in str(json.loads(told.read_text())["limitations"])) is said
