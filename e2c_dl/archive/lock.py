@@ -13,12 +13,12 @@ from pathlib import Path
 
 from e2c_dl.errors import ArchiveBusy
 
-_held: set[int] = set()  # descriptors by which this process has archives to itself
+_held: dict[int, tuple[int, int]] = {}  # descriptors by which this process has archives -> device and number of each
 
 
 def _leave_to_parent() -> None:
     while _held:  # a fork of the child has none of them: the numbers are others' by then
-        os.close(_held.pop())
+        os.close(_held.popitem()[0])
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outlive it
@@ -31,15 +31,36 @@ def held(path: Path, *, shared: bool = False) -> Iterator[None]:
     On a file system without locks it is so without. Raises: ArchiveBusy, OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which would be part of it
-    _held.add(descriptor)
+    _held[descriptor] = _identity(descriptor)
     try:
         with suppress(OSError):
             _lock(descriptor, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         if descriptor in _held:  # else this is a child, which has left it
-            _held.remove(descriptor)  # before it is closed
+            del _held[descriptor]  # before it is closed
             os.close(descriptor)
+
+
+@contextmanager
+def awaited(path: Path) -> Iterator[None]:
+    """The folder ``path`` is this process's alone, when others let go of it: of a few files, soon written.
+
+    Raises: OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _identity(descriptor) not in _held.values():  # by itself it would wait for ever
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _lock(descriptor: int, path: Path, kind: int) -> None:

@@ -107,8 +107,9 @@ def end(run_id: str, console: Console, *, asked: bool, discard: bool = False) ->
             return ("somebody else did, meanwhile",)
         lines: list[str] = []
         try:
-            run = registry.load(run_id)  # now: until it was dead, its controller may have changed it
-            if is_unfinished(run) and not discard:
+            # Now: until it was dead, its controller may have changed it. None: it was killed before it wrote one.
+            run = registry.load(run_id) if os.path.lexists(directory / registry.STATE) else None
+            if run is not None and is_unfinished(run) and not discard:
                 finished = _finished(run, console, None)
                 lines += [*finished.removed, f"its archive was finished: {finished.archive_path}"]
         except Interrupted:  # whoever stops it does not say that traces may go

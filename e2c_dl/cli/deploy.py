@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(min=0),
+    type=options.FiniteRange(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Wait so long between launch and finalize, as E2Clab does: for what the workflow starts and leaves.",

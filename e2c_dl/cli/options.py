@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,17 @@ _SAID_OF_TESTBEDS = (  # name, shown as, help; each testbed says itself whether 
     ("memory", "SIZE", "For --on docker: what a host may use at most; vagrant: what it has, such as 1GiB."),
 )
 OF_TESTBEDS = tuple(name for name, *_ in _SAID_OF_TESTBEDS)
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range, which "nan" is not: no comparison finds it outside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Raises: click.BadParameter."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no finite number", param, ctx)
+        return found
 
 
 def as_json(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli import options
+from e2c_dl.errors import InputError
 
 if TYPE_CHECKING:
     from e2c_dl.report.live import Now
@@ -60,7 +61,15 @@ def _up(run: str | None) -> RegisteredRun:
 
     if run is None:
         tell_broken()
-    return registry.up(read_run(Path(run)).run_id if run is not None and Path(run).is_dir() else run)
+    if run is None or not Path(run).is_dir():
+        return registry.up(run)
+    found = read_run(Path(run))
+    try:
+        return registry.up(found.run_id)
+    except InputError as error:
+        if not found.ended:
+            raise
+        raise InputError(f"{run}: the run is over; `e2c-dl report {run}` says what slowed it down") from error
 
 
 def _verdict(now: Now) -> str:

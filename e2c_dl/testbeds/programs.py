@@ -35,6 +35,7 @@ from e2c_dl.testbeds.this_machine import rootless
 R = TypeVar("R")
 
 ANSWER_S = 300.0
+_SILENT = "did not answer within {:g} s; is it reachable?"
 _AT_ONCE = 32  # connections
 _PAUSE_S = 0.05
 
@@ -64,8 +65,11 @@ def ask(access: Access, words: Sequence[str], request: Mapping[str, Any], timeou
 
 
 def said(access: Access, *argv: str) -> str:
-    """What ``argv`` prints on the host, run over SSH; what it complains of if that is nothing."""
-    done = subprocess.run(ssh_argv(access, *argv), capture_output=True, text=True, errors="replace", check=False)
+    """What ``argv`` prints on the host, run over SSH; what it complains of if that is nothing, or why it is silent."""
+    try:
+        done = _ran(ssh_argv(access, *argv), "", ANSWER_S)
+    except subprocess.TimeoutExpired:
+        return _SILENT.format(ANSWER_S)
     return done.stdout or done.stderr
 
 
@@ -74,7 +78,7 @@ def answer(access: Access, argv: Sequence[str], text: str, timeout_s: float) -> 
     try:
         done = _ran(argv, text, timeout_s)
     except subprocess.TimeoutExpired:
-        return Answer(failure=f"did not answer within {timeout_s:g} s; is it reachable?")
+        return Answer(failure=_SILENT.format(timeout_s))
     except FileNotFoundError:
         return Answer(failure=f"there is no {argv[0]} on this machine; apt-get install openssh-client util-linux")
     return read(access, done.stdout, done.stderr, done.returncode)

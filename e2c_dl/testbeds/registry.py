@@ -121,7 +121,7 @@ def begin(
     directory = run_directory(run_id, base)
     try:
         _make_base(directory.parent)
-        with _locked(directory.parent):
+        with locked(directory.parent):
             others = (_fields(other).get("slot") for other in _directories(directory.parent))
             taken = frozenset(slot for slot in others if isinstance(slot, int))
             run = RegisteredRun(
@@ -201,7 +201,7 @@ def dead_runs(base: Path | None = None) -> tuple[str, ...]:
     base = base or state_base()
     if not base.is_dir():
         return ()
-    with _locked(base):  # under the lock, a directory without state.json has no live controller about to write it
+    with locked(base):  # under the lock, a directory without state.json has no live controller about to write it
         return tuple(directory.name for directory in _directories(base) if _is_dead(directory))
 
 
@@ -246,12 +246,12 @@ def held(run_id: str, base: Path | None = None) -> Iterator[bool]:
     directory = run_directory(run_id, base)
     with ExitStack() as lock:
         with suppress(FileNotFoundError):
-            lock.enter_context(_locked(directory))
+            lock.enter_context(locked(directory))
         yield directory.exists()  # who was waited for may have removed it
 
 
 @contextmanager
-def _locked(base: Path) -> Iterator[None]:
+def locked(base: Path) -> Iterator[None]:
     """While in it, no other process is. The kernel lets go of the lock when its holder dies, however it dies."""
     descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which could be removed under its holder
     try:
@@ -270,7 +270,7 @@ def _all(base: Path | None) -> dict[str, RegisteredRun | TestbedError]:
     base = base or state_base()
     if not base.is_dir():
         return {}
-    with _locked(base):
+    with locked(base):
         found = {each: _read(each) for each in _directories(base)}
         return {each.name: run for each, run in found.items() if os.path.lexists(each / STATE)}  # or removed meanwhile
 

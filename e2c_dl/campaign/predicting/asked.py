@@ -27,6 +27,7 @@ _SPELLED = re.compile(r"(?P<kind>[^:]*):(?P<place>.*)\.(?P<what>[^.=]*)=(?P<valu
 _TIMES = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)x")
 _EXAMPLE = "write e.g. host:fog-2.speed=2x or link:edge-1->cloud-1.rate=50mbit"
 MOST_TIMES = 1e6
+NOTHING = "nothing is changed; name what with --set or --without: e2c-dl whatif --help"
 
 
 def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
@@ -43,7 +44,19 @@ def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], us
                 f"--set {text[:80]}: nothing of it is left without {', '.join(gone)}; leave one of both out"
             )
         changed.append(one)
+    _check_once(changed)
     return together([*changed, Changed(without=gone)])
+
+
+def written(sets: Sequence[str], without: Sequence[str], hosts: Sequence[Host]) -> None:
+    """Nothing, if what is asked can be read, and names what there is. Raises: InputError, one line.
+
+    Which links carried something, and can be changed, is not asked.
+    """
+    names = [host.name for host in hosts]
+    if not sets and not without:
+        raise InputError(NOTHING)
+    asked(sets, without, hosts, [(src, dst) for src in names for dst in names if src != dst])
 
 
 def _one(text: str, hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
@@ -63,6 +76,16 @@ def _one(text: str, hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
     return Changed(
         speeds={host.name: speed for host in hosts if place == (host.name if kind == "host" else host.layer)}
     )
+
+
+def _check_once(changed: Sequence[Changed]) -> None:
+    """Raises: InputError where a link is told twice what its rate, or its delay, is. Factors multiply."""
+    for name in ("rate_bps", "delay_s"):
+        of = [pair for each in changed for pair, change in each.links.items() if getattr(change, name) is not None]
+        twice = next((pair for pair in of if of.count(pair) > 1), None)
+        if twice is not None:
+            what = "rate" if name == "rate_bps" else "delay"
+            raise InputError(f"--set: {twice[0]}->{twice[1]} is given a {what} twice; leave one of both out")
 
 
 def _links(where: str, place: str, hosts: Sequence[Host], used: Collection[Pair]) -> list[Pair]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
-from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.campaign.predicting.asked import NOTHING, asked
 from e2c_dl.diagnosis.diagnose import ReadRun, read_run
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
@@ -70,7 +70,7 @@ class MeasuredRun:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
         changed = asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
         if not changed:
-            raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
+            raise InputError(NOTHING)
         return changed
 
     def designed_links(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
-from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.campaign.predicting.asked import NOTHING, asked
 from e2c_dl.campaign.predicting.whatif import Answer
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
@@ -49,7 +49,7 @@ class ScriptRun:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
         changed = asked(sets, without, self.reference.topology.ranks, self.observed.measured_links.keys())
         if not changed:
-            raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
+            raise InputError(NOTHING)
         return changed
 
     def predict(self, changed: Changed) -> Answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from e2c_dl.cli.options import PATH, as_json
+from e2c_dl.cli.options import PATH, FiniteRange, as_json
 
 METRICS = ("makespan", "iteration", "time-to-accuracy", "bytes")
 """As diagnosis.comparing.compare.Metric has them, which --help does not import."""
@@ -54,7 +54,7 @@ def stragglers(source: Path, as_json: bool) -> None:
 )
 @click.option(
     "--accuracy",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="For time-to-accuracy [default: the highest that every run reached].",
 )
 @click.option("--anyway", is_flag=True, help="Also runs of different models or datasets.")
@@ -79,6 +79,8 @@ def compare(
 
     if archives and groups:
         raise click.UsageError("ARCHIVEs and --group exclude each other; name groups alone, or archives alone")
+    if len({text.partition("=")[0] for text in groups}) < len(groups):
+        raise click.UsageError("--group: two have one name; give each its own")
     named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
     found = compare(
         [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
@@ -97,9 +99,7 @@ def compare(
 @click.argument("archives", nargs=-1, type=PATH, required=True, metavar="ARCHIVE...")
 @click.option("--figure", "kind", type=click.Choice(FIGURES), required=True, help="What to draw.")
 @click.option("--out", type=PATH, required=True, help="The file to write: .pdf, .svg or .png.")
-@click.option(
-    "--width", type=click.FloatRange(1, 12), default=3.33, show_default=True, help="Inches; 7 are two columns."
-)
+@click.option("--width", type=FiniteRange(2, 12), default=3.33, show_default=True, help="Inches; 7 are two columns.")
 @click.option("--iterations", type=click.IntRange(1), default=3, show_default=True, help="Of a timeline.")
 def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterations: int) -> None:
     """Draw a figure for a paper: one column wide, vector, no title, safe for colour-blind readers.
@@ -133,6 +133,8 @@ def _group(text: str) -> tuple[str, list[Path]]:
     paths = [Path(folder) for folder in folders.split(",") if folder]
     if not (name and equals and paths):
         raise click.UsageError(f"--group {text}: write NAME=DIR,DIR")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise click.UsageError(f"--group {text}: a run is named twice, and would count as two")
     return name, paths
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def whatif(
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.campaign.predicting.asked import written
     from e2c_dl.campaign.predicting.measured import MeasuredRun
     from e2c_dl.campaign.predicting.rerun import RerunRequest, check
     from e2c_dl.campaign.predicting.rerun import rerun as run_again
@@ -71,7 +73,10 @@ def whatif(
         answer = script.predict(script.asked(sets, without))
         click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
         return
-    run = MeasuredRun.of(read, known)
+    ranks = known[2].topology.ranks
+    written(sets, without, ranks)
+    with stepping(console, "measure", "what the run's hosts and links did"):
+        run = MeasuredRun.of(read, known)
     changed = run.asked(sets, without)
     request = RerunRequest(
         testbed=testbed, options=options.given(said), artifacts=options.absolute(artifacts),
@@ -102,6 +107,18 @@ def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:
     return plain | {"rerun": {"archive": str(again[0]), "run_s": again[1], "error": predicted.error(again[1])}}
 
 
+def _changes(changed: Mapping[str, Any]) -> Iterator[str]:
+    """What was asked, all of one element together, and of a layer element by element; a line each."""
+    for host in changed.get("hosts", ()):
+        yield f"{host['host']}: {host['speed']:.4g} x as fast"
+    for link in changed.get("links", ()):
+        values = [(name.partition("_factor"), value) for name, value in link.items() if name not in ("src", "dst")]
+        said = (f"{name} {value:.4g} x" if factor else f"{name} {value}" for (name, factor, _), value in values)
+        yield f"{link['src']} -> {link['dst']}: {', '.join(said)}"
+    for name in changed.get("without", ()):
+        yield f"{name}: left out"
+
+
 def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None) -> list[str]:
     from e2c_dl.formatting import percent, seconds
 
@@ -109,8 +126,9 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
     saved = predicted.saved_s / predicted.measured_s
     less = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
     ends = seconds(predicted.least_s), seconds(predicted.most_s)
-    interval = f" from {ends[0]} to {ends[1]}," if predicted.least_s < predicted.most_s else ""
+    interval = f" from {ends[0]} to {ends[1]}," if ends[0] != ends[1] else ""
     said = [
+        *(f"changed     {line}" for line in _changes(answer.changed.to_yaml())),
         f"measured    {seconds(predicted.measured_s)}",
         f"predicted   {seconds(predicted.predicted_s)}, {less};{interval} by {predicted.method.value}",
     ]

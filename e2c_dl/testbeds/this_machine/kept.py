@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from e2c_dl.testbeds.registry import SECRETS, STATE
+from e2c_dl.testbeds.registry import SECRETS, STATE, locked
 
 HOSTS, WORK = "hosts", "work"
 
@@ -24,15 +24,18 @@ def alone(directory: Path, keep: Collection[str]) -> bool:
 
 
 def strip(directory: Path, keep: Collection[str]) -> None:
-    """Remove all else of ``directory``; all of it, if nothing is to be kept."""
-    if not keep:
-        shutil.rmtree(directory)
-        return
+    """Remove all else of ``directory``; all of it, if nothing is to be kept.
+
+    State.json last, and at once with the directory: what has none is taken for a run that was killed before it had one.
+    """
     for path in _others(directory, keep):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
+    if not keep:
+        with locked(directory.parent):
+            shutil.rmtree(directory)
 
 
 def _others(directory: Path, keep: Collection[str]) -> list[Path]:

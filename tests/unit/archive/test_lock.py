@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from e2c_dl.archive.lock import awaited, held
 
 FORKS = """
 import os, sys
@@ -42,3 +45,25 @@ def test_a_fork_of_a_fork_keeps_what_it_has(tmp_path: Path) -> None:
     for script in (FORKS, UNWINDS):
         done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+WAITS = """
+import sys
+from pathlib import Path
+from e2c_dl.archive.lock import awaited
+print(flush=True)
+with awaited(Path(sys.argv[1])):
+    print("its turn", flush=True)
+"""
+
+
+def test_who_amends_waits_for_who_writes_but_not_for_itself(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS, tmp_path], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        with ThreadPoolExecutor(1) as thread:
+            with held(tmp_path):
+                other.stdout.readline()
+                said = thread.submit(other.stdout.readline)
+                with awaited(tmp_path):
+                    assert not said.done()
+            assert said.result() == "its turn\n"

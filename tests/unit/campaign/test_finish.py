@@ -21,6 +21,7 @@ from e2c_dl.campaign import finish
 from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
+from e2c_dl.testbeds.this_machine import kept
 
 HOSTS = ("edge-1", "edge-2", "cloud-1")
 NOBODY = 2**22 + 1  # no pid: the kernel gives none as high
@@ -151,6 +152,28 @@ def test_what_breaks_off_is_not_sealed(run: RegisteredRun, archive: Path, monkey
 def test_of_two_that_end_a_run_the_second_says_so(run: RegisteredRun) -> None:
     shutil.rmtree(run.directory)
     assert finish.end(run.id, Quiet(), asked=True) == ("somebody else did, meanwhile",)
+
+
+def test_a_run_that_was_killed_before_it_wrote_what_it_is_goes_unasked(run: RegisteredRun) -> None:
+    shutil.rmtree(run.directory / "hosts")
+    (run.directory / registry.STATE).unlink()
+    assert registry.dead_runs() == (run.id,)
+    assert finish.end(run.id, Quiet(), asked=False) == (f"directory {run.directory}",)
+    assert not run.directory.exists()
+
+
+def test_of_a_run_that_is_released_its_state_goes_last(run: RegisteredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[list[str]] = []
+
+    def removed(path: Path) -> None:
+        left.append(sorted(each.name for each in run.directory.iterdir()))
+        rmtree(path)
+
+    rmtree = shutil.rmtree
+    monkeypatch.setattr(kept.shutil, "rmtree", removed)
+    kept.strip(run.directory, ())
+    assert left[-1] == ["hosts", registry.STATE] and not run.directory.exists()
+    assert all(registry.STATE in each for each in left)
 
 
 def test_a_host_s_link_in_place_of_its_scenario_is_not_followed(

@@ -126,11 +126,22 @@ def test_a_rerun_can_be_asked_about_again(archive, tmp_path: Path) -> None:
 def test_the_answer_is_said_in_a_few_lines(archive) -> None:
     told = said("whatif", archive("allreduce"), "--without", "edge-2")
     lines = told.out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["measured", "predicted", "An"]
-    assert "by re-simulation" in lines[1]
-    assert lines[2] == "An iteration then has 32 samples instead of 48."
-    assert lines[3] == "edge-1 -> cloud-1: carried nothing in this run, so taken as designed."
+    assert [line.split()[0] for line in lines[:4]] == ["changed", "measured", "predicted", "An"]
+    assert "by re-simulation" in lines[2]
+    assert lines[3] == "An iteration then has 32 samples instead of 48."
+    assert lines[4] == "edge-1 -> cloud-1: carried nothing in this run, so taken as designed."
     assert "simulating the run again: 1 of 5" in told.err
+
+
+def test_what_comes_of_all_that_is_asked_is_told(archive) -> None:
+    link = "link:edge-1->edge-2"
+    asked = ("host:edge-1.speed=2x", "layer:edge.speed=1.5x", f"{link}.rate=8mbit", f"{link}.rate=2x")
+    told = said("whatif", archive("allreduce"), *(word for each in asked for word in ("--set", each)))
+    assert told.out.splitlines()[:3] == [
+        "changed     edge-1: 3 x as fast", "changed     edge-2: 1.5 x as fast",
+        "changed     edge-1 -> edge-2: rate 16mbit",
+    ]  # fmt: skip
+    assert " to " not in told.out or not re.search(r"from (\S+ \S+) to \1,", told.out)
 
 
 def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path) -> None:
@@ -158,6 +169,7 @@ def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path)
         (["--set", "link:edge-1->edge-2.delay=5"], "has no unit; write e.g. 10ms"),
         (["--set", "link:edge-1.rate=2x"], "'edge-1' is no link"),
         (["--set", "link:edge-2->edge-1.rate=2x"], "nothing was sent there; links that carried something from edge-2"),
+        ([*SLOW_LINK, "--set", "link:cloud->edge.rate=9mbit"], "is given a rate twice; leave one of both"),
         (["--set", "edge-1 faster"], "is not WHICH.WHAT=VALUE; write e.g. host:fog-2.speed=2x"),
         (["--without", "edge-1", "--set", "host:edge-1.speed=2x"], "nothing of it is left without edge-1; leave one"),
         (["--without", "edge-9"], "there is no host 'edge-9'; did you mean 'edge-"),

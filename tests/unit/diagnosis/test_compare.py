@@ -207,9 +207,15 @@ def test_a_trace_that_is_not_there_is_told(archives: dict[str, Path], tmp_path: 
     assert f"- torn: traces are not whole, those of {gone.stem} (none): figures are of what is left." in shown
 
 
-def test_the_command_on_one_run_twice(archives: dict[str, Path]) -> None:
-    ring = archives["ring"]
-    shown = said("compare", "--group", f"now={ring},{ring}", "--group", f"then={ring},{ring}", "--metric", "iteration")
+def test_the_command_on_one_run_twice(archives: dict[str, Path], tmp_path: Path) -> None:
+    ring, again = archives["ring"], tmp_path / "again"
+    shutil.copytree(ring, again)
+    once = said("compare", "--group", f"now={ring},{ring}", "--group", f"then={again}")
+    assert once.code == 2 and "a run is named twice, and would count as two" in once.err
+    alike = said("compare", "--group", f"now={ring}", "--group", f"now={again}")
+    assert alike.code == 2 and "two have one name" in alike.err
+    both = f"{ring},{again}"
+    shown = said("compare", "--group", f"now={both}", "--group", f"then={both}", "--metric", "iteration")
     assert "then (2 runs) beside now (2 runs)" in shown.out
     assert "iteration: the same in every one of the runs." in shown.out
     found = json.loads(said("compare", ring, ring, "--metric", "bytes", "--json").out)

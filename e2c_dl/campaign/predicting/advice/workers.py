@@ -22,6 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from e2c_dl.emulation.agent.worker_process import die_with_parent
 from e2c_dl.errors import InputError, TrainingError
 
 T = TypeVar("T")
@@ -103,6 +104,9 @@ def _begin(task: Callable[..., Any], ground: object, folder: str) -> None:
     global _task, _ground
     _task, _ground = task, ground
     tempfile.tempdir = folder
+    parent = multiprocessing.parent_process()
+    if parent is not None and not die_with_parent(parent.pid or 0):  # whose kill -9 it would not hear of
+        os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the command hears, which ends this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: each process has one processor
 
