@@ -59,11 +59,11 @@ def deploy(
         [sys.executable, "-c", _PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    try:
-        told, complained = process.communicate()
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
-        told, complained = process.communicate()
+    while process.returncode is None:
+        try:
+            told, complained = process.communicate()
+        except KeyboardInterrupt:  # the first has it end in order, later ones end what it then waits for
+            process.send_signal(signal.SIGINT)
     if process.returncode:
         last = (complained.strip().splitlines() or ["it said nothing"])[-1].removeprefix("e2c-dl: ")
         raise _RAISED.get(process.returncode, errors.E2cDlError)(last)

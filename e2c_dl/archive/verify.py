@@ -15,6 +15,8 @@ from e2c_dl.archive.run import read_run
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, NoArchive
 
+SOON_READ_BYTES = 1 << 20  # of a file
+
 
 def verify(path: Path) -> tuple[str, ...]:
     """What is wrong with the archive at ``path``, one sentence each, sorted by file; empty if nothing.
@@ -34,6 +36,23 @@ def verify(path: Path) -> tuple[str, ...]:
     except ArchiveError as error:
         return (*problems, str(error))
     return (*problems, *_file_problems(path, expected))
+
+
+def altered(path: Path) -> str:
+    """Of the small files of the sealed archive at ``path`` those that are not as they were, as a sentence; "": all are.
+
+    Large ones, which traces are, take long to read: ``verify`` does. Raises: ArchiveError for a damaged manifest.
+    """
+    if not (Place(path) / layout.MANIFEST).exists():
+        return ""
+    small = {
+        name: digest for name, digest in manifest.read(path).items()
+        if (place := Place(path) / name).is_plain() and place.path.stat().st_size <= SOON_READ_BYTES
+    }  # fmt: skip
+    found = [name for name, digest in small.items() if manifest.checksum(Place(path) / name) != digest]
+    if not found:
+        return ""
+    return f"Altered since the archive was sealed, and believed all the same: {', '.join(found)}; see `e2c-dl verify`."
 
 
 def _crate_problems(path: Path) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _ABOUT = {**{name: each.about for name, each in FORMATS.items()}, **DASHBOARDS}
 def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | None) -> None:
     """Analyse ARCHIVE again, write its page anew, and print the summary."""
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.archive.verify import altered
     from e2c_dl.diagnosis.diagnose import diagnose
     from e2c_dl.report.page.html import write_report
 
@@ -47,6 +49,9 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
             raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.with_suffix('.png').name}")
     read = open_archive(archive)
     diagnosis = diagnose(read)
+    if doubt := altered(archive):
+        limitations = (*diagnosis.report.limitations, doubt)
+        diagnosis = replace(diagnosis, report=replace(diagnosis.report, limitations=limitations))
     found = diagnosis.report
     if as_json:
         click.echo(found.to_json())

@@ -54,8 +54,10 @@ class Transcript(PlainConsole):
     def begun(self, run_id: str, archive: Path) -> None:
         path = archive / layout.LOGS / layout.CONSOLE_LOG
         path.parent.mkdir(exist_ok=True)
-        file = path.open("w", encoding="utf-8", buffering=1)
+        unlocked = path.with_name(f".{path.name}")  # one that is not locked is of a run that is over
+        file = unlocked.open("w", encoding="utf-8", buffering=1)
         fcntl.flock(file, fcntl.LOCK_EX)  # let go by the kernel, however this process ends
+        unlocked.rename(path)
         file.write(self._held.getvalue())
         self._terminal.file = file
         super().begun(run_id, archive)

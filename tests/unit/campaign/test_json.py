@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def test_commands_of_an_archive(archive: Path, rows: dict[str, str]) -> None:
     for name in ("summary", "stragglers", "compare", "verify", "whatif"):
         more = more_of.get(name, [])
         is_as_the_page_says(printed(name, str(archive), *more), rows[name])
+
+
+def test_a_report_of_an_archive_that_was_altered_says_so(archive: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(archive, other)
+    assert not [each for each in printed("report", str(other))["limitations"] if each.startswith("Altered")]
+    (other / "links.json").write_text("[]\n")
+    (said,) = [each for each in printed("report", str(other))["limitations"] if each.startswith("Altered")]
+    assert said == "Altered since the archive was sealed, and believed all the same: links.json; see `e2c-dl verify`."
 
 
 def test_how_long_computing_takes(scenario: Path, rows: dict[str, str]) -> None:
