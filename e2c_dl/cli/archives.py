@@ -49,8 +49,8 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
             raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.with_suffix('.png').name}")
     read = open_archive(archive)
     diagnosis = diagnose(read)
-    if doubt := altered(archive):
-        limitations = (*diagnosis.report.limitations, doubt)
+    if changed := altered(archive):
+        limitations = (*diagnosis.report.limitations, changed)
         diagnosis = replace(diagnosis, report=replace(diagnosis.report, limitations=limitations))
     found = diagnosis.report
     if as_json:
